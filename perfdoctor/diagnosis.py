@@ -1,0 +1,142 @@
+"""The diagnosis: what all reports are made from. Plain values only."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfdoctor.causes import CAUSES
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A measured number that a finding rests on.
+
+    Attributes:
+        name: what was measured, in words.
+        value: the number, or a short text where it is not a number.
+        unit: its unit, "" for text and plain counts.
+        probe: which probe saw it.
+    """
+
+    name: str
+    value: float | str
+    unit: str
+    probe: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change to make in this job: a title, why it helps here, and the change itself (code, command or setting)."""
+
+    title: str
+    why: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause that costs time.
+
+    Attributes:
+        share: fraction of wall time that a fix would free, 0 to 1.
+        severity: ``high``, ``medium``, ``low``; ``none`` for a healthy state.
+        predicted_speedup: new pace over old pace if fixed, bounded by the next bottleneck.
+        summary: one sentence that says what happens.
+        refuted_by: the test that would prove this finding wrong.
+        ranks: the ranks in which the cause lies; empty for a job of one trainer.
+    """
+
+    cause: str
+    share: float
+    severity: str
+    predicted_speedup: float
+    summary: str
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    refuted_by: str = ""
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The resource that the cause belongs to."""
+        return CAUSES[self.cause].bottleneck
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The first cause.
+
+    Attributes:
+        bottleneck: ``cpu``, ``gpu``, ``io``, ``communication``; None where the evidence does not suffice.
+        cause: cause id; None together with ``bottleneck``.
+        confidence: 0 to 1, how often the same cause comes first when the recording is resampled in blocks.
+        level: ``sampled from outside``, ``measured inside``, ``traced`` or ``confirmed by trial``.
+        summary: one sentence; where there is no verdict, what is missing.
+    """
+
+    bottleneck: str | None
+    cause: str | None
+    share: float
+    confidence: float
+    predicted_speedup: float
+    straggler_rank: int | None
+    level: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class CauseShare:
+    """One line of the breakdown: a cause and the fraction of wall time that went there."""
+
+    cause: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotExamined:
+    """What was not looked at, why, and what would enable it."""
+
+    probe: str
+    reason: str
+    enable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A measurement over time, for charts.
+
+    Attributes:
+        chart: series with the same chart title are drawn together.
+        times: seconds since the recording began.
+        values: same length; None where it could not be read.
+    """
+
+    chart: str
+    name: str
+    unit: str
+    times: tuple[float, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything that a report says.
+
+    Attributes:
+        breakdown: shares by cause, largest first, that sum to 1.
+        ranks: per trainer: ``{"rank", "pid", "breakdown": [...], "workers": n}``.
+        steps: what is known of the steps, ``{}`` if nothing.
+        overhead: what the diagnosis cost: ``{"cpu_cores", "memory_bytes", "late_ticks", …}``.
+        job: what was watched: command, pid, host, cores, torch and Python where known, seconds watched.
+        activity: phases over time for the first trainer, for charts.
+    """
+
+    version: str
+    verdict: Verdict
+    breakdown: tuple[CauseShare, ...]
+    findings: tuple[Finding, ...]
+    ranks: tuple[dict[str, Any], ...] = ()
+    steps: dict[str, Any] = field(default_factory=dict)
+    not_examined: tuple[NotExamined, ...] = ()
+    overhead: dict[str, Any] = field(default_factory=dict)
+    job: dict[str, Any] = field(default_factory=dict)
+    series: tuple[Series, ...] = ()

@@ -1,0 +1,142 @@
+"""Hides secrets in command lines and environments before they reach a recording.
+
+Used while recording: standard library only. Where in doubt it masks: a hidden batch size costs nothing,
+a shown password does.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+MASK = "***"
+
+LONGEST_COMMAND = 4_096
+"""Characters kept of a masked command line: enough for every launcher, small enough for a report."""
+
+LONGEST_VALUE = 1_024
+"""Characters kept of one environment variable."""
+
+# Text beyond this is not even searched, so that a 2 MB command line (ARG_MAX) cannot hold up the recorder.
+_LONGEST_SEARCHED = 4 * LONGEST_COMMAND
+
+_KEEP = """
+OMP_* MKL_* OPENBLAS_* BLIS_* NUMEXPR_* KMP_* GOMP_* VECLIB_* OPENCV_* GOTO_NUM_THREADS
+RAYON_NUM_THREADS TOKENIZERS_PARALLELISM POLARS_MAX_THREADS ARROW_* DNNL_* ONEDNN_* ATEN_*
+
+TORCH_* TORCHELASTIC_* TORCHINDUCTOR_* TORCHDYNAMO_* PYTORCH_* CUDA_* CUBLAS_* CUBLASLT_* CUDNN_*
+NVIDIA_TF32_OVERRIDE NVIDIA_VISIBLE_DEVICES NCCL_* GLOO_* UCX_* FI_* KINETO_* TRITON_* ACCELERATE_*
+
+RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK NODE_RANK MASTER_ADDR MASTER_PORT
+SLURM_JOB_ID SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE
+SLURM_CPU_BIND OMPI_COMM_WORLD_* PMI_RANK PMI_SIZE
+
+PYTHONMALLOC PYTHONDEVMODE PYTHONTRACEMALLOC PYTHONASYNCIODEBUG PYTHONUNBUFFERED PYTHONOPTIMIZE
+PYTHON_GIL PYTHON_JIT MALLOC_* LD_PRELOAD TMPDIR HF_DATASETS_IN_MEMORY_MAX_SIZE
+"""
+KEEP: tuple[str, ...] = tuple(_KEEP.split())
+"""Environment variables that matter for performance, in groups: numeric libraries and their threads; torch,
+CUDA and communication; who is who; the interpreter and the allocator. A final ``*`` stands for any ending."""
+
+# The last word of a name decides ("hub_token", "dbPassword", "wandb.api_key"), so that --tokenizer,
+# --max-tokens and --author stay legible.
+_SECRET_WORD = (
+    r"(?:token|password|passwd|passphrase|passcode|pwd|secrets?|credentials?|auth|authorization|cookie|signature"
+    r"|sig|sas|(?:api|access|private|secret|shared|account|storage|encryption|license|signing|session|auth|ssh"
+    r"|wandb|comet|neptune|openai|hf)[-_]?key|connection[-_]?string|webhook(?:[-_]?url)?)"
+)
+_SECRET_NAME = re.compile(rf"(?:^|[-_.\s/+~]|(?<=[a-z0-9])(?=[A-Z])){_SECRET_WORD}$", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OPTION = re.compile(r"^-{1,2}([A-Za-z][\w.-]*)$")
+_USER_OPTIONS = ("-u", "--user", "--proxy-user")
+
+# name=value, name: value and "name": "value" inside longer texts (Python code, JSON, shell lines, hydra
+# overrides), then --name value.
+_ASSIGNED = re.compile(
+    rf"(?P<name>(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,64}}[-_.]){{0,8}}{_SECRET_WORD}[\"']?\s{{0,4}}(?:[=:]\s{{0,4}}|\s))"
+    r"(?P<value>(?:bearer|basic|token)\s+[^\s\"',;}]+|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+    r"|(?<=[=:])[^\s\"',;&}]+|(?<=[=:] )[^\s\"',;&}]+)",
+    re.IGNORECASE,
+)
+_SPACED_OPTION = re.compile(
+    rf"(?P<name>(?<!\S)--?(?:[A-Za-z0-9]{{1,64}}[-_.]){{0,8}}{_SECRET_WORD}\s+)(?P<value>[^\s\-][^\s\"']*)",
+    re.IGNORECASE,
+)
+_URL_PASSWORD = re.compile(r"(?<=://)(?:[^\s/?#\"'@]{0,512}|[^\s:/@\"']{1,256}:[^\s\"']{1,1024})@")
+_SHAPES = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"  # PEM
+    r"|\b(?:AKIA|ASIA|AGPA|AROA)[0-9A-Z]{12,}"  # AWS access key id
+    r"|\b(?:hf|api_org)_[A-Za-z0-9]{16,}"  # Hugging Face
+    r"|\b(?:gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,})"  # GitHub
+    r"|\bglpat-[\w-]{12,}|\bnpm_[A-Za-z0-9]{16,}|\bpypi-[\w-]{16,}|\bnvapi-[\w-]{16,}|\bdop_v1_\w{16,}"
+    r"|\bwandb_v\d_\w{16,}|\b(?:local-)?[0-9a-f]{40}\b"  # Weights & Biases (and commit ids, alas)
+    r"|\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}"  # OpenAI, Anthropic, Stripe
+    r"|\bxox[a-z]-[\w-]{10,}|\bSG\.[\w-]{10,}\.[\w-]{10,}"  # Slack, SendGrid
+    r"|\bAIza[\w-]{30,}|\bya29\.[\w-]{10,}"  # Google
+    r"|\beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?"  # JSON web token
+    r"|(?<![\w./+-])(?=[A-Za-z0-9/+]{0,39}[a-z])(?=[A-Za-z0-9/+]{0,39}[A-Z])(?=[A-Za-z0-9/+]{0,39}[0-9])"
+    r"[A-Za-z0-9+][A-Za-z0-9/+]{39}(?![\w./+-])",  # AWS secret access key
+    re.DOTALL,
+)
+_SCHEME = re.compile(r"\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
+
+
+def mask_command(arguments: Sequence[str | bytes]) -> str:
+    """A command line as one text, secrets masked and cut to ``LONGEST_COMMAND`` characters.
+
+    Args:
+        arguments: the arguments as the kernel tells them; need not be valid UTF-8.
+    """
+    shown: list[str] = []
+    hide_next = False
+    previous = ""
+    for raw in arguments:
+        argument = _text(raw)
+        user_and_password = previous in _USER_OPTIONS and ":" in argument
+        shown.append(MASK if (hide_next and not argument.startswith("-")) or user_and_password else argument)
+        option = _OPTION.match(argument)
+        hide_next = option is not None and _names_a_secret(option.group(1))
+        previous = argument
+    return mask_text(" ".join(shown))[:LONGEST_COMMAND]
+
+
+def mask_environment(environment: Mapping[str, str], keep: Iterable[str] = KEEP) -> dict[str, str]:
+    """Those variables that matter for performance, by name, secrets masked.
+
+    Args:
+        environment: all variables of a process.
+        keep: names to keep; a final ``*`` stands for any ending.
+    """
+    patterns = tuple(keep)
+    names = {pattern for pattern in patterns if not pattern.endswith("*")}
+    prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    kept = (name for name in sorted(environment) if name in names or name.startswith(prefixes))
+    return {
+        _text(name): MASK if _names_a_secret(name) else mask_text(_text(environment[name]))[:LONGEST_VALUE]
+        for name in kept
+    }
+
+
+def mask_text(text: str) -> str:
+    """A text with everything masked that looks like a secret."""
+    text = _text(text)[:_LONGEST_SEARCHED]
+    text = _SHAPES.sub(MASK, text)
+    text = _URL_PASSWORD.sub(f"{MASK}@", text)
+    text = _ASSIGNED.sub(_mask_value, text)
+    text = _SPACED_OPTION.sub(rf"\g<name>{MASK}", text)
+    return _SCHEME.sub(rf"\1\2{MASK}", text)
+
+
+def _mask_value(match: re.Match[str]) -> str:
+    """The name as it was, its value masked; quotes are kept so that the rest stays readable."""
+    value = match["value"]
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{match['name']}{quote}{MASK}{quote}"
+
+
+def _names_a_secret(name: str) -> bool:
+    return _SECRET_NAME.search(_CAMEL.sub("_", name)) is not None
+
+
+def _text(value: str | bytes) -> str:
+    """Text that can be written as UTF-8: what was not valid shows as a question mark."""
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    return text.encode("utf-8", "replace").decode("utf-8")

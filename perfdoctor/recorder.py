@@ -1,0 +1,135 @@
+"""The recorder: runs probes on one clock and writes what they see into a recording."""
+
+import random
+import resource
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from perfdoctor.clock import NS_PER_S, now_ns, seconds
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.job import Job
+from perfdoctor.probes import Probe
+from perfdoctor.recording import RecordingWriter
+from perfdoctor.samples import Event, Reading, Sample
+
+COMMIT_NS = NS_PER_S // 2
+# Ticks are spread by this fraction of the period, so that a job whose steps take as long as a period is not always
+# caught at the same place.
+JITTER = 0.4
+_COST_NS = NS_PER_S
+
+
+class Recorder:
+    """Watches one job until it is told to stop.
+
+    Args:
+        job: the processes to watch.
+        probes: what to look at.
+        writer: where to write.
+    """
+
+    def __init__(self, job: Job, probes: Sequence[Probe], writer: RecordingWriter) -> None:
+        self.job = job
+        self.probes = list(probes)
+        self.writer = writer
+        self._due_ns: dict[str, int] = {}
+        self._ticks = 0
+        self._late = 0
+        self._committed_ns = 0
+        self._cost_ns = 0
+
+    def run(self, duration_s: float, *, on_tick: Callable[[float], None] = lambda _: None) -> str:
+        """Watches for some seconds, or until the job ends, or Ctrl-C.
+
+        Args:
+            duration_s: how long at most.
+            on_tick: called with the seconds watched so far, about ten times a second.
+
+        Returns:
+            Why it stopped: ``duration``, ``job ended`` or ``interrupted``.
+
+        Raises:
+            PerfDoctorError: the recording cannot be written any more; what was committed is kept.
+        """
+        try:
+            return self._run(duration_s, on_tick)
+        except sqlite3.Error as error:
+            raise PerfDoctorError(
+                f"The recording {self.writer.path} cannot be written any more: {error}.",
+                hint=f"Free some space; what was seen so far is kept: perfdoctor report {self.writer.path}",
+            ) from None
+
+    def _run(self, duration_s: float, on_tick: Callable[[float], None]) -> str:
+        start_ns = now_ns()
+        end_ns = start_ns + int(duration_s * NS_PER_S)
+        self._keep(self.job.refresh(start_ns))
+        why = "duration"
+        told_ns = 0
+        try:
+            for probe in list(self.probes):
+                self._open(probe)
+            while (now := now_ns()) < end_ns:
+                self._keep(self.job.refresh(now))
+                if self.job.ended():
+                    why = "job ended"
+                    break
+                self._tick(now)
+                if now - told_ns >= NS_PER_S // 10:
+                    told_ns = now
+                    on_tick(seconds(now - start_ns))
+                self._sleep(end_ns)
+        except KeyboardInterrupt:
+            why = "interrupted"
+        self._finish(why)
+        return why
+
+    def _open(self, probe: Probe) -> None:
+        self._due_ns[probe.name] = now_ns()
+        self._keep(probe.open(self.job))
+
+    def _tick(self, now: int) -> None:
+        for probe in self.probes:
+            due = self._due_ns[probe.name]
+            if now < due:
+                continue
+            period = int(probe.period_s * NS_PER_S)
+            self._ticks += 1
+            self._late += now - due > period
+            self._keep(probe.sample(now_ns()))
+            spread = 1 + JITTER * (random.random() - 0.5)
+            self._due_ns[probe.name] = max(due, now - period) + int(period * spread)
+        if now - self._cost_ns >= _COST_NS:
+            self._cost_ns = now
+            self._keep(_own_cost(now))
+        if now - self._committed_ns >= COMMIT_NS:
+            self._committed_ns = now
+            self.writer.commit()
+
+    def _sleep(self, end_ns: int) -> None:
+        due = min([end_ns, *self._due_ns.values()])
+        time.sleep(max(0.0005, seconds(due - now_ns())))
+
+    def _finish(self, why: str) -> None:
+        for probe in self.probes:
+            self._keep(probe.close())
+        now = now_ns()
+        self._keep(_own_cost(now))
+        self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
+        self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
+        self._keep([Event(now, "stopped", why)])
+        self.writer.commit()
+
+    def _keep(self, samples: Iterable[Sample]) -> None:
+        self.writer.add(samples)
+
+
+def _own_cost(now: int) -> Iterable[Sample]:
+    """CPU time and memory of perfdoctor itself and of the helpers that it has waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield Reading(now, "recorder", "perfdoctor", "own_cpu_seconds_total", own.ru_utime + own.ru_stime)
+    yield Reading(now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime)
+    yield Reading(now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024)
+
+

@@ -1,0 +1,168 @@
+"""The recording: what a run left behind, one SQLite file, readable after a crash of either side.
+
+Each class of ``perfdoctor.samples`` is one table; its fields are the columns. ``meta`` holds the format version,
+which clock the times are on, and what the recorder was asked to do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.samples import TABLES, Sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
+
+_HINT_RECORD = "Record the job again with `perfdoctor attach PID --recording FILE`."
+
+
+def _columns(table: type[Sample]) -> str:
+    hints = get_type_hints(table)
+    return ", ".join(f'"{name}" {_sql_type(hints[name])}' for name in table._fields)
+
+
+def _sql_type(hint: Any) -> str:
+    members = get_args(hint) or (hint,)
+    if float in members:
+        return "REAL"
+    if bytes in members:
+        return "BLOB"
+    return "INTEGER" if int in members or bool in members else "TEXT"
+
+
+class RecordingWriter:
+    """Writes a recording. Nothing is lost but what came after the last ``commit``.
+
+    Args:
+        path: the file to write; it must not exist, or be empty.
+        meta: text facts about the run, added to the format's own.
+
+    Raises:
+        PerfDoctorError: the file cannot be created.
+    """
+
+    def __init__(self, path: Path, meta: Mapping[str, str]) -> None:
+        self.path = path
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            # A rollback journal keeps the file whole when either side is killed; durability against power loss is not needed.
+            self._db.execute("PRAGMA synchronous = OFF")
+            self._db.execute(f"PRAGMA application_id = {MAGIC}")
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
+            self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+            for table in TABLES:
+                self._db.execute(f'CREATE TABLE "{table.__name__}" ({_columns(table)})')
+            self._db.execute("BEGIN")
+            self.set_meta(meta)
+        except sqlite3.Error as error:
+            raise PerfDoctorError(
+                f"The recording cannot be written to {path}: {error}.",
+                hint="Choose another place with --recording FILE.",
+            ) from None
+        self._inserts = {
+            table: f'INSERT INTO "{table.__name__}" VALUES ({", ".join("?" * len(table._fields))})' for table in TABLES
+        }
+
+    def set_meta(self, meta: Mapping[str, str]) -> None:
+        """Adds or replaces text facts about the run."""
+        self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Adds samples of any kind.
+
+        Raises:
+            sqlite3.Error: the disk is full, for instance; what was committed before stays readable.
+        """
+        rows: dict[type[Sample], list[Sample]] = {}
+        for sample in samples:
+            rows.setdefault(type(sample), []).append(sample)
+        for table, found in rows.items():
+            self._db.executemany(self._inserts[table], found)
+
+    def commit(self) -> None:
+        """Makes everything added so far survive a kill."""
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN")
+
+    def close(self) -> None:
+        """Commits and closes."""
+        self._db.execute("COMMIT")
+        self._db.close()
+
+
+class Recording:
+    """Reads a recording.
+
+    Attributes:
+        meta: text facts about the run.
+        start_ns: when recording began.
+        end_ns: the last instant at which anything was seen.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._tables: dict[type[Sample], pd.DataFrame] = {}
+        self.path = path
+        self.meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+        self.start_ns = int(self.meta["start_ns"])
+        last = [
+            db.execute(f'SELECT max(time_ns) FROM "{table.__name__}"').fetchone()[0]
+            for table in TABLES
+            if "time_ns" in table._fields
+        ]
+        self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
+
+    @classmethod
+    def open(cls, path: Path) -> Recording:
+        """Opens a recording for reading.
+
+        Raises:
+            PerfDoctorError: there is no such file, it is no recording, it is damaged or from another version.
+        """
+        if not path.is_file():
+            raise PerfDoctorError(f"There is no recording at {path}.", hint=_HINT_RECORD)
+        if path.stat().st_size == 0:
+            raise PerfDoctorError(f"The recording {path} is empty.", hint=_HINT_RECORD)
+        try:
+            # A journal left by a killed writer must be rolled back, which needs write access; else read as it is.
+            db = sqlite3.connect(path)
+            magic = db.execute("PRAGMA application_id").fetchone()[0]
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if magic != MAGIC:
+                raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+            if version != FORMAT:
+                raise PerfDoctorError(
+                    f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
+                    hint="Read it with the perfdoctor version that wrote it.",
+                )
+            if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+                raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
+            return cls(db, path)
+        except sqlite3.DatabaseError as error:
+            kind = "is not a perfdoctor recording" if "not a database" in str(error) else f"is damaged: {error}"
+            raise PerfDoctorError(f"{path} {kind}.", hint=_HINT_RECORD) from None
+        except (KeyError, ValueError):
+            raise PerfDoctorError(f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD) from None
+
+    def table(self, kind: type[Sample]) -> pd.DataFrame:
+        """All samples of one kind, in order of time where they have one; the columns are the fields of ``kind``."""
+        if kind not in self._tables:
+            import pandas as pd
+
+            order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
+            frame = pd.read_sql_query(f'SELECT * FROM "{kind.__name__}"{order}', self._db)
+            self._tables[kind] = frame
+        return self._tables[kind]
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+

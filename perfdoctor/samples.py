@@ -1,0 +1,210 @@
+"""What probes see. Each class here is one row of the table of the same name in a recording.
+
+Times are CLOCK_MONOTONIC nanoseconds. ``None`` means *could not look* and is never a zero.
+"""
+
+from typing import NamedTuple
+
+
+class Reading(NamedTuple):
+    """One number that a probe read.
+
+    Counters (names ending in ``_total``) only grow and are meant to be differenced; everything else is a level.
+
+    Attributes:
+        subject: whom the number is about: ``host``, ``pid:1234``, ``core:0``, ``device:vda``, ``interface:eth0``, ``gpu:0`` …
+        name: what is measured, the unit last, e.g. ``rss_bytes`` or ``throttled_seconds_total``.
+    """
+
+    time_ns: int
+    probe: str
+    subject: str
+    name: str
+    value: float | None
+
+
+class Fact(NamedTuple):
+    """Something about a subject that does not change while we watch, as text (e.g. ``cpu_model``)."""
+
+    time_ns: int
+    probe: str
+    subject: str
+    name: str
+    value: str
+
+
+class ProcessSeen(NamedTuple):
+    """A process of the job.
+
+    Attributes:
+        started_ns: when it was started, on the one clock.
+        forked: it runs the same program image and command line as its parent (fork without exec).
+        uses_torch: libtorch is mapped; None where the maps could not be read.
+        command: the command line, secrets masked, joined by spaces.
+        environment: JSON object with those variables that matter for performance, secrets masked; ``null`` if unreadable.
+    """
+
+    time_ns: int
+    pid: int
+    parent_pid: int
+    started_ns: int
+    name: str
+    forked: bool
+    uses_torch: bool | None
+    command: str
+    environment: str
+
+
+class ProcessGone(NamedTuple):
+    """A process of the job has ended."""
+
+    time_ns: int
+    pid: int
+
+
+class ThreadSeen(NamedTuple):
+    """A thread of a process of the job; the main thread's ``tid`` equals its ``pid``."""
+
+    time_ns: int
+    tid: int
+    pid: int
+    name: str
+
+
+class ThreadSample(NamedTuple):
+    """What one thread was doing at one instant.
+
+    Attributes:
+        state: as in /proc: R running or runnable, S asleep, D uninterruptible (mostly disk), T stopped, Z dead.
+        syscall: name of the system call it is in; ``fault`` if blocked outside of one (a page fault); None if running or
+            unreadable.
+        target: what the call is about: ``file:/path``, ``pipe``, ``socket:tcp``, ``socket:unix``, ``anon:eventfd`` …, "" where unknown.
+        run_ns: time on a CPU so far (schedstat).
+        delay_ns: time runnable but not on a CPU so far (schedstat).
+        voluntary: voluntary context switches so far; None where not read at this tick.
+        involuntary: involuntary ones.
+        minor_faults: page faults served from memory so far.
+        major_faults: page faults that needed a device so far.
+    """
+
+    time_ns: int
+    tid: int
+    state: str
+    syscall: str | None
+    target: str
+    run_ns: int
+    delay_ns: int
+    voluntary: int | None
+    involuntary: int | None
+    minor_faults: int | None
+    major_faults: int | None
+
+
+class StackSegment(NamedTuple):
+    """Python stacks of a process and its descendants over some seconds, as py-spy wrote them.
+
+    Attributes:
+        time_ns: when py-spy's own clock stood at zero.
+        error_ns: how much later that may have been.
+        until_ns: when the segment had ended.
+        root_pid: the process that py-spy was started on.
+        trace: py-spy's chrometrace JSON, compressed with zlib.
+    """
+
+    time_ns: int
+    error_ns: int
+    until_ns: int
+    root_pid: int
+    trace: bytes
+
+
+class PythonThread(NamedTuple):
+    """Python's own name and identifier (``threading.get_ident``) of a thread."""
+
+    time_ns: int
+    pid: int
+    tid: int
+    ident: int
+    name: str
+
+
+class CodeSample(NamedTuple):
+    """Where in machine code a thread was while it was on a CPU in user mode.
+
+    Attributes:
+        image: base name of the mapped file, or ``[jit]`` for anonymous executable memory, ``[vdso]`` …
+        offset: the instruction's offset in that file (or the address, for anonymous memory), in bytes.
+        symbol: mangled function name, "" where the file has no symbol for it.
+    """
+
+    time_ns: int
+    tid: int
+    image: str
+    offset: int
+    symbol: str
+
+
+class InterpreterSample(NamedTuple):
+    """The Python interpreter of one process at one instant.
+
+    Attributes:
+        gil_tid: thread that holds the interpreter lock; 0 if nobody does; None if unknown.
+        collecting: the cyclic collector is running; None if unknown.
+    """
+
+    time_ns: int
+    pid: int
+    gil_tid: int | None
+    collecting: bool | None
+
+
+class Unavailable(NamedTuple):
+    """A probe, or a part of one, that could not look.
+
+    Attributes:
+        reason: one sentence.
+        enable: what makes it work, a command where there is one.
+    """
+
+    probe: str
+    reason: str
+    enable: str
+
+
+class Event(NamedTuple):
+    """Something that happened to the recording itself: a late tick, a lowered rate, the job's end."""
+
+    time_ns: int
+    kind: str
+    text: str
+
+
+Sample = (
+    Reading
+    | Fact
+    | ProcessSeen
+    | ProcessGone
+    | ThreadSeen
+    | ThreadSample
+    | StackSegment
+    | PythonThread
+    | CodeSample
+    | InterpreterSample
+    | Unavailable
+    | Event
+)
+
+TABLES: tuple[type[Sample], ...] = (
+    Reading,
+    Fact,
+    ProcessSeen,
+    ProcessGone,
+    ThreadSeen,
+    ThreadSample,
+    StackSegment,
+    PythonThread,
+    CodeSample,
+    InterpreterSample,
+    Unavailable,
+    Event,
+)

@@ -1,0 +1,112 @@
+"""What a system call of another process is about: a file's path, a pipe, or which kind of socket."""
+
+import os
+import struct
+from pathlib import Path
+
+from perfdoctor.clock import NS_PER_S, now_ns
+from perfdoctor.probes import syscalls
+
+_POLLFD = struct.Struct("ihh")
+_LONGEST_PATH = 512
+_POLLED = 4  # descriptors of one poll that are looked at
+_SOCKETS_AGE_NS = NS_PER_S // 10
+_SOCKET_TABLES = {"tcp": "socket:tcp", "tcp6": "socket:tcp", "udp": "socket:udp", "udp6": "socket:udp"}
+
+
+class Descriptors:
+    """Names the targets of the system calls of one process.
+
+    Reads /proc/PID/fd and, for polls and paths, the process's memory; both need the right to trace it. Targets that
+    cannot be read are "".
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._memory: int | None = None
+        try:
+            self._memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+        except OSError:
+            self._memory = None
+        self._sockets: dict[str, str] = {}
+        self._sockets_read_ns = -_SOCKETS_AGE_NS
+
+    def close(self) -> None:
+        """Gives the files back."""
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
+
+    def target(self, call: str, arguments: list[int]) -> str:
+        """What a call is about.
+
+        Args:
+            call: the system call's name.
+            arguments: its arguments as the kernel tells them.
+        """
+        if call in syscalls.ON_DESCRIPTOR:
+            return self.name_of(arguments[0])
+        if call in syscalls.ON_POLL_SET:
+            return self._polled(arguments[0], arguments[1])
+        if call in syscalls.ON_SECOND_DESCRIPTOR:
+            return self.name_of(arguments[1])
+        if call in syscalls.PATH_ARGUMENT:
+            return self._path_at(arguments[syscalls.PATH_ARGUMENT[call]])
+        return ""
+
+    def name_of(self, descriptor: int) -> str:
+        """``file:/path``, ``pipe``, ``socket:tcp|udp|unix|other``, ``anon:eventpoll`` …"""
+        try:
+            link = os.readlink(f"/proc/{self.pid}/fd/{descriptor & 0xFFFFFFFF}")
+        except OSError:
+            return ""
+        if link.startswith("/"):
+            return f"file:{link}"
+        kind, _, rest = link.partition(":")
+        if kind == "socket":
+            return self._socket(rest.strip("[]"))
+        return f"anon:{rest.strip('[]')}" if kind == "anon_inode" else kind
+
+    def _polled(self, address: int, count: int) -> str:
+        raw = self._read(address, _POLLFD.size * min(count, _POLLED))
+        names = {self.name_of(_POLLFD.unpack_from(raw, at)[0]) for at in range(0, len(raw), _POLLFD.size)}
+        # A set that contains a network socket is a network wait even if a wake-up pipe is polled beside it.
+        return max(names, key=lambda name: (name.startswith("socket:tcp"), name), default="")
+
+    def _path_at(self, address: int) -> str:
+        # Read up to the end of the page at first: the next one may not be mapped.
+        raw = self._read(address, min(_LONGEST_PATH, 4096 - address % 4096))
+        path = raw.split(b"\0")[0].decode(errors="replace")
+        return f"file:{path}" if path else ""
+
+    def _read(self, address: int, size: int) -> bytes:
+        if self._memory is None or address <= 0 or size <= 0:
+            return b""
+        try:
+            raw = os.pread(self._memory, size, address)
+        except (OSError, OverflowError):
+            return b""
+        return raw if len(raw) == size else b""
+
+    def _socket(self, inode: str) -> str:
+        if inode not in self._sockets and now_ns() - self._sockets_read_ns >= _SOCKETS_AGE_NS:
+            self._sockets = self._read_sockets()
+            self._sockets_read_ns = now_ns()
+        return self._sockets.get(inode, "socket:other")
+
+    def _read_sockets(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        net = Path(f"/proc/{self.pid}/net")
+        for table, kind in _SOCKET_TABLES.items():
+            for line in _lines(net / table):
+                found[line.split()[9]] = kind
+        for line in _lines(net / "unix"):
+            found[line.split()[6]] = "socket:unix"
+        return found
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()[1:]
+    except OSError:
+        return []

@@ -144,6 +144,14 @@ class CodeSample(NamedTuple):
     symbol: str
 
 
+class Symbol(NamedTuple):
+    """Name of the function at an offset of an image, looked up once for all samples there."""
+
+    image: str
+    offset: int
+    symbol: str
+
+
 class InterpreterSample(NamedTuple):
     """The Python interpreter of one process at one instant.
 
@@ -189,6 +197,7 @@ Sample = (
     | StackSegment
     | PythonThread
     | CodeSample
+    | Symbol
     | InterpreterSample
     | Unavailable
     | Event
@@ -204,6 +213,7 @@ TABLES: tuple[type[Sample], ...] = (
     StackSegment,
     PythonThread,
     CodeSample,
+    Symbol,
     InterpreterSample,
     Unavailable,
     Event,

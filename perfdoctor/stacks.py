@@ -76,6 +76,7 @@ class Stacks:
         return [track for track in self.tracks if track.pid == pid and not track.is_main]
 
     def _number(self, stack: tuple[Frame, ...]) -> int:
+        stack = _own_part(stack)
         if stack not in self._ids:
             self._ids[stack] = len(self.frames)
             self.frames.append(stack)
@@ -86,6 +87,15 @@ class Stacks:
         """A thread started by Python code begins in threading's bootstrap, the main thread does not."""
         first = next((self.frames[number] for number in numbers if number >= 0), ())
         return bool(first) and not (first[0].file.endswith("threading.py") and "_bootstrap" in first[0].function)
+
+
+def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """A stack without py-spy's line for the process, and in a forked child without the frames of its parent."""
+    stack = tuple(frame for frame in stack if frame.file)
+    for depth in range(len(stack) - 1, 0, -1):
+        if stack[depth].simple_name == "_bootstrap" and stack[depth].file.endswith("multiprocessing/process.py"):
+            return stack[depth:]
+    return stack
 
 
 def _changes(events: list[dict[str, Any]]) -> Iterator[tuple[int, int, int, tuple[Frame, ...]]]:

@@ -1,0 +1,59 @@
+"""The command line: one subcommand per file in ``perfdoctor.commands``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from perfdoctor import __version__
+from perfdoctor.errors import PerfDoctorError
+
+COMMANDS = ("attach", "report")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser with all subcommands; a subcommand's help is its module's docstring."""
+    parser = argparse.ArgumentParser(prog="perfdoctor", description="Says why a PyTorch training job is slow, and what to change.")
+    parser.add_argument("-V", "--version", action="version", version=f"perfdoctor {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"perfdoctor.commands.{name}")
+        text = module.__doc__ or ""
+        subparser = subparsers.add_parser(
+            name,
+            help=text.splitlines()[0],
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Returns:
+        0 a diagnosis was made, 1 it could not be, 2 wrong usage.
+    """
+    try:
+        parsed = make_parser().parse_args(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    try:
+        return int(parsed.run(parsed))
+    except PerfDoctorError as error:
+        print(f"perfdoctor: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # The reader of a pipe went away; Python would complain once more at exit.
+        sys.stderr.close()
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Follows a wait to whoever is not waiting: what one instant of a thread's wall time is to be blamed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.phases import Place
+from perfdoctor.scene import MIN_DELAY, Scene
+from perfdoctor.timelines import Moment
+
+READS = frozenset("read pread64 readv preadv openat open newfstatat statx stat lstat getdents64 getdents readahead fault".split())
+WRITES = frozenset(
+    "write pwrite64 writev pwritev fsync fdatasync ftruncate fallocate sync_file_range msync syncfs close rename renameat "
+    "renameat2 unlink unlinkat mkdir copy_file_range".split()
+)
+SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
+NETWORK_CALLS = frozenset("recvfrom recvmsg poll ppoll connect select epoll_wait sendto".split())
+LOCK_CALLS = frozenset(("flock", "fcntl", "semtimedop"))
+# Less than this per second from swap is background noise of the host (a page is 4 KiB).
+SWAP_BYTES_PER_S = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of an instant.
+
+    Attributes:
+        weight: 0 to 1; the parts of an instant sum to 1.
+        rank: the rank in which the cause lies, if the wait was followed to another.
+        target: file, socket … that it is about.
+        line: source line of the job's own code.
+    """
+
+    cause: str
+    weight: float
+    rank: int | None = None
+    target: str = ""
+    line: str = ""
+
+
+def scale(parts: Iterable[Part], factor: float) -> list[Part]:
+    """The same parts with other weights."""
+    return [replace(part, weight=part.weight * factor) for part in parts]
+
+
+def running_parts(scene: Scene, moment: Moment, time_ns: int, causes: Mapping[str, float], line: str) -> list[Part]:
+    """A runnable thread: what it computes, and for the time that it did not get a CPU, why not.
+
+    Args:
+        causes: what it computes, cause to weight, summing to 1.
+    """
+    delay = moment.delay_fraction
+    if delay < MIN_DELAY:
+        delay = 0.0
+    parts = [Part(cause, weight * (1 - delay), line=line) for cause, weight in causes.items() if weight > 0]
+    if delay > 0:
+        parts += [Part(cause, weight * delay, line=line) for cause, weight in scene.delay_parts(time_ns).items() if weight > 0]
+    return parts
+
+
+def is_network(moment: Moment) -> bool:
+    """Whether a thread waits for another host, or for a server on this one."""
+    if moment.target.startswith(("socket:tcp", "socket:udp")):
+        return True
+    # A connection that was opened and closed again before its kind could be looked up. Python's multiprocessing uses plain
+    # reads and recvmsg on its own (unix) sockets, never these.
+    return moment.target == "socket:other" and moment.syscall in NETWORK_CALLS - {"recvmsg"} or moment.syscall == "connect"
+
+
+def storage_cause(scene: Scene, moment: Moment, time_ns: int, place: Place, saved_paths: Mapping[str, str]) -> str:
+    """The cause for a thread that is blocked in the kernel on storage.
+
+    Args:
+        saved_paths: targets that saving or logging code of a library was seen to write, with the cause.
+    """
+    if moment.syscall == "fault":
+        return "io.swap" if scene.swap_in_rate(time_ns) > SWAP_BYTES_PER_S else "io.storage_read"
+    if moment.syscall in WRITES:
+        if moment.target.startswith("file:/dev/shm/"):
+            return "cpu.data_transfer"
+        if place.phase == "saving":
+            return "io.checkpoint_write"
+        if place.phase == "logging":
+            return "io.log_write"
+        return saved_paths.get(moment.target, saved_paths[""])
+    if place.phase == "saving":
+        return "io.checkpoint_write"
+    return "io.storage_read"
+
+
+def unattributed(place: Place) -> list[Part]:
+    """An instant that nothing seen explains."""
+    return [Part(UNATTRIBUTED, 1.0, line=place.line)]

@@ -1,0 +1,173 @@
+"""What one instant of a trainer's main thread is to be blamed on, waits followed across threads, workers and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from perfdoctor.blame import LOCK_CALLS, SLEEPS, WRITES, Part, is_network, running_parts, scale, storage_cause, unattributed
+from perfdoctor.blame_input import BUSY, input_parts
+from perfdoctor.code_mix import CodeMix
+from perfdoctor.phases import TRAINING_PHASES, Place
+from perfdoctor.roles import Process
+from perfdoctor.scene import Scene
+from perfdoctor.timelines import Moment
+
+LOADER_WAITS = ("loader wait", "hand over")
+
+
+@dataclass
+class Blame:
+    """Answers for one recording.
+
+    Attributes:
+        mixes: per trainer, what its main thread computes in each phase.
+        saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all others.
+        communication: which communication cause it is when every rank is in the collective.
+    """
+
+    scene: Scene
+    mixes: Mapping[int, CodeMix]
+    saved_paths: Mapping[int, Mapping[str, str]]
+    communication: str
+    restarts: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def parts(self, trainer: Process, time_ns: int, *, follow_ranks: bool = True) -> list[Part]:
+        """The parts of an instant, weights summing to 1."""
+        moment = self.scene.main_at(trainer.pid, time_ns)
+        place = self.scene.place_at(trainer.pid, time_ns, moment)
+        if moment.state in "XZ":
+            return unattributed(place)
+        if place.detail == "data parallel":
+            return [Part("communication.data_parallel", 1.0, line=place.line)]
+        if moment.is_runnable:
+            return self._running(trainer, moment, place, time_ns)
+        if moment.is_blocked:
+            cause = storage_cause(self.scene, moment, time_ns, place, self.saved_paths[trainer.pid])
+            return [Part(cause, 1.0, target=moment.target, line=place.line)]
+        return self._waiting(trainer, moment, place, time_ns, follow_ranks)
+
+    def in_collective(self, trainer: Process, time_ns: int) -> bool:
+        """Whether a trainer waits for other ranks at an instant."""
+        moment = self.scene.main_at(trainer.pid, time_ns)
+        if moment.state in "RDXZ":
+            # A collective's own arithmetic runs on the main thread for moments only.
+            place = self.scene.place_at(trainer.pid, time_ns, moment)
+            return moment.state == "R" and place.detail == "collective"
+        place = self.scene.place_at(trainer.pid, time_ns, moment)
+        return self._is_collective_wait(trainer, moment, place, time_ns)
+
+    def _running(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> list[Part]:
+        _, collecting = self.scene.timelines.interpreter_at(trainer.pid, time_ns)
+        causes: Mapping[str, float]
+        if collecting:
+            causes = {"cpu.garbage_collection": 1.0}
+        elif place.phase == "saving":
+            causes = {"io.checkpoint_write": 1.0}
+        elif place.phase == "logging":
+            causes = {"io.log_write": 1.0}
+        elif place.detail == "loader start":
+            causes = {"cpu.worker_startup": 1.0}
+        elif place.detail in LOADER_WAITS:
+            causes = {"cpu.data_transfer": 1.0}
+        elif place.phase == "data":
+            causes = {"cpu.input_preprocessing": 1.0}
+        elif place.detail == "collective":
+            causes = {self.communication: 1.0}
+        else:
+            causes = self.mixes[trainer.pid].causes(place.phase)
+        return running_parts(self.scene, moment, time_ns, causes, place.line)
+
+    def _waiting(self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool) -> list[Part]:
+        scene, saved = self.scene, self.saved_paths[trainer.pid]
+        if place.detail == "loader start":
+            return [Part("cpu.worker_startup", 1.0, line=place.line)]
+        if place.detail in LOADER_WAITS:
+            if self._waits_for_restart(trainer, time_ns):
+                return [Part("cpu.worker_startup", 1.0, line=place.line)]
+            return input_parts(scene, trainer, time_ns, saved)
+        if moment.syscall == "futex":
+            return self._in_futex(trainer, moment, place, time_ns, follow_ranks)
+        if self._is_collective_wait(trainer, moment, place, time_ns):
+            return self._follow_ranks(trainer, time_ns) if follow_ranks else unattributed(place)
+        if is_network(moment):
+            cause = "io.log_write" if place.phase == "logging" else "io.network_read"
+            return [Part(cause, 1.0, target=moment.target, line=place.line)]
+        if moment.syscall in LOCK_CALLS:
+            return [Part("cpu.lock_contention", 1.0, target=moment.target, line=place.line)]
+        if moment.syscall in WRITES:
+            return [self._writing(moment, place, saved)]
+        if moment.target.startswith("file:"):
+            return [Part("io.storage_read", 1.0, target=moment.target, line=place.line)]
+        if moment.syscall in SLEEPS:
+            return [Part("cpu.input_preprocessing", 1.0, line=place.line)] if place.phase == "data" else unattributed(place)
+        if moment.target.startswith(("pipe", "socket", "anon")) or moment.syscall in ("wait4", "waitid"):
+            # It waits for another process of its own, a decoder or a pool for instance.
+            parts = input_parts(scene, trainer, time_ns, saved)
+            idle = len(parts) == 1 and parts[0].cause == "cpu.data_transfer"
+            return unattributed(place) if idle and place.phase != "data" else parts
+        return unattributed(place)
+
+    def _writing(self, moment: Moment, place: Place, saved: Mapping[str, str]) -> Part:
+        """Asleep in a write: a full pipe or terminal takes log lines, a file what its bytes tell."""
+        if place.phase == "saving":
+            cause = "io.checkpoint_write"
+        elif place.phase == "logging" or not moment.target.startswith("file:"):
+            cause = "io.log_write"
+        else:
+            cause = saved.get(moment.target, saved[""])
+        return Part(cause, 1.0, target=moment.target, line=place.line)
+
+    def _in_futex(self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool) -> list[Part]:
+        """A futex may be the arithmetic's own barrier, the interpreter lock, a collective, a queue or a lock of the job."""
+        scene = self.scene
+        for thread in scene.pool_threads(trainer.pid):
+            helper = thread.at(time_ns)
+            if place.phase in TRAINING_PHASES and helper.is_runnable and helper.running + helper.delayed > BUSY:
+                return running_parts(scene, helper, time_ns, {"cpu.model_compute": 1.0}, place.line)
+        holder, _ = scene.timelines.interpreter_at(trainer.pid, time_ns)
+        taken = holder not in (None, 0, trainer.pid)
+        if taken and not place.waits:
+            return [Part("cpu.gil_contention", 1.0, line=place.line)]
+        if self._is_collective_wait(trainer, moment, place, time_ns):
+            return self._follow_ranks(trainer, time_ns) if follow_ranks else unattributed(place)
+        if place.phase == "data" or place.waits:
+            parts = input_parts(scene, trainer, time_ns, self.saved_paths[trainer.pid])
+            if place.phase == "data" or parts[0].cause != "cpu.data_transfer":
+                return parts
+        if place.phase in TRAINING_PHASES:
+            return [Part("cpu.model_compute", 1.0, line=place.line)]
+        return unattributed(place) if place.waits else [Part("cpu.lock_contention", 1.0, line=place.line)]
+
+    def _is_collective_wait(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> bool:
+        if self.scene.roles.world_size < 2 or moment.is_runnable or moment.is_blocked:
+            return False
+        if place.detail == "collective":
+            return True
+        # DistributedDataParallel waits inside backward (and forward, for buffers) without a frame of its own.
+        return place.phase in ("backward", "forward", "optimizer") and moment.syscall == "futex" and not self._pool_works(
+            trainer, time_ns
+        )
+
+    def _pool_works(self, trainer: Process, time_ns: int) -> bool:
+        helpers = (thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid))
+        return any(helper.is_runnable and helper.running + helper.delayed > BUSY for helper in helpers)
+
+    def _follow_ranks(self, waiting: Process, time_ns: int) -> list[Part]:
+        """Whoever is not in the collective is the culprit; if all are, it is communication."""
+        others = [trainer for trainer in self.scene.roles.trainers if trainer.pid != waiting.pid and trainer.alive_at(time_ns)]
+        late = [other for other in others if not self.in_collective(other, time_ns)]
+        if not late:
+            unseen = len(others) + 1 < self.scene.roles.world_size
+            return [Part("communication.unattributed_wait" if unseen else self.communication, 1.0)]
+        found: list[Part] = []
+        for other in late:
+            parts = self.parts(other, time_ns, follow_ranks=False)
+            found += [replace(part, rank=other.rank) for part in scale(parts, 1 / len(late))]
+        return found
+
+    def _waits_for_restart(self, trainer: Process, time_ns: int) -> bool:
+        """Whether the trainer has been waiting since before some of its workers were started."""
+        return any(start <= time_ns < end for start, end in self.restarts.get(trainer.pid, ()))
+
+

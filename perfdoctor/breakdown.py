@@ -1,0 +1,175 @@
+"""The breakdown: where every second of the trainers' wall time went, by cause, the unattributed rest included."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfdoctor.blame import WRITES, Part
+from perfdoctor.blame_trainer import LOADER_WAITS, Blame
+from perfdoctor.clock import NS_PER_S
+from perfdoctor.code_mix import read_code_mix
+from perfdoctor.phases import Place
+from perfdoctor.roles import Process
+from perfdoctor.samples import Reading
+from perfdoctor.scene import Scene
+
+# Mean bytes per packet on the wire below which a collective is many small messages: a full Ethernet frame is 1.5 kB, and
+# the kernel sends large buffers in segments of up to 64 kB (measured on loopback: 0.1 to 0.6 kB against 20 to 60 kB).
+SMALL_PACKET_BYTES = 4096
+# Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
+# write, and a synced log line is some hundred bytes per 1 to 20 ms.
+STATE_BYTES_PER_S = 2_000_000
+BLOCK_NS = NS_PER_S
+
+
+@dataclass
+class Ledger:
+    """The account of one trainer.
+
+    Attributes:
+        blocks: per second of the recording, cause to seconds.
+        phases: phase to seconds.
+        blamed: rank to seconds that this trainer waited for it.
+        by_rank: (cause, rank) to seconds, for causes that lie in another rank.
+        targets: cause to targets to seconds.
+        lines: cause to source lines to seconds.
+    """
+
+    trainer: Process
+    blocks: dict[int, Counter[str]] = field(default_factory=dict)
+    phases: Counter[str] = field(default_factory=Counter)
+    blamed: Counter[int] = field(default_factory=Counter)
+    by_rank: Counter[tuple[str, int]] = field(default_factory=Counter)
+    targets: dict[str, Counter[str]] = field(default_factory=dict)
+    lines: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
+        """Books a span of time."""
+        self.phases[place.phase] += seconds
+        for part in parts:
+            amount = part.weight * seconds
+            self.blocks.setdefault(block, Counter())[part.cause] += amount
+            if part.rank is not None:
+                self.blamed[part.rank] += amount
+                self.by_rank[part.cause, part.rank] += amount
+            else:
+                self.by_rank[part.cause, self.trainer.rank or 0] += amount
+            if part.target:
+                self.targets.setdefault(part.cause, Counter())[part.target] += amount
+            if part.line:
+                self.lines.setdefault(part.cause, Counter())[part.line] += amount
+
+    @property
+    def seconds(self) -> float:
+        """All booked time."""
+        return sum(self.phases.values())
+
+    def causes(self) -> Counter[str]:
+        """Cause to seconds."""
+        return sum(self.blocks.values(), Counter())
+
+
+def account(scene: Scene) -> list[Ledger]:
+    """Accounts for every instant at which the trainers were sampled."""
+    trainers = scene.roles.trainers
+    blame = Blame(
+        scene,
+        mixes={trainer.pid: read_code_mix(scene, trainer.pid) for trainer in trainers},
+        saved_paths={trainer.pid: _saved_paths(scene, trainer) for trainer in trainers},
+        communication=_communication_cause(scene),
+        restarts={trainer.pid: _restart_waits(scene, trainer) for trainer in trainers},
+    )
+    return [_account_for(scene, blame, trainer) for trainer in trainers]
+
+
+def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
+    ledger = Ledger(trainer)
+    timeline = scene.timelines.main(trainer.pid)
+    if timeline is None:
+        return ledger
+    times = timeline.times_ns[[state != "X" for state in timeline.states]]
+    if len(times) < 2:
+        return ledger
+    # Each sample stands for the time up to halfway to its neighbours.
+    edges = np.concatenate([times[:1], (times[1:] + times[:-1]) / 2, times[-1:]])
+    for time, seconds in zip(times.tolist(), (np.diff(edges) / NS_PER_S).tolist(), strict=True):
+        place = scene.place_at(trainer.pid, time, scene.main_at(trainer.pid, time))
+        block = (time - scene.recording.start_ns) // BLOCK_NS
+        ledger.add(block, seconds, place, blame.parts(trainer, time))
+    return ledger
+
+
+def shares(counter: Mapping[str, float]) -> dict[str, float]:
+    """Amounts as fractions of their sum, largest first."""
+    total = sum(counter.values())
+    ordered = sorted(counter.items(), key=lambda item: -item[1])
+    return {key: amount / total for key, amount in ordered} if total > 0 else {}
+
+
+def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
+    """What each target that the trainer waits to write is, told by library frames, or else by how much is written."""
+    timeline = scene.timelines.main(trainer.pid)
+    known: dict[str, str] = {}
+    waited = 0.0
+    if timeline is None:
+        return {"": "io.log_write"}
+    for index, call in enumerate(timeline.syscalls[:-1]):
+        if call not in WRITES or not timeline.targets[index].startswith("file:"):
+            continue
+        time = int(timeline.times_ns[index])
+        waited += float(timeline.times_ns[index + 1] - time) / NS_PER_S
+        phase = scene.place_at(trainer.pid, time, timeline.at(time)).phase
+        if phase == "saving":
+            known[timeline.targets[index]] = "io.checkpoint_write"
+        elif phase == "logging":
+            known.setdefault(timeline.targets[index], "io.log_write")
+    written = _growth(scene, f"pid:{trainer.pid}", "write_call_bytes_total")
+    large = written is not None and waited > 0 and written / waited >= STATE_BYTES_PER_S
+    return {**known, "": "io.checkpoint_write" if large else "io.log_write"}
+
+
+def _communication_cause(scene: Scene) -> str:
+    """Bytes or messages: told by the mean size of what travels on the job's interfaces."""
+    interfaces = {subject for subject in _subjects(scene) if subject.startswith("interface:")}
+    sent = sum(_growth(scene, interface, "sent_bytes_total") or 0 for interface in interfaces)
+    packets = sum(_growth(scene, interface, "sent_packets_total") or 0 for interface in interfaces)
+    return "communication.latency" if packets > 0 and sent / packets < SMALL_PACKET_BYTES else "communication.bandwidth"
+
+
+def _subjects(scene: Scene) -> list[str]:
+    return list(scene.recording.table(Reading)["subject"].unique())
+
+
+def _growth(scene: Scene, subject: str, name: str) -> float | None:
+    readings = scene.recording.table(Reading)
+    values = readings.loc[(readings["subject"] == subject) & (readings["name"] == name), "value"].dropna()
+    return float(values.iloc[-1] - values.iloc[0]) if len(values) >= 2 else None
+
+
+def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:
+    """Spans in which the trainer waits for a first batch, from the start of new workers until it leaves the loader."""
+    timeline = scene.timelines.main(trainer.pid)
+    if timeline is None:
+        return []
+    starts = sorted(
+        worker.started_ns for worker in scene.roles.workers_of(trainer.pid) if worker.started_ns > scene.recording.start_ns
+    )
+    spans: list[tuple[int, int]] = []
+    for start in starts:
+        if spans and start < spans[-1][1]:
+            continue
+        end = start
+        for index in range(int(np.searchsorted(timeline.times_ns, start)), len(timeline.times_ns)):
+            time = int(timeline.times_ns[index])
+            end = time
+            place = scene.place_at(trainer.pid, time, timeline.at(time))
+            if place.detail not in (*LOADER_WAITS, "loader start"):
+                break
+        spans.append((start, end))
+    return spans
+
+

@@ -1,0 +1,30 @@
+"""Make reports from a recording, as often as wanted.
+
+Everything that `perfdoctor attach` writes can be made again from the recording that it left with --recording FILE,
+also from one that was cut short by a crash.
+"""
+
+import argparse
+from pathlib import Path
+
+from perfdoctor.outputs import add_output_arguments, conclude, show, write_outputs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``perfdoctor report``."""
+    parser.add_argument("recording", type=Path, metavar="RECORDING", help="file written by --recording")
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Reads the recording, prints the diagnosis and writes the reports."""
+    from perfdoctor.examine import examine
+    from perfdoctor.recording import Recording
+
+    recording = Recording.open(arguments.recording)
+    diagnosis = examine(recording)
+    recording.close()
+    show(diagnosis)
+    write_outputs(diagnosis, report=arguments.report, json=arguments.json, recording=arguments.recording)
+    conclude(diagnosis)
+    return 0

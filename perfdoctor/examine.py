@@ -1,0 +1,173 @@
+"""From a recording to a diagnosis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from perfdoctor import __version__
+from perfdoctor.breakdown import Ledger, account, shares
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.clock import seconds
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.evidence import measure
+from perfdoctor.facts import Facts, Trainer
+from perfdoctor.overhead import own_cost
+from perfdoctor.recording import Recording
+from perfdoctor.rules import find
+from perfdoctor.samples import Event, ProcessSeen, Unavailable
+from perfdoctor.scene import Scene
+from perfdoctor.series import chart_series
+from perfdoctor.settings import read_settings
+from perfdoctor.silence import why_silent
+from perfdoctor.verdict import confidence, first_cause, straggler
+
+LEVEL = "sampled from outside"
+_SHOWN = 5
+
+
+def examine(recording: Recording) -> Diagnosis:
+    """Makes the diagnosis.
+
+    Args:
+        recording: what was seen; may have been cut short by a crash.
+    """
+    scene = Scene.read(recording)
+    ledgers = account(scene)
+    facts = gather_facts(scene, ledgers)
+    findings, broken = find(facts)
+    cause = first_cause(facts.shares)
+    return Diagnosis(
+        version=__version__,
+        verdict=_verdict(scene, ledgers, facts, findings, cause),
+        breakdown=_breakdown(facts.shares),
+        findings=tuple(findings),
+        ranks=tuple(_rank(trainer) for trainer in facts.trainers),
+        steps={},
+        not_examined=(*_not_examined(recording), *broken),
+        overhead=own_cost(recording),
+        job=_job(scene, facts),
+        series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
+    )
+
+
+def gather_facts(scene: Scene, ledgers: list[Ledger]) -> Facts:
+    """Everything that rules may read."""
+    together: Counter[str] = sum((ledger.causes() for ledger in ledgers), Counter())
+    pids = [(ledger.trainer.pid, [worker.pid for worker in scene.roles.workers_of(ledger.trainer.pid)]) for ledger in ledgers]
+    trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
+    return Facts(
+        shares=shares(together),
+        trainers=trainers,
+        culprits=_culprits(ledgers),
+        numbers=measure(scene.recording, pids),
+        settings=read_settings(scene.recording, pids),
+        paths={cause: _top([ledger.targets.get(cause, Counter()) for ledger in ledgers]) for cause in together},
+        lines={cause: _top([ledger.lines.get(cause, Counter()) for ledger in ledgers]) for cause in together},
+        watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
+    )
+
+
+def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
+    workers = scene.roles.workers_of(ledger.trainer.pid)
+    middle = [sum(worker.alive_at(time) for worker in workers) for time in _moments(scene)]
+    watched = ledger.seconds or 1.0
+    return Trainer(
+        rank=ledger.trainer.rank or 0,
+        pid=ledger.trainer.pid,
+        shares=shares(ledger.causes()),
+        phases=shares(ledger.phases),
+        blamed={rank: amount / watched for rank, amount in ledger.blamed.items()},
+        worker_pids=tuple(worker.pid for worker in workers),
+        workers=sorted(middle)[len(middle) // 2],
+    )
+
+
+def _moments(scene: Scene) -> list[int]:
+    start, end = scene.recording.start_ns, scene.recording.end_ns
+    return [start + (end - start) * step // 50 for step in range(1, 50)]
+
+
+def _culprits(ledgers: list[Ledger]) -> dict[str, tuple[int, ...]]:
+    """Cause to the ranks in which most of it lies."""
+    if len(ledgers) < 2:
+        return {}
+    by_rank: Counter[tuple[str, int]] = sum((ledger.by_rank for ledger in ledgers), Counter())
+    found: dict[str, tuple[int, ...]] = {}
+    for cause in {cause for cause, _ in by_rank}:
+        ranks = {rank: amount for (name, rank), amount in by_rank.items() if name == cause}
+        found[cause] = tuple(sorted(rank for rank, amount in ranks.items() if amount >= 0.25 * sum(ranks.values())))
+    return found
+
+
+def _top(counters: list[Counter[str]]) -> tuple[tuple[str, float], ...]:
+    return tuple(list(shares(sum(counters, Counter())).items())[:_SHOWN])
+
+
+def _breakdown(by_share: Any) -> tuple[CauseShare, ...]:
+    if not by_share:
+        return (CauseShare(UNATTRIBUTED, 1.0),)
+    return tuple(CauseShare(cause, share) for cause, share in by_share.items() if share > 0)
+
+
+def _verdict(scene: Scene, ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None) -> Verdict:
+    silence = why_silent(scene, ledgers)
+    if silence or cause is None:
+        text = silence or "Too much of the time could not be attributed to name a cause."
+        return Verdict(None, None, 0.0, 0.0, 1.0, None, LEVEL, text)
+    share = facts.share(cause)
+    finding = next((finding for finding in findings if finding.cause == cause), None)
+    speedup = finding.predicted_speedup if finding else 1.0
+    summary = finding.summary if finding else f"Most of the time goes into {CAUSES[cause].title}."
+    return Verdict(
+        CAUSES[cause].bottleneck,
+        cause,
+        share,
+        confidence(ledgers, cause, LEVEL),
+        speedup,
+        straggler(ledgers, cause),
+        LEVEL,
+        summary,
+    )
+
+
+def _rank(trainer: Trainer) -> dict[str, Any]:
+    return {
+        "rank": trainer.rank,
+        "pid": trainer.pid,
+        "workers": trainer.workers,
+        "breakdown": [{"cause": cause, "share": share} for cause, share in trainer.shares.items()],
+        "phases": dict(trainer.phases),
+        "waits_for": {str(rank): share for rank, share in trainer.blamed.items()},
+    }
+
+
+def _not_examined(recording: Recording) -> list[NotExamined]:
+    missing = [NotExamined(row.probe, row.reason, row.enable) for row in recording.table(Unavailable).itertuples()]
+    events = recording.table(Event)
+    missing += [
+        NotExamined("threads", row.text, "watch longer with --duration, or fewer processes")
+        for row in events.itertuples()
+        if row.kind == "rate lowered"
+    ]
+    return list(dict.fromkeys(missing))
+
+
+def _job(scene: Scene, facts: Facts) -> dict[str, Any]:
+    seen = scene.recording.table(ProcessSeen)
+    root = seen.iloc[0] if len(seen) else None
+    events = scene.recording.table(Event)
+    stopped = events.loc[events["kind"] == "stopped", "text"]
+    return {
+        "pid": int(scene.recording.meta.get("asked_pid", 0)),
+        "root_pid": None if root is None else int(root["pid"]),
+        "command": "" if root is None else str(root["command"]),
+        "host": scene.recording.meta.get("host", ""),
+        "started": scene.recording.meta.get("started", ""),
+        "watched_seconds": round(facts.watched_s, 3),
+        "stopped": str(stopped.iloc[-1]) if len(stopped) else "recorder was killed",
+        "processes": len(scene.roles.processes),
+        "trainers": len(scene.roles.trainers),
+        "world_size": scene.roles.world_size,
+        "settings": dict(facts.settings),
+    }

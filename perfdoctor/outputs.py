@@ -1,0 +1,77 @@
+"""Hands a diagnosis to the reports, and writes them where the user asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.errors import PerfDoctorError
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that say where reports go."""
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML report (one file, opens offline)")
+    parser.add_argument("--json", type=Path, metavar="FILE.json", help="write the diagnosis as JSON")
+
+
+def show(diagnosis: Diagnosis) -> None:
+    """Prints the diagnosis, in colour on a terminal."""
+    from perfdoctor.reports import console
+
+    on_terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    encoding = sys.stdout.encoding or "ascii"
+    text = console.render(diagnosis, width=width, color=on_terminal, encoding=encoding)
+    sys.stdout.buffer.write(text.encode(encoding, errors="replace"))
+    sys.stdout.flush()
+
+
+def write_outputs(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path) -> None:
+    """Writes the files that were asked for, all of them even if one fails.
+
+    Raises:
+        PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
+    """
+    failed: list[str] = []
+    if json is not None:
+        from perfdoctor.reports import json as json_report
+
+        failed += _write(json, json_report.render(diagnosis))
+    if report is not None:
+        from perfdoctor.reports import html
+
+        failed += _write(report, html.render(diagnosis))
+    if failed:
+        raise PerfDoctorError(
+            " ".join(failed),
+            hint=f"What was recorded is kept. Write the report elsewhere: perfdoctor report {recording} --report FILE.html",
+        )
+
+
+def conclude(diagnosis: Diagnosis) -> None:
+    """Raises if no bottleneck could be named.
+
+    Raises:
+        PerfDoctorError: with the reason and the next move.
+    """
+    if diagnosis.verdict.bottleneck is None:
+        hint = "Attach again while the job trains, or watch longer with --duration SECONDS."
+        if diagnosis.not_examined:
+            hint = "Run `perfdoctor check PID` to see what perfdoctor was not able to look at."
+        raise PerfDoctorError(f"No bottleneck can be named. {diagnosis.verdict.summary}", hint=hint)
+
+
+def _write(path: Path, text: str) -> list[str]:
+    """Writes a file whole or not at all; returns what went wrong."""
+    scratch = path.with_name(f".{path.name}.part")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True) if os.access(path.parent, os.W_OK) else None
+        return [f"{path} cannot be written: {error.strerror or error}."]
+    return []

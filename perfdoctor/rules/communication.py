@@ -1,0 +1,199 @@
+"""Between ranks: bytes, latency, DataParallel, and ranks that were not seen."""
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts
+from perfdoctor.rules.making import REPORTED, amount, finding, percent, switched_on, takes, uses_gpu, variable
+
+# Switches that take a fast path away from NCCL, with the value that does it ("" for any).
+_NCCL_OFF = (
+    ("NCCL_P2P_DISABLE", "GPUs of one host then talk through host memory instead of NVLink or PCIe."),
+    ("NCCL_SHM_DISABLE", "Ranks of one host then talk through the network stack."),
+    ("NCCL_IB_DISABLE", "Hosts then talk over TCP instead of InfiniBand or RoCE."),
+)
+
+
+def transport_fixes(facts: Facts) -> list[Fix]:
+    """Settings of the transport that are in the way."""
+    fixes = [
+        Fix(f"Unset {name}", f"It is set to {variable(facts, name)}. {why}", f"unset {name}")
+        for name, why in _NCCL_OFF
+        if switched_on(facts, name)
+    ]
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+        several_hosts = (_whole(facts, "WORLD_SIZE") or 0) > (_whole(facts, "LOCAL_WORLD_SIZE") or 0) > 0
+        if variable(facts, name) == "lo" and several_hosts:
+            fixes.append(
+                Fix(
+                    f"Name the fast interface in {name}",
+                    "It is set to lo, which reaches no other host.",
+                    f"{name}=eth0  # see: ip link",
+                )
+            )
+    if (variable(facts, "NCCL_DEBUG") or "").upper() == "TRACE":
+        fixes.append(Fix("Lower NCCL_DEBUG", "It is set to TRACE: every call is logged.", "NCCL_DEBUG=WARN"))
+    return fixes
+
+
+def _whole(facts: Facts, name: str) -> int | None:
+    value = variable(facts, name)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def bandwidth(facts: Facts) -> Finding | None:
+    """All ranks are in the collective and move bytes."""
+    cause = "communication.bandwidth"
+    if facts.share(cause) < REPORTED:
+        return None
+    world = _whole(facts, "WORLD_SIZE") or len(facts.trainers)
+    moved = (
+        f" {amount(facts, 'received')} go through the network."
+        if facts.number("received") is not None
+        else ""
+    )
+    fixes = [
+        *transport_fixes(facts),
+        Fix(
+            "Exchange gradients every few steps",
+            f"All {world} ranks are in the exchange for {percent(facts.share(cause))} of the time.{moved} "
+            "Accumulating over 4 steps "
+            "sends a quarter of the bytes.",
+            "with (model.no_sync() if step % 4 else contextlib.nullcontext()):\n    (loss / 4).backward()",
+        ),
+        Fix(
+            "Send gradients in 16 bits",
+            "Half the bytes for the same gradients.",
+            "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
+            "model.register_comm_hook(state=None, hook=bf16_compress_hook)",
+        ),
+        Fix(
+            "Let the exchange overlap with the backward pass",
+            "DistributedDataParallel sends a bucket as soon as its gradients are there; unused parameters "
+            "and very large buckets "
+            "delay that.",
+            "DistributedDataParallel(model, find_unused_parameters=False, gradient_as_bucket_view=True)",
+        ),
+    ]
+    if uses_gpu(facts):
+        fixes.append(
+            Fix(
+                "Make sure that NCCL is used",
+                "It moves data between GPUs directly; other backends go through host memory.",
+                "torch.distributed.init_process_group('nccl')  # torch.distributed.get_backend() tells "
+                "which is in use",
+            )
+        )
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Moving data between ranks"),
+        ("received", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received", "gpu_pcie_received"),
+        fixes,
+        "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the "
+        "cause.",
+    )
+
+
+def latency(facts: Facts) -> Finding | None:
+    """Many small collectives."""
+    cause = "communication.latency"
+    if facts.share(cause) < REPORTED:
+        return None
+    size = (
+        f" {amount(facts, 'bytes_per_packet')} are in a packet on average."
+        if facts.number("bytes_per_packet") is not None
+        else ""
+    )
+    fixes = [
+        *transport_fixes(facts),
+        Fix(
+            "Send many small tensors as one",
+            "Every collective costs a round of wake-ups, however few bytes it moves: "
+            f"{percent(facts.share(cause))} of the time.{size}",
+            "flat = torch._utils._flatten_dense_tensors(tensors)\n"
+            "torch.distributed.all_reduce(flat)\n"
+            "for old, new in zip(tensors, torch._utils._unflatten_dense_tensors(flat, tensors)): "
+            "old.copy_(new)",
+        ),
+        Fix(
+            "Leave the gradients to DistributedDataParallel",
+            "It gathers gradients into buckets of 25 MB and sends them during the backward pass.",
+            "model = DistributedDataParallel(model, bucket_cap_mb=25)",
+        ),
+        Fix(
+            "Reduce metrics rarely, and drop barriers",
+            "A metric that is only printed need not be exact on every rank in every step; barrier() only "
+            "waits.",
+            "if step % 100 == 0: torch.distributed.all_reduce(metrics)",
+        ),
+    ]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Many small exchanges between ranks"),
+        ("packets", "bytes_per_packet", "received", "trainer_switches"),
+        fixes,
+        "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number "
+        "of exchanges costs; if it "
+        "takes ten times as long, the bytes do.",
+    )
+
+
+def data_parallel(facts: Facts) -> Finding | None:
+    """``nn.DataParallel``'s scatter, replicate and gather in one process."""
+    cause = "communication.data_parallel"
+    if facts.share(cause) < REPORTED:
+        return None
+    gpus = facts.number("gpus")
+    fixes = [
+        Fix(
+            "Use DistributedDataParallel",
+            "nn.DataParallel copies the model to every GPU in each step and runs "
+            f"{f'all {gpus:g} GPUs' if gpus else 'all GPUs'} from one "
+            "Python process.",
+            f"torchrun --nproc-per-node={f'{gpus:g}' if gpus else 'gpu'} train.py\n"
+            "# in train.py: init_process_group('nccl'); model = "
+            "DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])",
+        )
+    ]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "nn.DataParallel's scatter, replicate and gather"),
+        ("gpus", "gpu_busy", "trainer_running", "gpu_nvlink_received", "gpu_pcie_received"),
+        fixes,
+        "Run on one GPU without nn.DataParallel: if the samples per second fall in proportion, it did no "
+        "harm.",
+    )
+
+
+def unattributed_wait(facts: Facts) -> Finding | None:
+    """Waiting for a rank that was not observed."""
+    cause = "communication.unattributed_wait"
+    if facts.share(cause) < REPORTED:
+        return None
+    world, seen = _whole(facts, "WORLD_SIZE"), len(facts.trainers)
+    missing = (
+        f"{seen} of {world} ranks were watched"
+        if world is not None and world > seen
+        else f"{seen} ranks were watched"
+    )
+    fixes = [
+        Fix(
+            "Watch the other ranks too",
+            f"The watched ranks wait in collectives for {percent(facts.share(cause))} of the time, and "
+            f"{missing}: one that was not may "
+            "be late, or the exchange itself slow.",
+            "perfdoctor attach PID   # on each host, at the same time",
+        )
+    ]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Waiting for ranks that were not watched"),
+        ("received", "sent"),
+        fixes,
+        "Watch all ranks: if none of them is late, the exchange itself takes the time.",
+    )
+
+
+COMMUNICATION_RULES = (bandwidth, latency, data_parallel, unattributed_wait)

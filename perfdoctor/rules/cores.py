@@ -1,0 +1,232 @@
+"""Cores: too many threads for them, a quota on them, and a model that computes on them."""
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts
+from perfdoctor.rules.making import (
+    REPORTED,
+    amount,
+    bounded,
+    culprits,
+    finding,
+    percent,
+    setting,
+    takes,
+    variable,
+)
+
+# Cores' worth of neighbours from which they, and not the job's own threads, may be the reason.
+_NEIGHBOURS = 0.25
+# Runnable threads per core from which the job alone outnumbers its cores.
+_CROWDED = 1.1
+_IDLE_CORES = 1.0
+
+
+def contention(facts: Facts) -> Finding | None:
+    """Runnable threads outnumber cores: the job's own thread counts, or neighbours."""
+    cause = "cpu.contention"
+    if facts.share(cause) < REPORTED:
+        return None
+    cores = setting(facts, "cores")
+    neighbours = facts.number("neighbour_cores")
+    runnable = facts.number("runnable_threads")
+    crowded = runnable is not None and cores is not None and runnable > _CROWDED * cores
+    own = [*_affinity_fix(facts), *_thread_fixes(facts, cores), *_worker_fixes(facts, cores)]
+    other = _neighbour_fixes(facts, neighbours)
+    by_neighbours = bool(other) and (not crowded or (neighbours or 0) > (facts.number("job_cores") or 0))
+    fixes = [*other, *own] if by_neighbours else [*own, *other]
+    if not fixes:
+        fixes = [
+            Fix(
+                "Find out who else runs on these cores",
+                "The trainer is ready to run and gets no core; neither its own threads nor neighbours "
+                "explain it.",
+                "perf sched timehist -p PID  # or: top -H, sorted by CPU",
+            )
+        ]
+    reason = ""
+    if by_neighbours:
+        reason = f"; processes outside the job keep {amount(facts, 'neighbour_cores')} busy"
+    elif crowded and cores is not None:
+        reason = f"; the job has {runnable:.3g} threads for {cores:g} cores at a time"
+    summary = takes(facts, cause, "Waiting for a free core").rstrip(".") + f"{reason}."
+    return finding(
+        facts,
+        cause,
+        summary,
+        (
+            "trainer_run_delay",
+            "worker_run_delay",
+            "runnable_threads",
+            "job_cores",
+            "neighbour_cores",
+            "stolen_cores",
+            "cpu_pressure",
+            "throttled_periods",
+            "own_cores",
+        ),
+        fixes,
+        "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer's "
+        "run delay stays, "
+        "threads do not outnumber cores.",
+    )
+
+
+def _neighbour_fixes(facts: Facts, neighbours: float | None) -> list[Fix]:
+    if neighbours is None or neighbours < _NEIGHBOURS:
+        return []
+    cores = setting(facts, "cores")
+    few = int(cores) if cores else None
+    return [
+        Fix(
+            "Keep other processes off these cores",
+            f"Processes outside the job keep {amount(facts, 'neighbour_cores')} busy on this host"
+            + (f", of {few} that the job may use." if few else "."),
+            "renice +19 -p OTHER_PID            # they run when the job does not\n"
+            "taskset -c CORES python train.py   # or give the job cores of its own",
+        )
+    ]
+
+
+def _affinity_fix(facts: Facts) -> list[Fix]:
+    """An affinity mask that leaves cores of the host out although they are idle."""
+    allowed, host = setting(facts, "affinity_cores"), setting(facts, "host_cores")
+    busy = facts.number("host_cores_busy")
+    if allowed is None or host is None or busy is None or allowed >= host or host - busy < _IDLE_CORES:
+        return []
+    return [
+        Fix(
+            "Let the job use more cores",
+            f"Its affinity mask allows {allowed:g} of {host:g} cores, while {host - busy:.2g} cores of "
+            "the host are idle.",
+            f"taskset -a -p -c 0-{int(host) - 1} PID   # or the launcher's setting: --cpus-per-task, "
+            "docker --cpuset-cpus",
+        )
+    ]
+
+
+def _thread_fixes(facts: Facts, cores: float | None) -> list[Fix]:
+    """Threads per process so that all processes together fit the cores."""
+    runnable = facts.number("runnable_threads")
+    if cores is None or runnable is None or runnable <= _CROWDED * cores:
+        return []
+    processes = sum(1 + trainer.workers for trainer in facts.trainers) or 1
+    fitting = max(1, int(cores) // processes)
+    now = variable(facts, "OMP_NUM_THREADS")
+    if now == str(fitting):
+        return []
+    have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
+    return [
+        Fix(
+            f"Use {fitting} compute thread{'s' if fitting > 1 else ''} per process",
+            f"{processes} processes have {runnable:.3g} threads running or queueing at a time on "
+            f"{cores:g} cores ({have}). "
+            "What threads lose by waiting for each other at barriers is on top of that.",
+            f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: "
+            f"torch.set_num_threads({fitting}), "
+            "cv2.setNumThreads(0)",
+        )
+    ]
+
+
+def _worker_fixes(facts: Facts, cores: float | None) -> list[Fix]:
+    """Fewer workers, where they alone are more than the cores and are not all needed."""
+    workers = sum(trainer.workers for trainer in facts.trainers)
+    trainers = len(facts.trainers)
+    if cores is None or workers + trainers <= cores or workers <= trainers:
+        return []
+    fitting = max(1, int(cores - trainers) // max(trainers, 1))
+    most = max((trainer.workers for trainer in facts.trainers), default=0)
+    if fitting >= most:
+        return []
+    return [
+        Fix(
+            f"Use {fitting} loader worker{'s' if fitting > 1 else ''} per trainer",
+            f"{workers} workers and {trainers} trainer{'s' if trainers > 1 else ''} share {cores:g} cores.",
+            f"DataLoader(..., num_workers={fitting})",
+        )
+    ]
+
+
+def throttled(facts: Facts) -> Finding | None:
+    """The control group's CPU quota."""
+    cause = "cpu.throttled"
+    if facts.share(cause) < REPORTED:
+        return None
+    quota, allowed = setting(facts, "quota_cores"), setting(facts, "affinity_cores")
+    periods = facts.number("throttled_periods")
+    often = f" It was stopped in {percent(periods)} of the periods." if periods is not None else ""
+    limit = f"The quota is {quota:g} cores" if quota is not None else "There is a CPU quota"
+    visible = (
+        f", while the job sees {allowed:g} cores and sizes its threads for them."
+        if allowed is not None
+        else "."
+    )
+    fixes = [
+        Fix(
+            "Raise the CPU quota",
+            f"{limit}{visible}{often}",
+            "docker update --cpus N CONTAINER   # Kubernetes: resources.limits.cpu; systemd: CPUQuota=; "
+            "cgroup v2: cpu.max",
+        )
+    ]
+    threads = max(1, int(quota)) if quota is not None else None
+    if threads is not None and variable(facts, "OMP_NUM_THREADS") != str(threads):
+        fixes.append(
+            Fix(
+                f"If the quota must stay, use {threads} compute thread{'s' if threads > 1 else ''}",
+                "More threads than the quota use it up early in each period, and then all of them stand "
+                "still until the next.",
+                f"OMP_NUM_THREADS={threads} python train.py   # and num_workers of at most {threads}",
+            )
+        )
+    found = finding(
+        facts,
+        cause,
+        takes(facts, cause, "Standing still because the CPU quota is used up"),
+        ("throttled_periods", "throttled_cores", "trainer_run_delay", "job_cores", "host_cores_busy"),
+        fixes,
+        "Watch nr_throttled in the control group's cpu.stat for a minute: if it stands still, the quota "
+        "is not the cause.",
+    )
+    # Without the quota the job has the cores of its affinity mask, and no more.
+    return bounded(found, quota / allowed) if quota is not None and allowed else found
+
+
+def model_compute(facts: Facts) -> Finding | None:
+    """The model's own arithmetic on the CPU: healthy."""
+    cause = "cpu.model_compute"
+    if facts.share(cause) < REPORTED:
+        return None
+    cores, used = setting(facts, "cores"), facts.number("job_cores")
+    threads = variable(facts, "OMP_NUM_THREADS")
+    neighbours = facts.number("neighbour_cores") or 0.0
+    fixes = []
+    idle = None if cores is None or used is None else cores - used - neighbours
+    trainers = max(1, len(culprits(facts, cause)))
+    if (
+        idle is not None
+        and idle >= _IDLE_CORES
+        and cores is not None
+        and threads is not None
+        and threads.isdigit()
+    ):
+        more = int(cores) // trainers
+        if more > int(threads):
+            fixes.append(
+                Fix(
+                    f"Let the arithmetic use {more} threads",
+                    f"OMP_NUM_THREADS is {threads}, and {idle:.2g} of {cores:g} cores are idle.",
+                    f"OMP_NUM_THREADS={more} python train.py",
+                )
+            )
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "The model's own arithmetic on the CPU"),
+        ("trainer_running", "trainer_cores", "job_cores"),
+        fixes,
+        "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
+    )
+
+
+CORE_RULES = (contention, throttled, model_compute)

@@ -1,0 +1,144 @@
+"""What a busy GPU is busy with: arithmetic, memory traffic, too little work, or the wrong precision."""
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts
+from perfdoctor.rules.making import REPORTED, amount, finding, percent, setting, takes, variable
+
+# bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
+_AMPERE = 8.0
+# With more memory than this in use, merging kernels comes before a larger batch.
+_ROOM = 0.5
+
+
+def compute(facts: Facts) -> Finding | None:
+    """The model's own arithmetic on the GPU: healthy."""
+    cause = "gpu.compute"
+    if facts.share(cause) < REPORTED:
+        return None
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "The model's own arithmetic on the GPU"),
+        ("gpu_busy", "gpu_sm", "gpu_tensor", "gpu_dram", "gpu_power", "gpu_power_limit"),
+        (),
+        "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
+    )
+
+
+def memory_bandwidth(facts: Facts) -> Finding | None:
+    """Busy, but on memory traffic."""
+    cause = "gpu.memory_bandwidth"
+    if facts.share(cause) < REPORTED:
+        return None
+    fixes = [
+        Fix(
+            "Fuse element-wise operations",
+            f"Memory traffic fills {amount(facts, 'gpu_dram') or 'most'}, tensor cores "
+            f"{amount(facts, 'gpu_tensor') or 'little'}: "
+            "each element-wise operation reads and writes its whole tensor.",
+            "model = torch.compile(model)",
+        ),
+        Fix(
+            "Halve the bytes",
+            "Activations in bfloat16 need half the traffic of float32.",
+            "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
+        ),
+        Fix(
+            "Use fused attention and, for convolutions, channels last",
+            "Attention that writes its score matrix moves far more bytes than it needs; convolutions "
+            "convert layouts otherwise.",
+            "torch.nn.functional.scaled_dot_product_attention(q, k, v)\nmodel = "
+            "model.to(memory_format=torch.channels_last)",
+        ),
+    ]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Memory traffic on the GPU"),
+        ("gpu_dram", "gpu_tensor", "gpu_sm", "gpu_busy"),
+        fixes,
+        "Compile the model's element-wise part: if the step takes as long as before, memory traffic is "
+        "not what it waits for.",
+    )
+
+
+def low_occupancy(facts: Facts) -> Finding | None:
+    """Busy with too little work per kernel."""
+    cause = "gpu.low_occupancy"
+    if facts.share(cause) < REPORTED:
+        return None
+    used = facts.number("gpu_memory_share")
+    room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
+    larger = Fix(
+        "Use a larger batch",
+        f"Kernels run on a part of the GPU only ({amount(facts, 'gpu_sm') or 'few'} of the "
+        f"multiprocessors' time).{room}",
+        "DataLoader(..., batch_size=2 * batch_size)",
+    )
+    fused = Fix(
+        "Merge small kernels",
+        "Larger kernels have work for more multiprocessors.",
+        "model = torch.compile(model)",
+    )
+    fixes = [larger, fused] if used is None or used < _ROOM else [fused, larger]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Kernels with too little work for the GPU"),
+        ("gpu_sm", "gpu_occupancy", "gpu_busy", "gpu_power", "gpu_memory_share"),
+        fixes,
+        "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
+    )
+
+
+def no_tensor_cores(facts: Facts) -> Finding | None:
+    """Full precision where tensor cores would serve."""
+    cause = "gpu.no_tensor_cores"
+    if facts.share(cause) < REPORTED:
+        return None
+    capability = setting(facts, "compute_capability")
+    fixes = []
+    if variable(facts, "NVIDIA_TF32_OVERRIDE") == "0":
+        fixes.append(
+            Fix(
+                "Unset NVIDIA_TF32_OVERRIDE",
+                "It is set to 0 and forbids TF32 everywhere.",
+                "unset NVIDIA_TF32_OVERRIDE",
+            )
+        )
+    why = f"Tensor cores were busy for {amount(facts, 'gpu_tensor') or 'next to none of the time'}"
+    if capability is None or capability >= _AMPERE:
+        fixes += [
+            Fix(
+                "Train in mixed precision",
+                f"{why}; matrix products in bfloat16 run on them.",
+                "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
+            ),
+            Fix(
+                "Allow TF32",
+                "One line; weights and activations stay in float32.",
+                "torch.set_float32_matmul_precision('high')",
+            ),
+        ]
+    else:
+        fixes.append(
+            Fix(
+                "Train in mixed precision",
+                f"{why}; this GPU (compute capability {capability:g}) has them for float16.",
+                "scaler = torch.amp.GradScaler()\n"
+                "with torch.autocast('cuda', dtype=torch.float16): loss = model(batch)\n"
+                "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+            )
+        )
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Arithmetic in full precision"),
+        ("gpu_tensor", "gpu_fp32", "gpu_sm", "gpu_dram"),
+        fixes,
+        "Run some steps under torch.autocast: if they take as long as before, matrix products are not "
+        "where the time goes.",
+    )
+
+
+GPU_RULES = (compute, memory_bandwidth, low_occupancy, no_tensor_cores)

@@ -1,0 +1,181 @@
+"""The trainer's Python: dispatch overhead, the interpreter lock and the cyclic collector."""
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts
+from perfdoctor.rules.making import REPORTED, at, finding, hot_line, percent, switched_on, takes, unset
+
+# From this share of the step an optimizer is worth a fix of its own (catalogue CPU-13: 15 to 20 %).
+_OPTIMIZER = 0.15
+_DEBUG_SWITCHES = (
+    ("TORCH_DISTRIBUTED_DEBUG", "Its DETAIL level checks every collective against all ranks."),
+    ("PYTHONDEVMODE", "The interpreter then checks memory, warnings and more at every step."),
+    ("PYTHONTRACEMALLOC", "Every allocation of Python is then traced."),
+    ("PYTORCH_JIT_LOG_LEVEL", "Logging of the compiler costs time in every call."),
+)
+
+
+def debug_fixes(facts: Facts) -> list[Fix]:
+    """Takes away switches for debugging that slow down every call."""
+    fixes = [fix for name, why in _DEBUG_SWITCHES for fix in unset(facts, name, why)]
+    return [fix for fix in fixes if "TORCH_DISTRIBUTED_DEBUG" not in fix.title or _is_detail(facts)]
+
+
+def _is_detail(facts: Facts) -> bool:
+    return str(facts.settings.get("env.TORCH_DISTRIBUTED_DEBUG", "")).upper() == "DETAIL"
+
+
+def optimizer_fixes(facts: Facts) -> list[Fix]:
+    """A fused optimizer, where the optimizer's own share of the step is large."""
+    shares = [trainer.phases.get("optimizer", 0.0) for trainer in facts.trainers]
+    share = sum(shares) / len(shares) if shares else 0.0
+    if share < _OPTIMIZER:
+        return []
+    return [
+        Fix(
+            "Update all parameters in one call",
+            f"The optimizer takes {percent(share)} of the time; by default it runs several operators for "
+            "each parameter.",
+            "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # also Adam, SGD and Adagrad",
+        )
+    ]
+
+
+def python_overhead(facts: Facts) -> Finding | None:
+    """Interpreter and operator dispatch in the trainer."""
+    cause = "cpu.python_overhead"
+    if facts.share(cause) < REPORTED:
+        return None
+    line = at(facts, cause, "the training step")
+    fixes = [
+        *debug_fixes(facts),
+        Fix(
+            f"Replace the loop at {line} by operations on whole tensors"
+            if hot_line(facts, cause)
+            else "Use fewer, larger operations",
+            f"{percent(facts.share(cause))} of the time goes into calling operations instead of "
+            "computing: each call costs some "
+            "microseconds, however little it computes.",
+            "Replace loops over elements, samples or parameters by one tensor operation "
+            "(torch.stack, torch.where, index_add_, torch._foreach_* in place of a loop).",
+        ),
+    ]
+    if not switched_on(facts, "TORCH_COMPILE_DISABLE") and not switched_on(facts, "TORCHDYNAMO_DISABLE"):
+        fixes.append(
+            Fix(
+                "Compile the model",
+                "A compiled model runs many small operators as few large ones, without Python between them.",
+                "model = torch.compile(model)",
+            )
+        )
+    else:
+        for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+            fixes += unset(facts, name, "It turns torch.compile off, which would merge small operators.")
+    fixes += optimizer_fixes(facts)
+    fixes.append(
+        Fix(
+            "Use a larger batch",
+            "The number of calls per step stays the same while each computes more.",
+            "DataLoader(..., batch_size=2 * batch_size)  # and check that the loss still falls as before",
+        )
+    )
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Calling operations (interpreter and dispatch)"),
+        ("trainer_running", "trainer_cores"),
+        fixes,
+        "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
+        "not into calls.",
+    )
+
+
+def gil_contention(facts: Facts) -> Finding | None:
+    """Another Python thread of the trainer holds the interpreter lock."""
+    cause = "cpu.gil_contention"
+    if facts.share(cause) < REPORTED:
+        return None
+    holder = f" The thread that holds it is at {hot_line(facts, cause)}." if hot_line(facts, cause) else ""
+    fixes = [
+        Fix(
+            f"Move the work at {hot_line(facts, cause)} into a process of its own"
+            if hot_line(facts, cause)
+            else "Move the other thread's work into a process of its own",
+            f"The main thread waits for the interpreter lock for {percent(facts.share(cause))} of the "
+            f"time.{holder}",
+            "from concurrent.futures import ProcessPoolExecutor\n"
+            "pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))\n"
+            "pool.submit(work, plain_data)  # no CUDA tensors",
+        ),
+        Fix(
+            "Let the other thread rest",
+            "A thread that polls or spins in Python takes the lock for 5 ms at a time "
+            "(sys.getswitchinterval()).",
+            "Block in queue.get() or event.wait() instead of polling; sleep between polls.",
+        ),
+    ]
+    if facts.settings.get("pin_thread") == "yes":
+        fixes.append(
+            Fix(
+                "Hand over fewer tensors per batch",
+                "The pinning thread is Python too: it walks through every tensor of a batch while it "
+                "holds the lock.",
+                "Return one or two large tensors from collate_fn.",
+            )
+        )
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Waiting for the interpreter lock"),
+        ("trainer_running", "trainer_cores", "trainer_switches"),
+        fixes,
+        "Stop the other thread for some steps: if the pace stays the same, the lock is not what holds the "
+        "job up.",
+    )
+
+
+def garbage_collection(facts: Facts) -> Finding | None:
+    """The cyclic collector."""
+    cause = "cpu.garbage_collection"
+    if facts.share(cause) < REPORTED:
+        return None
+    ranks = (
+        " on all ranks in the same step, or every rank waits for each pause of any"
+        if len(facts.trainers) > 1
+        else ""
+    )
+    fixes = [
+        Fix(
+            "Collect at times of your choosing",
+            "The collector walks through all Python objects again and again: "
+            f"{percent(facts.share(cause))} of the time.",
+            "import gc\n"
+            "gc.collect(); gc.freeze(); gc.disable()  # once, after model and data are set up\n"
+            f"if step % 500 == 0: gc.collect()  #{ranks or ' rarely'}",
+        ),
+        Fix(
+            "Keep fewer Python objects alive",
+            "What the collector costs grows with the number of objects: lists of samples, dicts per "
+            "sample, kept graphs.",
+            "Hold such data in NumPy arrays or tensors, and keep float(loss) rather than loss.",
+        ),
+    ]
+    if hot_line(facts, cause):
+        fixes.append(
+            Fix(
+                f"Look for gc.collect() near {hot_line(facts, cause)}",
+                "Most collections happen there. If it is called by hand, it can go.",
+                "Remove gc.collect() from the step.",
+            )
+        )
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "The cyclic garbage collector"),
+        ("trainer_rss",),
+        fixes,
+        "Run some hundred steps after gc.disable(): if the pace stays the same, the collector is not the "
+        "cause.",
+    )
+
+
+INTERPRETER_RULES = (python_overhead, gil_contention, garbage_collection)

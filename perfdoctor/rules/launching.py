@@ -1,0 +1,79 @@
+"""The host in front of a GPU: launching kernels too slowly, and waiting for them too often."""
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts
+from perfdoctor.rules.interpreter import debug_fixes, optimizer_fixes
+from perfdoctor.rules.making import REPORTED, at, finding, percent, takes, unset
+
+
+def kernel_launch(facts: Facts) -> Finding | None:
+    """The GPU idles between small kernels because the host cannot launch them fast enough."""
+    cause = "cpu.kernel_launch"
+    if facts.share(cause) < REPORTED:
+        return None
+    fixes = [
+        *unset(facts, "CUDA_LAUNCH_BLOCKING", "Every launch then waits for its kernel to end."),
+        *debug_fixes(facts),
+        Fix(
+            "Compile with CUDA graphs",
+            "The GPU runs out of work between small kernels; a graph launches all kernels of a step at once.",
+            "model = torch.compile(model, mode='reduce-overhead')  # needs fixed shapes",
+        ),
+        *optimizer_fixes(facts),
+        Fix(
+            "Use a larger batch",
+            "The number of launches per step stays the same while each kernel works longer."
+            + (
+                f" GPU memory in use: {percent(used)}."
+                if (used := facts.number("gpu_memory_share")) is not None
+                else ""
+            ),
+            "DataLoader(..., batch_size=2 * batch_size)",
+        ),
+    ]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Launching small GPU kernels"),
+        ("gpu_busy", "gpu_sm", "gpu_power", "trainer_running", "trainer_run_delay"),
+        fixes,
+        "Double the batch size: if the step takes as long as before, launching holds it up; if twice as "
+        "long, the GPU's work does.",
+    )
+
+
+def synchronization(facts: Facts) -> Finding | None:
+    """The host drains the GPU's queue and the GPU idles while it refills."""
+    cause = "cpu.synchronization"
+    if facts.share(cause) < REPORTED:
+        return None
+    line = at(facts, cause, "the training step")
+    fixes = [
+        *unset(facts, "CUDA_LAUNCH_BLOCKING", "Every launch then waits for its kernel to end."),
+        Fix(
+            f"Keep values on the GPU at {line}",
+            "Reading a value (.item(), .cpu(), float(loss), print, if tensor:) waits until the GPU has "
+            "done all it was given, "
+            "and the GPU then idles until new work arrives.",
+            "total += loss.detach()                      # stays on the GPU\n"
+            "if step % 100 == 0: print(total.item())     # one wait in a hundred steps",
+        ),
+        Fix(
+            "Copy without waiting",
+            "A copy to the host waits unless it goes to pinned memory.",
+            "host = tensor.to('cpu', non_blocking=True); event = torch.cuda.Event(); event.record()  # "
+            "read it after the event",
+        ),
+    ]
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Waiting for the GPU's queue to drain and refill"),
+        ("gpu_busy", "gpu_sm", "trainer_running"),
+        fixes,
+        "Run once with torch.cuda.set_sync_debug_mode('warn'): if it names no line of the step, nothing "
+        "there synchronises.",
+    )
+
+
+LAUNCH_RULES = (kernel_launch, synchronization)

@@ -1,0 +1,161 @@
+"""Reading from storage: where the data lies, and in which pieces it is read."""
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts
+from perfdoctor.rules.making import REPORTED, amount, finding, hot_path, percent, takes
+from perfdoctor.rules.workers import bounded_by_workers, no_more_workers, plan_workers, worker_fixes
+
+# Requests under way for more of the time than this: further readers find the device taken (%util in iostat;
+# devices with many queues may still have room, so this only holds back advice).
+_DEVICE_FULL = 0.85
+# Below this a read call is small: the cost of the request outweighs that of the bytes (the usual read-ahead
+# window starts at 64 KB).
+_SMALL_READ = 64 * 1024
+# More than this many major faults each second with few bytes by read calls is a memory map (measured:
+# 1,465 each second).
+_MAPPED_FAULTS = 50.0
+_MAPPED_CALLS = 0.5
+_HIT = 0.5
+
+
+def storage_read(facts: Facts) -> Finding | None:
+    """Reads from local or mounted storage, page faults of mapped files included."""
+    cause = "io.storage_read"
+    if facts.share(cause) < REPORTED:
+        return None
+    plan = plan_workers(facts, cause)
+    full = (facts.number("device_busy") or 0.0) >= _DEVICE_FULL
+    more_readers = [] if full else worker_fixes(facts, plan)
+    fixes = [*_pattern_fixes(facts), *_place_fixes(facts, cause)]
+    # More readers come first only where the device has room: they are the cheapest change.
+    fixes = [*more_readers, *fixes]
+    if full:
+        busy = percent(facts.number("device_busy") or 0)
+        why = f" More workers will not help: the device had requests under way for {busy} of the time."
+    else:
+        why = no_more_workers(plan)
+    fixes.append(
+        Fix(
+            "Read fewer bytes",
+            f"Reading holds the job up for {percent(facts.share(cause))} of the time.{why}",
+            "Store samples smaller: compressed, resized to the training size, as uint8 or float16.",
+        )
+    )
+    found = finding(
+        facts,
+        cause,
+        takes(facts, cause, "Reading from storage"),
+        (
+            "read_from_storage",
+            "read_by_calls",
+            "page_cache",
+            "bytes_per_read",
+            "major_faults",
+            "device_busy",
+            "device_read",
+            "read_latency",
+            "read_from_server",
+            "refaults",
+            "workers_busy",
+        ),
+        fixes,
+        "Read the same files twice in a row: if the second pass, from the page cache, is as slow as the "
+        "first, storage is not the "
+        "cause.",
+    )
+    return bounded_by_workers(found, None if full else plan)
+
+
+def _pattern_fixes(facts: Facts) -> list[Fix]:
+    """How the job reads: mapped and faulting page by page, or in small pieces."""
+    fixes = []
+    faults, size = facts.number("major_faults"), facts.number("bytes_per_read")
+    fetched, asked = facts.number("read_from_storage"), facts.number("read_by_calls")
+    mostly_mapped = fetched is not None and asked is not None and asked < _MAPPED_CALLS * fetched
+    mapped = (
+        faults is not None
+        and faults >= _MAPPED_FAULTS
+        and (mostly_mapped or asked is None or fetched is None)
+    )
+    if mapped:
+        fixes.append(
+            Fix(
+                "Read mapped files in larger pieces",
+                f"Most bytes come through page faults of a mapped file ({amount(facts, 'major_faults')}), "
+                "a few pages at a time, "
+                "and not through read calls.",
+                "Shuffle blocks of neighbouring samples instead of single ones, or read a sample with one "
+                "os.pread(); "
+                "before random access: mm.madvise(mmap.MADV_WILLNEED).",
+            )
+        )
+    elif size is not None and size < _SMALL_READ:
+        calls = f" ({amount(facts, 'read_calls')} calls)" if facts.number("read_calls") is not None else ""
+        fixes.append(
+            Fix(
+                "Pack samples into larger files",
+                f"A read call asks for {size:,.0f} bytes on average{calls}: the cost is in the number of "
+                "requests.",
+                "Write samples into shards of 100 MB or more (tar with WebDataset, Parquet, LMDB) and "
+                "read a shard in order, "
+                "shuffling within a buffer.",
+            )
+        )
+    return fixes
+
+
+def _place_fixes(facts: Facts, cause: str) -> list[Fix]:
+    """Where the data lies: a network file system, or storage slower than memory that has room for it."""
+    path = hot_path(facts, cause)
+    system = file_system(facts, path)
+    where = path or "the data"
+    available = facts.number("memory_available")
+    fixes = []
+    if system is not None and "network" in system:
+        fixes.append(
+            Fix(
+                "Copy the data to local storage before training",
+                f"{where} is on a network file system ({system.split()[0]}).",
+                f"rsync -a {_folder(path)} $TMPDIR/   # then train from there"
+                if path
+                else "rsync -a DATA $TMPDIR/",
+            )
+        )
+    room = f" {available / 1000:,.1f} GB of memory are available." if available is not None else ""
+    if facts.number("page_cache") is None or (facts.number("page_cache") or 0) < _HIT:
+        fixes.append(
+            Fix(
+                "Keep the data in memory, if it fits",
+                f"The reads reach the device instead of the page cache.{room}",
+                f"vmtouch -t {_folder(path)}   # or: cat FILES > /dev/null, once before training"
+                if path
+                else "cat FILES > /dev/null   # once before training",
+            )
+        )
+    if (facts.number("refaults") or 0) > 0:
+        fixes.append(
+            Fix(
+                "Train on a part of the data per host",
+                f"The page cache is too small for the data: {amount(facts, 'refaults')} pages are read "
+                "again soon after they were "
+                "dropped.",
+                "Give each host its own fixed share of the files, small enough for its memory.",
+            )
+        )
+    return fixes
+
+
+def file_system(facts: Facts, path: str | None) -> str | None:
+    """Type of the file system that holds a path, with the word ``network`` behind it where it is one."""
+    if path is None:
+        return None
+    mounts = [name[len("mount.") :] for name in facts.settings if name.startswith("mount.")]
+    holding = [mount for mount in mounts if path == mount or path.startswith(mount.rstrip("/") + "/")]
+    return str(facts.settings[f"mount.{max(holding, key=len)}"]) if holding else None
+
+
+def _folder(path: str | None) -> str:
+    return path.rpartition("/")[0] or "/" if path else "DATA"
+
+
+STORAGE_RULES = (storage_read,)

@@ -1,0 +1,128 @@
+"""How many loader workers would keep up with the trainer, and how much faster the job could then be."""
+
+import math
+from dataclasses import dataclass
+
+from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules.making import bounded, culprits, setting, uses_gpu
+
+# A gain below this is not worth a change: it drowns in the job's own scatter.
+_WORTHWHILE = 0.95
+# The trainer's own time per second may not count as less than this, or the need for workers has no end.
+_LEAST_OWN = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """Workers for one trainer. All times are per second of the present wall time.
+
+    Attributes:
+        now: workers it has.
+        own: seconds in which the trainer does not wait for data.
+        busy: seconds of preparation by all its workers (or by itself, if it has none).
+        needed: workers that would keep up: ``ceil(busy / own)``.
+        useful: the most that helps, given the cores.
+        pace: what is left of each second with ``useful`` workers.
+        cores: cores that the job may use; None if unknown.
+    """
+
+    now: int
+    own: float
+    busy: float
+    needed: int
+    useful: int
+    pace: float
+    cores: float | None
+
+    @property
+    def helps(self) -> bool:
+        """Whether more workers make the job faster."""
+        return self.useful > self.now and self.pace < _WORTHWHILE
+
+
+def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
+    """A plan for the trainer that waits for data most; None where the numbers for it are missing."""
+    trainers = culprits(facts, cause)
+    if not trainers:
+        return None
+    trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
+    waiting = trainer.phases.get("data", 0.0)
+    busy = _busy(facts, trainer, waiting)
+    if busy is None or busy <= 0:
+        return None
+    own = max(1 - waiting, _LEAST_OWN)
+    needed = max(1, math.ceil(busy / own - 1e-6))
+    cores = setting(facts, "cores")
+    floor = _cores_floor(facts, busy + own if trainer.workers else 1.0, cores)
+    useful = needed
+    if cores is not None:
+        useful = max(1, min(useful, int(cores) // len(facts.trainers)))
+        useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
+    pace = max(own, busy / useful, floor if cores is not None else 0.0)
+    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores)
+
+
+def _busy(facts: Facts, trainer: Trainer, waiting: float) -> float | None:
+    """Seconds of preparation per second: the workers', or the trainer's own where it has none."""
+    if trainer.workers == 0:
+        return waiting
+    own = facts.number(f"workers_busy.{trainer.pid}")
+    return own if own is not None else facts.number("workers_busy")
+
+
+def _cores_floor(facts: Facts, assumed: float, cores: float | None) -> float:
+    """Work is conserved: the CPU seconds of one second cannot take less than this on the cores there are.
+
+    Args:
+        facts: what was measured.
+        assumed: CPU seconds per second where they were not measured: one for whoever is busy.
+        cores: cores that the job may use.
+    """
+    if not cores:
+        return _LEAST_OWN
+    used = facts.number("job_cores")
+    neighbours = facts.number("neighbour_cores") or 0.0
+    host = setting(facts, "host_cores")
+    free = cores if host is None else min(cores, host - neighbours)
+    return max(_LEAST_OWN, (assumed if used is None else used) / max(free, 0.5))
+
+
+def worker_fixes(facts: Facts, plan: WorkerPlan | None) -> list[Fix]:
+    """More workers, with the numbers of this job; nothing where they would not help."""
+    if plan is None or not plan.helps:
+        return []
+    need = (
+        f"Each second holds {plan.busy:.2g} s of preparation and {plan.own:.2g} s of the trainer's other "
+        "work, "
+        f"so ceil({plan.busy:.2g} / {plan.own:.2g}) = {plan.needed} workers keep up; it has {plan.now}."
+    )
+    if plan.useful < plan.needed and plan.cores is not None:
+        need += f" The {plan.cores:g} cores it may use limit that to {plan.useful}."
+    gain = f" Expected pace: {1 / plan.pace:.2g} times the present one."
+    pinned = uses_gpu(facts) and facts.settings.get("pin_thread") != "yes"
+    pin = ", pin_memory=True" if pinned else ""
+    change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
+    if plan.now == 0:
+        change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
+    return [Fix(f"Use {plan.useful} loader worker{'s' if plan.useful > 1 else ''}", need + gain, change)]
+
+
+def no_more_workers(plan: WorkerPlan | None) -> str:
+    """Why more workers would not help, as a sentence; empty where they would, or where it is not known."""
+    if plan is None or plan.helps:
+        return ""
+    if plan.needed <= plan.now:
+        return (
+            f" More workers will not help: the {plan.now} there are have only {plan.busy:.2g} s of work "
+            "in each second, "
+            "so it is the order or the size of their pieces that makes the trainer wait."
+        )
+    if plan.cores is not None:
+        return f" More workers will not help: the {plan.cores:g} cores that the job may use are taken."
+    return ""
+
+
+def bounded_by_workers(found: Finding, plan: WorkerPlan | None) -> Finding:
+    """The finding with the gain of its first fix, where that is more workers."""
+    return bounded(found, plan.pace) if plan is not None and plan.helps else found

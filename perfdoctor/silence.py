@@ -1,0 +1,62 @@
+"""When there can be no verdict: what is missing, in one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from perfdoctor.breakdown import Ledger
+from perfdoctor.phases import TRAINING_PHASES
+from perfdoctor.samples import ProcessSeen
+from perfdoctor.scene import Scene
+
+# Fewer looks at a main thread than this are no base for shares: half a second at 50 Hz.
+MIN_LOOKS = 25
+# A main thread that is asleep in one and the same call for more than this fraction does not train.
+STUCK = 0.98
+
+
+def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
+    """Why no bottleneck can be named; "" if one can."""
+    seen = scene.recording.table(ProcessSeen)
+    if not len(seen):
+        return "The job ended before anything could be seen."
+    if not ledgers:
+        if not (seen["uses_torch"] == 1).any():
+            return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
+        return "No process of the job was seen training."
+    looks = [timeline for ledger in ledgers if (timeline := scene.timelines.main(ledger.trainer.pid)) is not None]
+    if not looks or max(len(timeline.times_ns) for timeline in looks) < MIN_LOOKS:
+        return "The job was seen too briefly to tell; watch longer with --duration."
+    stuck = [text for ledger in ledgers if (text := _stuck(scene, ledger))]
+    return stuck[0] if len(stuck) == len(ledgers) else ""
+
+
+def _stuck(scene: Scene, ledger: Ledger) -> str:
+    """What a main thread that never moves waits on; "" if it moves."""
+    timeline = scene.timelines.main(ledger.trainer.pid)
+    if timeline is None:
+        return ""
+    waits = Counter(zip(timeline.states, timeline.syscalls, timeline.targets, strict=True))
+    (state, call, target), times = waits.most_common(1)[0]
+    if state == "R" or times < STUCK * len(timeline.times_ns) or _moves(scene, ledger):
+        return ""
+    about = f" on {target}" if target else ""
+    place = scene.place_at(ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1])))
+    line = f", at {place.line}" if place.line else ""
+    return (
+        f"The job does not train: the main thread of process {ledger.trainer.pid} has been waiting in "
+        f"{call or 'an unknown call'}{about} all the time{line}."
+    )
+
+
+def _moves(scene: Scene, ledger: Ledger) -> bool:
+    """Whether a main thread that is nearly always asleep still takes steps now and then, or is being fed."""
+    phases = ledger.phases
+    worked = sum(phases[phase] for phase in TRAINING_PHASES) / (ledger.seconds or 1.0)
+    timeline = scene.timelines.main(ledger.trainer.pid)
+    used = timeline.use(scene.recording.start_ns, scene.recording.end_ns)[0] if timeline is not None else 0.0
+    if used > 0.002:
+        return True
+    busy = [thread for process in scene.roles.workers_of(ledger.trainer.pid) for thread in scene.timelines.of(process.pid)]
+    return worked > 0 and any(thread.use(scene.recording.start_ns, scene.recording.end_ns)[0] > 0.05 for thread in busy)

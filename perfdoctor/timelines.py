@@ -1,0 +1,132 @@
+"""What each thread of the job was doing at any instant, read from the samples of the threads probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfdoctor.recording import Recording
+from perfdoctor.samples import InterpreterSample, ThreadSample, ThreadSeen
+
+Times = npt.NDArray[np.int64]
+
+# A thread's use of the CPU at an instant is its mean over this much time around it: the kernel accounts in scheduler
+# ticks of 1 to 10 ms, so a much narrower window would be noise, a much wider one would blur short phases.
+WINDOW_NS = 30_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A thread at one instant.
+
+    Attributes:
+        state: R, S, D …; X if it is gone or not yet there.
+        syscall: the call it is in, None if it is running or that is unknown.
+        target: what the call is about.
+        running: fraction of the time around the instant that it was on a CPU.
+        delayed: fraction that it was runnable, but not on a CPU.
+    """
+
+    state: str
+    syscall: str | None
+    target: str
+    running: float
+    delayed: float
+
+    @property
+    def is_runnable(self) -> bool:
+        """On a CPU or waiting for one."""
+        return self.state == "R"
+
+    @property
+    def is_blocked(self) -> bool:
+        """Blocked in the kernel, mostly on a disk."""
+        return self.state == "D" or self.syscall == "fault"
+
+    @property
+    def delay_fraction(self) -> float:
+        """Of the time that it wanted a CPU, the fraction that it did not get one."""
+        wanted = self.running + self.delayed
+        return self.delayed / wanted if wanted > 0 else 0.0
+
+
+GONE = Moment("X", None, "", 0.0, 0.0)
+
+
+class Timeline:
+    """All samples of one thread, in order of time. Between two samples the thread is as it was at the first."""
+
+    def __init__(self, tid: int, pid: int, name: str, rows: pd.DataFrame) -> None:
+        self.tid, self.pid, self.name = tid, pid, name
+        self.times_ns: Times = rows["time_ns"].to_numpy(np.int64)
+        self.states: list[str] = rows["state"].tolist()
+        self.syscalls: list[str | None] = [call if isinstance(call, str) else None for call in rows["syscall"]]
+        self.targets: list[str] = rows["target"].tolist()
+        alive = rows["state"] != "X"
+        self._counted_ns: Times = self.times_ns[alive.to_numpy()]
+        self._run: npt.NDArray[np.float64] = rows.loc[alive, "run_ns"].to_numpy(np.float64)
+        self._delay: npt.NDArray[np.float64] = rows.loc[alive, "delay_ns"].to_numpy(np.float64)
+
+    def at(self, time_ns: int) -> Moment:
+        """The thread at an instant."""
+        index = int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1
+        if index < 0 or self.states[index] == "X":
+            return GONE
+        running, delayed = self.use(time_ns - WINDOW_NS, time_ns + WINDOW_NS)
+        return Moment(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
+
+    def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:
+        """Fractions of a span of time spent on a CPU and waiting for one."""
+        if len(self._counted_ns) < 2:
+            return 0.0, 0.0
+        ends = np.clip(np.array([from_ns, to_ns], dtype=np.float64), self._counted_ns[0], self._counted_ns[-1])
+        span = ends[1] - ends[0]
+        if span <= 0:
+            return 0.0, 0.0
+        run = np.interp(ends, self._counted_ns, self._run)
+        delay = np.interp(ends, self._counted_ns, self._delay)
+        return float((run[1] - run[0]) / span), float((delay[1] - delay[0]) / span)
+
+
+class Timelines:
+    """The timelines of all threads of the job."""
+
+    def __init__(self, recording: Recording) -> None:
+        seen = recording.table(ThreadSeen).drop_duplicates("tid", keep="last").set_index("tid")
+        samples = recording.table(ThreadSample)
+        self.threads: dict[int, Timeline] = {}
+        self._by_process: dict[int, list[Timeline]] = {}
+        for tid, rows in samples.groupby("tid", sort=False):
+            number = int(str(tid))
+            if number not in seen.index:
+                continue
+            timeline = Timeline(number, int(seen.loc[number, "pid"]), str(seen.loc[number, "name"]), rows)
+            self.threads[number] = timeline
+            self._by_process.setdefault(timeline.pid, []).append(timeline)
+        self._interpreters = {
+            int(str(pid)): rows for pid, rows in recording.table(InterpreterSample).groupby("pid", sort=False)
+        }
+
+    def main(self, pid: int) -> Timeline | None:
+        """The main thread of a process."""
+        return self.threads.get(pid)
+
+    def of(self, pid: int) -> list[Timeline]:
+        """All threads of a process."""
+        return self._by_process.get(pid, [])
+
+    def interpreter_at(self, pid: int, time_ns: int, within_ns: int = 100_000_000) -> tuple[int | None, bool | None]:
+        """Who holds the interpreter lock of a process and whether its collector runs; None where that is unknown."""
+        rows = self._interpreters.get(pid)
+        if rows is None:
+            return None, None
+        times = rows["time_ns"].to_numpy(np.int64)
+        after = int(np.searchsorted(times, time_ns))
+        near = min((i for i in (after - 1, after) if 0 <= i < len(times)), key=lambda i: abs(int(times[i]) - time_ns))
+        if abs(int(times[near]) - time_ns) > within_ns:
+            return None, None
+        holder, collecting = rows["gil_tid"].iat[near], rows["collecting"].iat[near]
+        return (None if pd.isna(holder) else int(holder)), (None if pd.isna(collecting) else bool(collecting))

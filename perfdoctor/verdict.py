@@ -1,0 +1,86 @@
+"""The verdict: which cause comes first, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from perfdoctor.breakdown import Ledger, shares
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
+
+# A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's policy), and
+# sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
+MIN_SHARE = 0.10
+# Some of these is in every job that trains on the CPU; only an excess of it is an illness.
+MIN_SHARE_OF = {"cpu.python_overhead": 0.35, "cpu.contention": 0.15, "cpu.gil_contention": 0.12}
+# Causes that every job has some of anyway give way to a specific one that costs nearly as much.
+GENERIC = frozenset(("cpu.input_preprocessing", "cpu.python_overhead", "cpu.contention"))
+NEARLY = 0.8
+# Where more than this is unattributed, nothing is named that costs less than the unknown.
+MAX_UNATTRIBUTED = 0.5
+RESAMPLES = 200
+# Sampling from outside sees states and stacks at different instants.
+CONFIDENCE_CAP = {"sampled from outside": 0.95}
+_SEED = 20
+
+
+def first_cause(by_share: Mapping[str, float]) -> str | None:
+    """The cause that a verdict names; None if what is known does not suffice.
+
+    Args:
+        by_share: cause to fraction of wall time.
+    """
+    ill = {
+        cause: share
+        for cause, share in by_share.items()
+        if cause != UNATTRIBUTED and not CAUSES[cause].healthy and share >= MIN_SHARE_OF.get(cause, MIN_SHARE)
+    }
+    unknown = by_share.get(UNATTRIBUTED, 0.0)
+    if ill:
+        top = max(ill, key=lambda cause: ill[cause])
+        specific = {cause: share for cause, share in ill.items() if cause not in GENERIC and share >= NEARLY * ill[top]}
+        if top in GENERIC and specific:
+            top = max(specific, key=lambda cause: specific[cause])
+        return top if ill[top] >= unknown * MIN_SHARE or unknown < MAX_UNATTRIBUTED else None
+    healthy = {cause: share for cause, share in by_share.items() if cause in CAUSES and CAUSES[cause].healthy}
+    if not healthy or unknown > MAX_UNATTRIBUTED:
+        return None
+    return max(healthy, key=lambda cause: healthy[cause])
+
+
+def confidence(ledgers: Sequence[Ledger], cause: str | None, level: str) -> float:
+    """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
+
+    A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
+    """
+    blocks = sorted({block for ledger in ledgers for block in ledger.blocks})
+    if cause is None or len(blocks) < 2:
+        return 0.0
+    accounts = [sum((ledger.blocks.get(block, Counter()) for ledger in ledgers), Counter()) for block in blocks]
+    random = np.random.default_rng(_SEED)
+    agreed = 0
+    for _ in range(RESAMPLES):
+        drawn: Counter[str] = Counter()
+        for index in random.integers(0, len(blocks), len(blocks)):
+            drawn.update(accounts[index])
+        agreed += first_cause(shares(drawn)) == cause
+    return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
+
+
+def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
+    """The rank that the others wait for; None if there is none, or if it is not always the same one.
+
+    A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (the share that TraceML and Ascend's
+    advisor ask of a culprit), and if that waiting is a part of the verdict's cause that matters.
+    """
+    if cause is None or len(ledgers) < 2:
+        return None
+    blamed: Counter[int] = sum((ledger.blamed for ledger in ledgers), Counter())
+    waited = sum(blamed.values())
+    watched = max(ledger.seconds for ledger in ledgers)
+    if waited < MIN_SHARE * watched:
+        return None
+    rank, amount = blamed.most_common(1)[0]
+    return rank if amount >= 0.8 * waited else None

@@ -1,0 +1,109 @@
+"""Where in machine code the main threads of the job's processes are, sampled by the kernel's profiler.
+
+While recording, samples carry image and offset only; the names of functions come at the end in one pass per image
+(``Symbol`` rows), because reading libtorch's symbols takes longer than everything else.
+"""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfdoctor.probes import Processes, Sample, Unavailable
+from perfdoctor.probes.images import AddressSpace, Images
+from perfdoctor.probes.perf_events import PerfEvent
+from perfdoctor.samples import CodeSample, Symbol
+
+FREQUENCY = 99  # per second of CPU time; odd, so as not to march in step with timers
+
+
+class CodeProbe:
+    """Samples the instruction pointer of the main thread of each process of the job that has torch loaded.
+
+    Args:
+        root: where ``proc`` is found.
+    """
+
+    name = "code"
+    period_s = 0.5
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._proc = root / "proc"
+        self._job: Processes | None = None
+        self._events: dict[int, PerfEvent] = {}
+        self._spaces: dict[int, AddressSpace] = {}
+        self._images = Images()
+        self._refused: set[int] = set()
+        self._said: set[str] = set()
+
+    def open(self, job: Processes) -> Iterator[Sample]:
+        """Starts sampling the processes that there are now."""
+        self._job = job
+        yield from self._meet()
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """What the kernel has sampled since the last call; times are the kernel's, not ``now_ns``."""
+        yield from self._meet()
+        for pid, event in self._events.items():
+            yield from self._read(pid, event)
+
+    def close(self) -> Iterator[Sample]:
+        """Stops sampling, yields the last samples and then the names of all functions seen."""
+        for pid, event in self._events.items():
+            yield from self._read(pid, event)
+            event.close()
+        self._events.clear()
+        for image, offset, symbol in self._images.functions():
+            yield Symbol(image, offset, symbol)
+        self._images.close()
+
+    def _read(self, pid: int, event: PerfEvent) -> Iterator[Sample]:
+        space = self._spaces[pid]
+        space.begin()
+        for place in event.read():
+            image, offset = space.place(place.address)
+            yield CodeSample(place.time_ns, place.tid, image, offset, "")
+
+    def _meet(self) -> Iterator[Sample]:
+        """Takes up new processes and lets go of those that have left the job."""
+        pids = self._job.torch_pids() if self._job else ()
+        for pid in [pid for pid in self._events if pid not in pids]:
+            event = self._events.pop(pid)
+            yield from self._read(pid, event)
+            event.close()
+            del self._spaces[pid]
+        for pid in pids:
+            if pid in self._events or pid in self._refused:
+                continue
+            try:
+                self._events[pid] = PerfEvent(pid, FREQUENCY)
+                self._spaces[pid] = AddressSpace(self._proc / str(pid), self._images)
+            except OSError as error:
+                self._refused.add(pid)
+                if error.errno != errno.ESRCH:
+                    yield from self._unavailable(*self._why(error))
+
+    def _unavailable(self, reason: str, enable: str) -> Iterator[Unavailable]:
+        if reason not in self._said:
+            self._said.add(reason)
+            yield Unavailable(self.name, reason, enable)
+
+    def _why(self, error: OSError) -> tuple[str, str]:
+        """Why the kernel refused, and what would allow it."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return "too many open files to sample every process's code", "raise ulimit -n for perfdoctor"
+        if error.errno not in (errno.EACCES, errno.EPERM):
+            return (
+                f"the kernel has no profiler for us (perf_event_open: {error.strerror})",
+                "needs Linux 4.1 or later with CONFIG_PERF_EVENTS, not in a sandbox that hides it",
+            )
+        try:
+            paranoid = (self._proc / "sys/kernel/perf_event_paranoid").read_text().strip()
+        except OSError:
+            paranoid = "unreadable"
+        reason = f"the kernel's profiler is refused (kernel.perf_event_paranoid={paranoid}"
+        if paranoid.lstrip("-").isdigit() and int(paranoid) <= 2:
+            return (
+                reason + ", so the process is another user's or a container's seccomp filter forbids it)",
+                "run perfdoctor as the job's user or as root; in a container start it with --cap-add PERFMON",
+            )
+        return reason + ")", "sudo sysctl kernel.perf_event_paranoid=2, or run perfdoctor as root"

@@ -1,0 +1,195 @@
+"""CPU time of the job, of its neighbours and of perfdoctor; what the job may use; throttling and pressure.
+
+COST
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfdoctor.clock import NS_PER_S, now_ns
+from perfdoctor.probes import Processes
+from perfdoctor.probes.cores import Cores
+from perfdoctor.probes.pressure import Pressure
+from perfdoctor.probes.procfs import (
+    CLOCK_TICKS_PER_S,
+    KeptFiles,
+    descendants_of_self,
+    stat_fields,
+    uptime_ticks,
+)
+from perfdoctor.probes.quota import Quotas
+from perfdoctor.probes.tally import Tally
+from perfdoctor.samples import Reading, Sample
+
+CORES_PERIOD_NS = NS_PER_S
+SLOW_PERIOD_NS = 5 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTime:
+    """CPU time of one process in seconds, from /proc/PID/stat.
+
+    Attributes:
+        waited_s: of its ended children that it waited for, and of theirs.
+        started_ticks: when it was started, in clock ticks since boot.
+    """
+
+    user_s: float
+    system_s: float
+    waited_s: float
+    threads: int
+    started_ticks: int
+    zombie: bool
+
+    @property
+    def total_s(self) -> float:
+        """Its own and what it inherited from its children."""
+        return self.user_s + self.system_s + self.waited_s
+
+
+def parse_process_time(stat: bytes) -> ProcessTime:
+    """Reads a /proc/PID/stat; fields are numbered from 1 in proc(5)."""
+    fields = stat_fields(stat)
+    user, system, waited_user, waited_system = (int(field) / CLOCK_TICKS_PER_S for field in fields[11:15])
+    waited_s = waited_user + waited_system
+    return ProcessTime(user, system, waited_s, int(fields[17]), int(fields[19]), fields[0] in (b"Z", b"X"))
+
+
+class GroupTime:
+    """CPU time of a set of processes, those included that have ended.
+
+    Args:
+        files: the probe's files.
+        opened_ticks: when looking began, in clock ticks since boot; what younger processes used counts in full.
+    """
+
+    def __init__(self, files: KeptFiles, opened_ticks: float) -> None:
+        self.times: dict[int, ProcessTime] = {}
+        self.total_s = 0.0
+        self._files = files
+        self._opened_ticks = opened_ticks
+        self._tally = Tally()
+
+    def update(self, pids: Iterable[int]) -> float:
+        """Looks at these processes and at those seen earlier that are still there; returns seconds since the first look."""
+        before, self.times = self.times, {}
+        for pid in dict.fromkeys((*pids, *before)):
+            try:
+                self.times[pid] = parse_process_time(self._files.read(f"/proc/{pid}/stat"))
+            except OSError:
+                continue
+        newborn = [
+            pid for pid, time in self.times.items() if pid not in before and time.started_ticks > self._opened_ticks
+        ]
+        self.total_s = self._tally.update({pid: time.total_s for pid, time in self.times.items()}, newborn)
+        return self.total_s
+
+
+class CpuProbe:
+    """Reads processor time, affinity, quotas and throttling.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+
+    name = "cpu"
+    period_s = 0.5
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._files = KeptFiles(root)
+        self._cores = Cores(root, self._files)
+        self._quotas = Quotas(root, self._files)
+        self._pressure = Pressure("cpu", root, self._files)
+        self._job: Processes | None = None
+        self._job_time = GroupTime(self._files, 0)
+        self._own_time = GroupTime(self._files, 0)
+        self._busy_at_open_s: float | None = None
+        self._neighbours_s = 0.0
+        self._cores_next_ns = 0
+        self._slow_next_ns = 0
+
+    def open(self, job: Processes) -> Iterable[Sample]:
+        """Starts counting; returns what the machine is, and what of it the job may use."""
+        self._job = job
+        time_ns = now_ns()
+        opened_ticks = uptime_ticks(self._files)
+        self._job_time = GroupTime(self._files, opened_ticks)
+        self._own_time = GroupTime(self._files, opened_ticks)
+        return [*self._cores.facts(time_ns), *self._pressure.unavailable(), *self.sample(time_ns)]
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """One look at processes, host and control groups; at cores, affinity and clock at their own periods."""
+        pids = self._job.pids() if self._job else ()
+        yield from self._processes(now_ns, pids)
+        yield from self._host(now_ns, pids)
+        yield from self._pressure.sample(now_ns, pids)
+        yield from self._quotas.throttling(now_ns)
+        slow = now_ns >= self._slow_next_ns
+        yield from self._cores.affinity(now_ns, pids, again=slow)
+        if slow:
+            self._slow_next_ns = now_ns + SLOW_PERIOD_NS
+            yield from self._cores.clock(now_ns)
+            yield from self._quotas.limits(now_ns, pids)
+            usable = min(self._cores.widest(), self._quotas.cores or float("inf"))
+            yield Reading(now_ns, "cpu", "job", "usable_cores", usable)
+
+    def close(self) -> Iterable[Sample]:
+        """Closes all files."""
+        self._files.close()
+        return ()
+
+    def _processes(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+        total_s = self._job_time.update(pids)
+        for pid, time in self._job_time.times.items():
+            if time.zombie:
+                continue
+            subject = f"pid:{pid}"
+            yield Reading(time_ns, "cpu", subject, "user_seconds_total", time.user_s)
+            yield Reading(time_ns, "cpu", subject, "system_seconds_total", time.system_s)
+            yield Reading(time_ns, "cpu", subject, "waited_children_seconds_total", time.waited_s)
+            yield Reading(time_ns, "cpu", subject, "threads", time.threads)
+        yield Reading(time_ns, "cpu", "job", "cpu_seconds_total", total_s)
+
+    def _host(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+        own_s = self._own_time.update(self._own_pids(pids))
+        yield Reading(time_ns, "cpu", "perfdoctor", "cpu_seconds_total", own_s)
+        try:
+            lines = self._files.read("/proc/stat").splitlines()
+        except OSError:
+            return
+        with_cores = time_ns >= self._cores_next_ns
+        if with_cores:
+            self._cores_next_ns = time_ns + CORES_PERIOD_NS
+        for line in lines:
+            if line.startswith(b"cpu ") or (with_cores and line.startswith(b"cpu")):
+                yield from self._core(time_ns, line, own_s)
+            elif line.startswith(b"procs_running"):
+                yield Reading(time_ns, "cpu", "host", "runnable_threads", int(line.split()[1]))
+
+    def _core(self, time_ns: int, line: bytes, own_s: float) -> Iterator[Reading]:
+        """A ``cpu`` line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal (proc(5)) in ticks."""
+        name, *ticks = line.split()
+        user, nice, system, idle, iowait, irq, softirq, steal = (int(tick) / CLOCK_TICKS_PER_S for tick in ticks[:8])
+        busy_s = user + nice + system + irq + softirq
+        subject = "host" if name == b"cpu" else f"core:{name[3:].decode()}"
+        yield Reading(time_ns, "cpu", subject, "busy_seconds_total", busy_s)
+        yield Reading(time_ns, "cpu", subject, "steal_seconds_total", steal)
+        if subject == "host":
+            yield Reading(time_ns, "cpu", "host", "idle_seconds_total", idle)
+            yield Reading(time_ns, "cpu", "host", "iowait_seconds_total", iowait)
+            yield Reading(time_ns, "cpu", "host", "neighbours_seconds_total", self._neighbours(busy_s, own_s))
+
+    def _neighbours(self, busy_s: float, own_s: float) -> float:
+        """What neither the job nor perfdoctor used since the first look; ticks round, so it is kept from shrinking."""
+        if self._busy_at_open_s is None:
+            self._busy_at_open_s = busy_s
+        rest_s = busy_s - self._busy_at_open_s - self._job_time.total_s - own_s
+        self._neighbours_s = max(self._neighbours_s, rest_s)
+        return self._neighbours_s
+
+    def _own_pids(self, job: Iterable[int]) -> Iterator[int]:
+        """perfdoctor and its children, the job excepted: it may be a child of perfdoctor, or perfdoctor a part of it."""
+        job = frozenset(job)
+        yield from (pid for pid in descendants_of_self(self._root) if pid not in job)

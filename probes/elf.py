@@ -1,0 +1,152 @@
+"""Symbols of ELF files, read from a memory map so that large libraries are never loaded whole.
+
+Only 64-bit little-endian files are understood: those are what Linux runs on x86-64 and on 64-bit Arm. The layout is that of
+``<elf.h>`` (Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, Elf64_Sym).
+"""
+
+import mmap
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_PT_LOAD = 1
+_SHT_SYMTAB, _SHT_DYNSYM = 2, 11
+_FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_BLOCK = 65536  # symbols looked at together: bounds the memory that a pass takes to a few MB
+
+
+class Segment(NamedTuple):
+    """A loadable part of the file: ``size`` bytes from ``offset`` go to ``address``."""
+
+    offset: int
+    address: int
+    size: int
+
+
+class _Table(NamedTuple):
+    start: int
+    count: int
+    strings: int
+    strings_end: int
+
+
+class Elf:
+    """One ELF file, to be used as a context manager.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is not a 64-bit little-endian ELF file, or is cut short.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        try:
+            self.segments, self._tables = self._read_headers()
+        except (struct.error, ValueError) as error:
+            self._map.close()
+            raise ValueError(f"{path}: not a readable ELF file: {error}") from error
+
+    def __enter__(self) -> "Elf":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._map.close()
+
+    def _read_headers(self) -> tuple[list[Segment], dict[int, _Table]]:
+        if self._map[:6] != b"\x7fELF\x02\x01":
+            raise ValueError("no 64-bit little-endian ELF header")
+        header = _HEADER.unpack_from(self._map, 0)
+        segments_at, sections_at = header[5], header[6]
+        segment_count, section_count = header[10], header[12]
+        segments = []
+        for i in range(segment_count):
+            kind, _, offset, address, _, size, _, _ = _SEGMENT.unpack_from(
+                self._map, segments_at + i * _SEGMENT.size
+            )
+            if kind == _PT_LOAD:
+                segments.append(Segment(offset, address, size))
+        sections = [
+            _SECTION.unpack_from(self._map, sections_at + i * _SECTION.size) for i in range(section_count)
+        ]
+        tables = {}
+        for section in sections:
+            if section[1] in (_SHT_SYMTAB, _SHT_DYNSYM):
+                strings = sections[section[6]]
+                tables[section[1]] = _Table(
+                    section[4], section[5] // _SYMBOL.size, strings[4], strings[4] + strings[5]
+                )
+        return segments, tables
+
+    @property
+    def lowest_address(self) -> int:
+        """Where the first segment wants to lie; the load bias is where it does lie minus this."""
+        return min((segment.address for segment in self.segments), default=0) & -mmap.PAGESIZE
+
+    def find(self, name: str) -> tuple[int, int] | None:
+        """Address and size of an exported symbol, None if the file does not define it."""
+        table = self._tables.get(_SHT_DYNSYM)
+        if table is None:
+            return None
+        text = name.encode() + b"\0"
+        wanted = set()
+        at = self._map.find(text, table.strings, table.strings_end)
+        while at >= 0:  # linkers let names share their tails, so the name may also lie inside a longer one
+            wanted.add(at - table.strings)
+            at = self._map.find(text, at + 1, table.strings_end)
+        if not wanted:
+            return None
+        for name_at, _, _, section, address, size in _SYMBOL.iter_unpack(
+            self._map[table.start : table.start + table.count * _SYMBOL.size]
+        ):
+            if name_at in wanted and section:
+                return address, size
+        return None
+
+    def functions_at(self, offsets: Iterable[int]) -> dict[int, str]:
+        """Names of the functions that hold these file offsets; an offset in no known function is left out.
+
+        One linear pass over the symbol table (about 0.2 µs per symbol), whatever the number of offsets; the full table where
+        the file has one, else the exported functions.
+        """
+        addresses = sorted((address, offset) for offset in set(offsets) for address in self._addresses(offset))
+        table = self._tables.get(_SHT_SYMTAB) or self._tables.get(_SHT_DYNSYM)
+        if not addresses or table is None:
+            return {}
+        keys = [address for address, _ in addresses]
+        names: dict[int, str] = {}
+        for head, start, size in self._functions(table):
+            i = bisect_left(keys, start)
+            while i < len(keys) and keys[i] < start + size:
+                names.setdefault(addresses[i][1], self._string(table, head & 0xFFFFFFFF))
+                i += 1
+        return names
+
+    def _functions(self, table: _Table) -> Iterator[tuple[int, int, int]]:
+        """First word (name, kind, section), address and size of each function."""
+        for first in range(0, table.count, _BLOCK):
+            start = table.start + first * _SYMBOL.size
+            end = table.start + min(first + _BLOCK, table.count) * _SYMBOL.size
+            words = array("Q", self._map[start:end])
+            for head, address, size in zip(words[0::3], words[1::3], words[2::3], strict=True):
+                if size and (head >> 32) & 15 in _FUNCTIONS and head >> 48:
+                    yield head, address, size
+
+    def _addresses(self, offset: int) -> Iterator[int]:
+        for segment in self.segments:
+            if segment.offset <= offset < segment.offset + segment.size:
+                yield segment.address + offset - segment.offset
+
+    def _string(self, table: _Table, at: int) -> str:
+        start = table.strings + at
+        return self._map[start : self._map.find(b"\0", start)].decode("utf-8", "replace")

@@ -1,0 +1,200 @@
+"""Who holds the Python interpreter lock, and whether the cyclic collector runs.
+
+Read from the interpreters' memory, two small reads a sample, without stopping anybody; see ``perfdoctor.probes.cpython`` for
+what is read and which of CPython's private structures that relies on.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from perfdoctor.clock import NS_PER_S
+from perfdoctor.probes import Processes, Sample, Unavailable
+from perfdoctor.probes.cpython import Layout, LayoutError, find_layout
+from perfdoctor.probes.process_memory import Memory
+from perfdoctor.samples import InterpreterSample
+
+_RETRY_NS = NS_PER_S // 2
+_TRIES = 6  # an interpreter may be starting, or may change its list of threads just while we read it
+_FORGET_NS = NS_PER_S // 2  # thread states are freed and used again
+_HOLDER = struct.Struct("<Qi")
+
+
+class _Interpreter:
+    """One process's interpreter."""
+
+    def __init__(self, process: Path, memory: Memory, layout: Layout) -> None:
+        self._process = process
+        self._memory = memory
+        self._layout = layout
+        self._tids: dict[int, int | None] = {}
+        self._forget_ns = 0
+
+    def look(self, now_ns: int) -> tuple[int | None, bool | None] | None:
+        """Holder's thread id and the collector's flag; None once the process has gone or has become another program."""
+        flag = self._memory.number(self._layout.collecting)
+        if flag is None:
+            return None
+        return self._holder(now_ns), bool(flag) if flag in (0, 1) else None
+
+    def _holder(self, now_ns: int) -> int | None:
+        if self._layout.holder is None:
+            return None
+        data = self._memory.read(self._layout.holder, _HOLDER.size)
+        if len(data) < _HOLDER.size:
+            return None
+        thread_state, locked = _HOLDER.unpack(data)
+        if locked != 1:
+            return 0 if locked == 0 else None
+        if now_ns >= self._forget_ns:
+            self._tids.clear()
+            self._forget_ns = now_ns + _FORGET_NS
+        if thread_state not in self._tids:
+            inner = self._layout.thread(self._memory, thread_state)
+            self._tids[thread_state] = _outer_tids(self._process).get(inner) if inner else None
+        return self._tids[thread_state]
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+class _Failure:
+    """A process whose interpreter we could not find so far."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.next_ns = 0
+
+
+class InterpreterProbe:
+    """Samples the interpreter lock and the collector of every process of the job that has torch loaded.
+
+    Args:
+        root: where ``proc`` is found.
+    """
+
+    name = "interpreter"
+    period_s = 0.02
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._proc = root / "proc"
+        self._job: Processes | None = None
+        self._open: dict[int, _Interpreter] = {}
+        self._failed: dict[int, _Failure] = {}
+        self._layouts: list[Layout] = []
+        self._said: set[str] = set()
+
+    def open(self, job: Processes) -> Iterator[Sample]:
+        """Finds the interpreters of the processes that there are now."""
+        self._job = job
+        yield from self._meet(0)
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """One look at each interpreter."""
+        yield from self._meet(now_ns)
+        for pid, interpreter in list(self._open.items()):
+            seen = interpreter.look(now_ns)
+            if seen is None:
+                interpreter.close()
+                del self._open[pid]
+            else:
+                yield InterpreterSample(now_ns, pid, *seen)
+
+    def close(self) -> Iterable[Sample]:
+        """Lets go of the processes' memory."""
+        for interpreter in self._open.values():
+            interpreter.close()
+        self._open.clear()
+        return ()
+
+    def _meet(self, now_ns: int) -> Iterator[Sample]:
+        """Takes up processes that are new, or whose interpreter was not found the last time."""
+        for pid in self._job.torch_pids() if self._job else ():
+            if pid in self._open:
+                continue
+            failure = self._failed.setdefault(pid, _Failure())
+            if failure.tries >= _TRIES or now_ns < failure.next_ns:
+                continue
+            failure.tries += 1
+            failure.next_ns = now_ns + _RETRY_NS
+            try:
+                self._open[pid] = self._interpreter(pid)
+                del self._failed[pid]
+            except PermissionError:
+                failure.tries = _TRIES
+                yield from self._unavailable(*_no_right(self._proc, pid))
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has just ended
+            except LayoutError as error:
+                if failure.tries == _TRIES:
+                    yield from self._unavailable(f"process {pid}: {error}", _OTHER_WAY)
+            else:
+                if self._layouts and self._layouts[-1].holder is None:
+                    yield from self._unavailable(_NO_LOCK, _OTHER_WAY)
+
+    def _interpreter(self, pid: int) -> _Interpreter:
+        process = self._proc / str(pid)
+        memory = Memory(process)
+        try:
+            tids = frozenset(_outer_tids(process))
+            # A forked child has its parent's addresses; another program's do not pass the check.
+            layout = next((known for known in self._layouts if known.fits(memory, tids)), None)
+            if layout is None:
+                layout = find_layout(process, memory, tids)
+                self._layouts.append(layout)
+        except (OSError, LayoutError):
+            memory.close()
+            raise
+        return _Interpreter(process, memory, layout)
+
+    def _unavailable(self, reason: str, enable: str) -> Iterator[Unavailable]:
+        if enable not in self._said:  # once per kind, not once per worker
+            self._said.add(enable)
+            yield Unavailable(self.name, reason, enable)
+
+
+_OTHER_WAY = "sample Python stacks (the stacks probe), or run the job on CPython 3.8 to 3.14"
+_NO_LOCK = "this is a free-threaded CPython: it has no interpreter lock to watch"
+
+
+def _no_right(proc: Path, pid: int) -> tuple[str, str]:
+    """Why memory may not be read, and what would allow it."""
+    try:
+        scope = (proc / "sys/kernel/yama/ptrace_scope").read_text().strip()
+    except OSError:
+        scope = "0"
+    if scope in ("0", ""):
+        return (
+            f"the memory of process {pid} may not be read: it belongs to another user, or a container forbids it",
+            "run perfdoctor as the job's user or as root; in a container start it with --cap-add SYS_PTRACE",
+        )
+    return (
+        f"the memory of process {pid} may not be read (kernel.yama.ptrace_scope={scope})",
+        "sudo sysctl kernel.yama.ptrace_scope=0, or run perfdoctor as root",
+    )
+
+
+def _outer_tids(process: Path) -> dict[int, int]:
+    """The process's threads: id as its own pid namespace counts, to id as we see it.
+
+    Raises:
+        OSError: the process is gone.
+    """
+    tids = [int(entry.name) for entry in (process / "task").iterdir()]
+    if _inner_id(process) == int(process.name):
+        return {tid: tid for tid in tids}
+    found = {}
+    for tid in tids:
+        try:
+            found[_inner_id(process / "task" / str(tid))] = tid
+        except OSError:
+            continue  # the thread has just ended
+    return found
+
+
+def _inner_id(task: Path) -> int:
+    """A thread's id in its innermost pid namespace (``NSpid`` in proc(5))."""
+    for line in (task / "status").read_text().splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return int(task.name)

@@ -1,0 +1,147 @@
+"""What the job reads and writes, what block devices and file servers move for it, and on which file systems.
+
+COST
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from perfdoctor.clock import NS_PER_S, now_ns
+from perfdoctor.probes import Processes
+from perfdoctor.probes.disks import Disks, server_readings
+from perfdoctor.probes.mounts import KERNEL_TYPES, Mount, block_device_of, read_mounts
+from perfdoctor.probes.pressure import Pressure
+from perfdoctor.probes.procfs import KeptFiles, counters, stat_fields, uptime_ticks
+from perfdoctor.probes.tally import Tally
+from perfdoctor.samples import Fact, Reading, Sample, Unavailable
+
+SERVERS_PERIOD_NS = NS_PER_S
+MOST_MOUNTS = 256
+
+NAMES = {
+    "rchar": "read_call_bytes_total",
+    "wchar": "write_call_bytes_total",
+    "read_bytes": "storage_read_bytes_total",
+    "write_bytes": "storage_write_bytes_total",
+    "syscr": "read_calls_total",
+    "syscw": "write_calls_total",
+}
+"""Names of the counters of /proc/PID/io (proc(5)) in a recording."""
+
+
+class IoProbe:
+    """Reads I/O of processes, block devices and NFS servers, and what is mounted.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+
+    name = "io"
+    period_s = 0.5
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._files = KeptFiles(root)
+        self._pressure = Pressure("io", root, self._files)
+        self._disks = Disks(root, self._files)
+        self._job: Processes | None = None
+        self._tallies = {name: Tally() for name in NAMES.values()}
+        self._known: set[int] = set()
+        self._opened_ticks = 0.0
+        self._refused = False
+        self._servers = False
+        self._servers_next_ns = 0
+
+    def open(self, job: Processes) -> Iterable[Sample]:
+        """Starts counting; returns the mounts, the first look, and what cannot be seen."""
+        self._job = job
+        time_ns = now_ns()
+        self._opened_ticks = uptime_ticks(self._files)
+        mounts = self._mounts(job.pids())
+        devices = {mount.point: block_device_of(mount, self._root) for mount in mounts}
+        self._disks = Disks(self._root, self._files, frozenset(filter(None, devices.values())))
+        self._servers = any(mount.filesystem in ("nfs", "nfs4") for mount in mounts)
+        facts = [fact for mount in mounts for fact in _mount_facts(time_ns, mount, devices[mount.point])]
+        return [*facts, *self._pressure.unavailable(), *self.sample(time_ns)]
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """One look at processes and devices; at file servers at their own period."""
+        pids = self._job.pids() if self._job else ()
+        yield from self._processes(now_ns, pids)
+        yield from self._disks.sample(now_ns)
+        yield from self._pressure.sample(now_ns, pids)
+        if self._servers and now_ns >= self._servers_next_ns:
+            self._servers_next_ns = now_ns + SERVERS_PERIOD_NS
+            yield from self._server_traffic(now_ns, pids)
+
+    def close(self) -> Iterable[Sample]:
+        """Closes all files."""
+        self._files.close()
+        return ()
+
+    def _mounts(self, pids: tuple[int, ...]) -> list[Mount]:
+        """Mounts that the job sees, or else that we see; of several on one place only the topmost."""
+        for pid in (*pids, "self"):
+            try:
+                mounts = read_mounts(self._root, pid)
+            except OSError:
+                continue
+            visible = {mount.point: mount for mount in mounts if mount.filesystem not in KERNEL_TYPES}
+            return list(visible.values())[:MOST_MOUNTS]
+        return []
+
+    def _processes(self, time_ns: int, pids: tuple[int, ...]) -> Iterator[Sample]:
+        values: dict[int, dict[str, int]] = {}
+        refused = 0
+        # Those that left the job's list may be waiting to be waited for: their counters are not their parents' yet.
+        for pid in dict.fromkeys((*pids, *self._known)):
+            try:
+                values[pid] = counters(self._files.read(f"/proc/{pid}/io"))
+            except PermissionError:
+                refused = pid
+            except OSError:
+                continue
+        for pid in pids:
+            for key, name in NAMES.items() if pid in values else ():
+                yield Reading(time_ns, "io", f"pid:{pid}", name, values[pid].get(key))
+        if refused and not self._refused:
+            reason = f"The I/O counters of process {refused} may be read only by its owner and by root."
+            yield Unavailable("io", reason, f"sudo perfdoctor attach {refused}")
+        self._refused = self._refused or bool(refused)
+        yield from self._totals(time_ns, values)
+
+    def _totals(self, time_ns: int, values: dict[int, dict[str, int]]) -> Iterator[Reading]:
+        """Sums over the job; None as soon as a part of it could not be read."""
+        newborn = [pid for pid in values.keys() - self._known if self._is_younger(pid)]
+        self._known = set(values)
+        for key, name in NAMES.items():
+            known = {pid: value[key] for pid, value in values.items() if key in value}
+            total = self._tallies[name].update(known, newborn)
+            yield Reading(time_ns, "io", "job", name, None if self._refused else total)
+
+    def _is_younger(self, pid: int) -> bool:
+        """Whether a process was started after we began to look."""
+        try:
+            return int(stat_fields(self._files.read(f"/proc/{pid}/stat"))[19]) > self._opened_ticks
+        except OSError:
+            return False
+        finally:
+            self._files.forget(f"/proc/{pid}/stat")
+
+    def _server_traffic(self, time_ns: int, pids: tuple[int, ...]) -> Iterator[Reading]:
+        for pid in (*pids, "self"):
+            try:
+                mountstats = (self._root / f"proc/{pid}/mountstats").read_text(errors="replace")
+            except OSError:
+                continue
+            yield from server_readings(time_ns, mountstats)
+            return
+
+
+def _mount_facts(time_ns: int, mount: Mount, device: str | None) -> Iterator[Fact]:
+    subject = f"mount:{mount.point}"
+    yield Fact(time_ns, "io", subject, "filesystem", mount.filesystem)
+    yield Fact(time_ns, "io", subject, "source", mount.source)
+    yield Fact(time_ns, "io", subject, "network", mount.network)
+    if device:
+        yield Fact(time_ns, "io", subject, "device", device)

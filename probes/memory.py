@@ -1,0 +1,175 @@
+"""Memory of the job's processes, of the host and of its control groups; swapping, faults and pressure.
+
+COST
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from perfdoctor.clock import NS_PER_S, now_ns
+from perfdoctor.probes import Processes
+from perfdoctor.probes.cgroup import Governing, Group
+from perfdoctor.probes.pressure import Pressure
+from perfdoctor.probes.procfs import KeptFiles, counters, kibibytes, stat_fields, status_fields
+from perfdoctor.samples import Reading, Sample
+
+SLOW_PERIOD_NS = 5 * NS_PER_S
+
+# Proportional sizes are found by walking all pages of a process while its address space is locked against changes:
+# about 10 ms per GiB. Larger processes are not asked, nor slow ones a second time.
+LARGEST_WALKED_BYTES = 2 << 30
+SLOWEST_WALK_NS = 10_000_000
+
+# Version 1 says "no limit" with the largest number of pages that fits.
+_NO_LIMIT = 1 << 60
+
+_PROCESS = {"VmRSS": "rss_bytes", "RssShmem": "shared_memory_bytes", "VmSwap": "swap_bytes"}
+_HOST = {
+    "MemTotal": "memory_total_bytes",
+    "MemAvailable": "memory_available_bytes",
+    "Cached": "page_cache_bytes",
+    "Dirty": "dirty_bytes",
+    "SwapTotal": "swap_total_bytes",
+    "SwapFree": "swap_free_bytes",
+}
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class MemoryProbe:
+    """Reads memory use, swapping, faults and limits.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+
+    name = "memory"
+    period_s = 1.0
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._files = KeptFiles(root)
+        self._pressure = Pressure("memory", root, self._files)
+        self._governing = Governing("memory", root)
+        self._job: Processes | None = None
+        self._unwalked: set[int] = set()
+        self._slow_next_ns = 0
+
+    def open(self, job: Processes) -> Iterable[Sample]:
+        """Starts looking; returns the first look, and what cannot be seen."""
+        self._job = job
+        return [*self._pressure.unavailable(), *self.sample(now_ns())]
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """One look at processes, host and control groups; at costly numbers at their own period."""
+        pids = self._job.pids() if self._job else ()
+        slow = now_ns >= self._slow_next_ns
+        if slow:
+            self._slow_next_ns = now_ns + SLOW_PERIOD_NS
+        for pid in pids:
+            yield from self._process(now_ns, pid, slow)
+        yield from self._meminfo(now_ns)
+        yield from self._traffic(now_ns)
+        yield from self._pressure.sample(now_ns, pids)
+        self._governing.update(pids)
+        for group in self._governing.groups.values():
+            yield from self._group(now_ns, group, slow)
+
+    def close(self) -> Iterable[Sample]:
+        """Closes all files."""
+        self._files.close()
+        return ()
+
+    def _process(self, time_ns: int, pid: int, slow: bool) -> Iterator[Reading]:
+        subject = f"pid:{pid}"
+        try:
+            status = status_fields(self._files.read(f"/proc/{pid}/status"))
+            faults = stat_fields(self._files.read(f"/proc/{pid}/stat"))
+        except OSError:
+            return
+        for key, name in _PROCESS.items():
+            if key in status:
+                yield Reading(time_ns, "memory", subject, name, kibibytes(status[key]))
+        yield Reading(time_ns, "memory", subject, "minor_faults_total", int(faults[7]))
+        yield Reading(time_ns, "memory", subject, "major_faults_total", int(faults[9]))
+        if slow and "VmRSS" in status:
+            pss = self._proportional(pid, kibibytes(status["VmRSS"]))
+            yield Reading(time_ns, "memory", subject, "pss_bytes", pss)
+
+    def _proportional(self, pid: int, rss_bytes: int) -> int | None:
+        if pid in self._unwalked or rss_bytes > LARGEST_WALKED_BYTES:
+            return None
+        start_ns = now_ns()
+        try:
+            rollup = (self._root / f"proc/{pid}/smaps_rollup").read_bytes()
+        except OSError:
+            return None
+        if now_ns() - start_ns > SLOWEST_WALK_NS:
+            self._unwalked.add(pid)
+        pss = status_fields(rollup).get("Pss")
+        return kibibytes(pss) if pss else None
+
+    def _meminfo(self, time_ns: int) -> Iterator[Reading]:
+        try:
+            meminfo = status_fields(self._files.read("/proc/meminfo"))
+        except OSError:
+            return
+        for key, name in _HOST.items():
+            if key in meminfo:
+                yield Reading(time_ns, "memory", "host", name, kibibytes(meminfo[key]))
+
+    def _traffic(self, time_ns: int) -> Iterator[Reading]:
+        """Pages moved on the whole host, from /proc/vmstat."""
+        try:
+            vmstat = counters(self._files.read("/proc/vmstat"))
+        except OSError:
+            return
+        # Before Linux 5.9 refaults of files and of anonymous pages had one counter.
+        refaults = vmstat.get("workingset_refault_file", vmstat.get("workingset_refault"))
+        values = {
+            "swapped_in_bytes_total": vmstat["pswpin"] * _PAGE_BYTES if "pswpin" in vmstat else None,
+            "swapped_out_bytes_total": vmstat["pswpout"] * _PAGE_BYTES if "pswpout" in vmstat else None,
+            "major_faults_total": vmstat.get("pgmajfault"),
+            "refaults_total": refaults,
+        }
+        for name, value in values.items():
+            yield Reading(time_ns, "memory", "host", name, value)
+
+    def _group(self, time_ns: int, group: Group, slow: bool) -> Iterator[Reading]:
+        values = self._version_2(group, slow) if group.version == 2 else self._version_1(group, slow)
+        for name, value in values.items():
+            if value is not None:
+                yield Reading(time_ns, "memory", group.subject, name, value)
+
+    def _version_2(self, group: Group, slow: bool) -> dict[str, int | None]:
+        events = self._counters(group, "memory.events")
+        limits = [limit for name in ("memory.max", "memory.high") if (limit := self._number(group, name)) is not None]
+        return {
+            "limit_bytes": min(limits, default=None),
+            "usage_bytes": self._number(group, "memory.current"),
+            "page_cache_bytes": self._counters(group, "memory.stat").get("file") if slow else None,
+            "limit_hits_total": events["max"] + events.get("high", 0) if "max" in events else None,
+            "oom_kills_total": events.get("oom_kill"),
+        }
+
+    def _version_1(self, group: Group, slow: bool) -> dict[str, int | None]:
+        limit = self._number(group, "memory.limit_in_bytes")
+        return {
+            "limit_bytes": limit if limit is not None and limit < _NO_LIMIT else None,
+            "usage_bytes": self._number(group, "memory.usage_in_bytes"),
+            "page_cache_bytes": self._counters(group, "memory.stat").get("total_cache") if slow else None,
+            "limit_hits_total": self._number(group, "memory.failcnt"),
+            "oom_kills_total": self._counters(group, "memory.oom_control").get("oom_kill"),
+        }
+
+    def _number(self, group: Group, name: str) -> int | None:
+        try:
+            return int(self._files.read(f"{group.directory}/{name}"))
+        except (OSError, ValueError):  # ValueError: "max", no limit.
+            return None
+
+    def _counters(self, group: Group, name: str) -> dict[str, int]:
+        try:
+            return counters(self._files.read(f"{group.directory}/{name}"))
+        except OSError:
+            return {}

@@ -1,0 +1,194 @@
+"""Traffic of the job's network namespace, and the sockets of its processes with whom they talk to.
+
+COST
+"""
+
+import os
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from perfdoctor.clock import NS_PER_S, now_ns
+from perfdoctor.probes import Processes
+from perfdoctor.probes.procfs import KeptFiles
+from perfdoctor.samples import Fact, Reading, Sample, Unavailable
+
+SOCKETS_PERIOD_NS = 5 * NS_PER_S
+MOST_PEERS = 64
+KINDS = ("tcp", "udp", "unix", "other")
+
+# A look at all sockets may take so long; where it takes longer, looks become rarer in proportion.
+_SOCKETS_BUDGET_NS = 20_000_000
+_ESTABLISHED = "01"  # include/net/tcp_states.h
+
+
+def parse_interfaces(text: str) -> dict[str, dict[str, int]]:
+    """Counters by interface from a net/dev table: eight columns received, eight sent (proc(5))."""
+    interfaces = {}
+    for line in text.splitlines()[2:]:
+        name, _, columns = line.partition(":")
+        numbers = [int(column) for column in columns.split()]
+        if len(numbers) < 12:
+            continue
+        interfaces[name.strip()] = {
+            "received_bytes_total": numbers[0],
+            "sent_bytes_total": numbers[8],
+            "received_packets_total": numbers[1],
+            "sent_packets_total": numbers[9],
+            "dropped_packets_total": numbers[3] + numbers[11],
+            "errors_total": numbers[2] + numbers[10],
+        }
+    return interfaces
+
+
+def parse_tcp(snmp: str) -> dict[str, int]:
+    """Counters of TCP by their kernel names from a net/snmp table: a line of names, then one of numbers."""
+    lines = [line.split()[1:] for line in snmp.splitlines() if line.startswith("Tcp:")]
+    return dict(zip(lines[0], map(int, lines[1]), strict=False)) if len(lines) == 2 else {}
+
+
+def address(text: str) -> str:
+    """``address:port`` meant by the kernel's hexadecimal ``0100007F:1F90``: words in the machine's own byte order."""
+    host, _, port = text.partition(":")
+    words = [int(host[start : start + 8], 16) for start in range(0, len(host), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    if len(words) == 1:
+        return f"{socket.inet_ntop(socket.AF_INET, packed)}:{int(port, 16)}"
+    return f"[{socket.inet_ntop(socket.AF_INET6, packed)}]:{int(port, 16)}"
+
+
+class NetworkProbe:
+    """Reads interfaces, TCP counters and sockets.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+
+    name = "network"
+    period_s = 1.0
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._files = KeptFiles(root)
+        self._job: Processes | None = None
+        self._told: dict[int, set[str]] = {}
+        self._refused = False
+        self._sockets_next_ns = 0
+
+    def open(self, job: Processes) -> Iterable[Sample]:
+        """Starts looking; returns the speeds of interfaces and the first look."""
+        self._job = job
+        time_ns = now_ns()
+        first = list(self.sample(time_ns))
+        interfaces = {
+            sample.subject for sample in first if isinstance(sample, Reading) and sample.subject[:10] == "interface:"
+        }
+        if not interfaces:
+            first.append(Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc"))
+        return [*self._speeds(time_ns, sorted(interfaces)), *first]
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """One look at interfaces and TCP; at sockets at their own period."""
+        pids = self._job.pids() if self._job else ()
+        yield from self._interfaces(now_ns, pids)
+        if now_ns >= self._sockets_next_ns:
+            yield from self._all_sockets(now_ns, pids)
+
+    def close(self) -> Iterable[Sample]:
+        """Closes all files."""
+        self._files.close()
+        return ()
+
+    def _speeds(self, time_ns: int, subjects: Iterable[str]) -> Iterator[Fact]:
+        for subject in subjects:
+            try:
+                path = self._root / "sys/class/net" / subject.removeprefix("interface:") / "speed"
+                megabits = int(path.read_text())
+            except (OSError, ValueError):
+                continue
+            if megabits > 0:
+                yield Fact(time_ns, "network", subject, "link_bits_per_second", str(megabits * 1_000_000))
+
+    def _interfaces(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+        for pid in pids:
+            try:
+                interfaces = parse_interfaces(self._files.read(f"/proc/{pid}/net/dev").decode())
+                tcp = parse_tcp(self._files.read(f"/proc/{pid}/net/snmp").decode())
+            except OSError:
+                continue
+            for interface, values in interfaces.items():
+                for name, value in values.items():
+                    yield Reading(time_ns, "network", f"interface:{interface}", name, value)
+            yield Reading(time_ns, "network", "network", "tcp_segments_sent_total", tcp.get("OutSegs"))
+            yield Reading(time_ns, "network", "network", "tcp_retransmits_total", tcp.get("RetransSegs"))
+            return
+
+    def _all_sockets(self, time_ns: int, pids: Iterable[int]) -> Iterator[Sample]:
+        start_ns = now_ns()
+        table: dict[str, tuple[str, str]] | None = None
+        for pid in pids:
+            try:
+                inodes = socket_inodes(self._root / f"proc/{pid}/fd")
+                if inodes and table is None:
+                    table = socket_table(self._root / f"proc/{pid}/net")
+            except PermissionError:
+                yield from self._refusal(pid)
+            except OSError:
+                continue
+            else:
+                yield from self._sockets(time_ns, pid, [(table or {}).get(inode, ("other", "")) for inode in inodes])
+        spent_ns = now_ns() - start_ns
+        self._sockets_next_ns = time_ns + SOCKETS_PERIOD_NS * max(1, spent_ns // _SOCKETS_BUDGET_NS)
+
+    def _sockets(self, time_ns: int, pid: int, sockets: list[tuple[str, str]]) -> Iterator[Sample]:
+        subject = f"pid:{pid}"
+        kinds = Counter(kind for kind, _ in sockets)
+        for kind in KINDS:
+            yield Reading(time_ns, "network", subject, f"{kind}_sockets", kinds[kind])
+        told = self._told.setdefault(pid, set())
+        for peer in sorted({peer for _, peer in sockets if peer} - told)[: MOST_PEERS - len(told)]:
+            told.add(peer)
+            yield Fact(time_ns, "network", subject, "tcp_peer", peer)
+
+    def _refusal(self, pid: int) -> Iterator[Unavailable]:
+        if not self._refused:
+            self._refused = True
+            reason = f"The sockets of process {pid} may be listed only by its owner and by root."
+            yield Unavailable("network", reason, f"sudo perfdoctor attach {pid}")
+
+
+def socket_inodes(descriptors: Path) -> list[str]:
+    """Inodes of the sockets that a process has open, from its folder of descriptors.
+
+    Raises:
+        OSError: the process has ended, or belongs to somebody else.
+    """
+    inodes = []
+    for name in os.listdir(descriptors):
+        try:
+            target = os.readlink(descriptors / name)
+        except PermissionError:
+            raise
+        except OSError:
+            continue  # Closed meanwhile.
+        if target.startswith("socket:["):
+            inodes.append(target[8:-1])
+    return inodes
+
+
+def socket_table(net: Path) -> dict[str, tuple[str, str]]:
+    """Kind and remote address (``""`` unless an established TCP connection) by inode, for one network namespace."""
+    table: dict[str, tuple[str, str]] = {}
+    for kind, names, inode_at in (("tcp", ("tcp", "tcp6"), 9), ("udp", ("udp", "udp6"), 9), ("unix", ("unix",), 6)):
+        for name in names:
+            try:
+                lines = (net / name).read_text(errors="replace").splitlines()[1:]
+            except OSError:
+                continue  # No IPv6 here, for instance.
+            for line in lines:
+                fields = line.split()
+                connected = kind == "tcp" and fields[3] == _ESTABLISHED
+                table[fields[inode_at]] = (kind, address(fields[2]) if connected else "")
+    return table

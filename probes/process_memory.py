@@ -1,0 +1,89 @@
+"""Another process's memory and its map, read without stopping it."""
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Mapping(NamedTuple):
+    """One line of /proc/PID/maps.
+
+    Attributes:
+        offset: where in the file the mapping begins.
+        path: file name, ``[heap]``, ``[vdso]`` … or "" for anonymous memory; ``(deleted)`` removed.
+    """
+
+    start: int
+    end: int
+    offset: int
+    executable: bool
+    path: str
+
+    @property
+    def is_file(self) -> bool:
+        """Backed by a file rather than by anonymous memory."""
+        return self.path.startswith("/")
+
+
+def mappings(process: Path) -> Iterator[Mapping]:
+    """What is mapped in a process.
+
+    Args:
+        process: its directory in /proc.
+
+    Raises:
+        OSError: the process is gone or may not be looked at.
+    """
+    with (process / "maps").open("rb") as file:
+        for line in file:
+            span, access, offset, _, _, *path = line.split(None, 5)
+            start, _, end = span.partition(b"-")
+            name = os.fsdecode(path[0].rstrip(b"\n")).removesuffix(" (deleted)") if path else ""
+            yield Mapping(int(start, 16), int(end, 16), int(offset, 16), access[2:3] == b"x", name)
+
+
+def image_path(process: Path, mapping: Mapping) -> Path:
+    """Where we can open a mapped file, even if the process has another root directory (a container)."""
+    return process / "root" / mapping.path.lstrip("/")
+
+
+class Memory:
+    """Reads a process's memory. It keeps referring to the program image that it was opened on: after exec or exit it reads nothing.
+
+    Args:
+        process: its directory in /proc.
+
+    Raises:
+        OSError: the process is gone, or may not be looked at (PTRACE_MODE_ATTACH_FSCREDS, see ptrace(2)).
+    """
+
+    def __init__(self, process: Path) -> None:
+        self._file = os.open(process / "mem", os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Stops reading."""
+        os.close(self._file)
+
+    def read(self, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes; fewer, or none, where memory is not mapped (any more)."""
+        try:
+            return os.pread(self._file, size, address)
+        except (OSError, OverflowError):  # not mapped, or no address at all (a wild pointer beyond 2**63)
+            return b""
+
+    def words(self, address: int, count: int) -> tuple[int, ...]:
+        """Up to ``count`` 64-bit words."""
+        data = self.read(address, 8 * count)
+        return struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8])
+
+    def word(self, address: int) -> int | None:
+        """One 64-bit word, None if it cannot be read."""
+        words = self.words(address, 1)
+        return words[0] if words else None
+
+    def number(self, address: int) -> int | None:
+        """One signed 32-bit number, None if it cannot be read."""
+        data = self.read(address, 4)
+        return int.from_bytes(data, "little", signed=True) if len(data) == 4 else None

@@ -1,0 +1,129 @@
+"""Reading /proc and /sys cheaply: files kept open and read again in place, and the parsers that several probes share."""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_CHUNK = 1 << 16
+
+
+class KeptFiles:
+    """Files that are read again and again, by path below a root.
+
+    Reading an open file of /proc again costs half of opening it anew, and an open file of a process that has ended
+    can never be mistaken for that of a later process with the same id.
+
+    Args:
+        root: where /proc and /sys are.
+        limit: how many files are kept open at most; those beyond are opened for each read.
+    """
+
+    def __init__(self, root: Path, limit: int = 256) -> None:
+        self._root = str(root).rstrip("/")
+        self._limit = limit
+        self._open: dict[str, int] = {}
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file, e.g. ``/proc/1/stat``.
+
+        Raises:
+            OSError: it cannot be read, or its process has ended.
+        """
+        descriptor = self._open.get(path)
+        if descriptor is None:
+            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC)
+            self._open[path] = descriptor
+        try:
+            return _read_all(descriptor)
+        except OSError:
+            self.forget(path)
+            raise
+        finally:
+            if len(self._open) > self._limit:
+                self.forget(path)
+
+    def forget(self, path: str) -> None:
+        """Closes one file, if it is open."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Closes all of them."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = os.pread(descriptor, _CHUNK, 0)
+    last = data
+    while len(last) == _CHUNK:
+        last = os.pread(descriptor, _CHUNK, len(data))
+        data += last
+    return data
+
+
+def uptime_ticks(files: KeptFiles) -> float:
+    """Clock ticks since boot, to compare with field 22 of /proc/PID/stat; without a limit where /proc says nothing."""
+    try:
+        return float(files.read("/proc/uptime").split()[0]) * CLOCK_TICKS_PER_S
+    except OSError:
+        return float("inf")
+
+
+def stat_fields(stat: bytes) -> list[bytes]:
+    """Fields of /proc/PID/stat from the third (the state) on; field ``n`` of proc(5) is at index ``n - 3``."""
+    return stat[stat.rfind(b")") + 2 :].split()
+
+
+def status_fields(status: bytes) -> dict[str, str]:
+    """``Key: value`` lines, as in /proc/PID/status, as text."""
+    pairs = (line.split(":", 1) for line in status.decode(errors="replace").splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def kibibytes(text: str) -> int:
+    """Bytes meant by ``123 kB``."""
+    return int(text.split()[0]) * 1024
+
+
+def counters(lines: bytes) -> dict[str, int]:
+    """``name number`` lines, as in cpu.stat, memory.stat or vmstat; lines of another shape are left out."""
+    pairs = (line.split() for line in lines.decode(errors="replace").splitlines())
+    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
+
+
+def core_list(text: str) -> tuple[int, ...]:
+    """Numbers meant by a list such as ``0-3,8``."""
+    cores: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cores += range(int(first), int(last or first) + 1)
+    return tuple(cores)
+
+
+def core_text(cores: Iterable[int]) -> str:
+    """The list notation of some core numbers, the reverse of ``core_list``."""
+    runs = groupby(enumerate(sorted(set(cores))), key=lambda pair: pair[1] - pair[0])
+    bounds = [[core for _, core in run] for _, run in runs]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in bounds)
+
+
+def descendants_of_self(root: Path) -> Iterator[int]:
+    """Our own process id and those of our children, theirs included; nothing where the kernel lists none."""
+    try:
+        waiting = [int(os.readlink(root / "proc/self"))]
+    except OSError:
+        return
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        tasks = f"{root}/proc/{pid}/task"
+        try:
+            for thread in os.listdir(tasks):
+                with open(f"{tasks}/{thread}/children", "rb") as file:
+                    waiting += map(int, file.read().split())
+        except OSError:
+            continue

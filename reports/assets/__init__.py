@@ -1,0 +1,1 @@
+"""What the page is made from: its template and its style."""

@@ -1,0 +1,213 @@
+"""The diagnosis for a terminal: the verdict in the first line, the proof below it."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.reports.outline import COST, Card, Outline, Part, RankBar, Rows, outline
+from perfdoctor.reports.text import lower_first
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+_MIN_WIDTH = 40
+_MAX_WIDTH = 110  # longer lines are hard to read
+_EIGHTHS = "▏▎▍▌▋▊▉█"
+_PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})
+_TONES = {"ill": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
+_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "healthy": "green"}
+_KINDS = {"ill": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
+_FAINT = "bright_black"
+
+
+def render(diagnosis: Diagnosis, *, width: int | None, color: bool, encoding: str | None = None) -> str:
+    """The diagnosis as text, ending in a line break.
+
+    Args:
+        diagnosis: what was found.
+        width: columns; None for those of the terminal, or 80 where there is none.
+        color: whether to use terminal colours.
+        encoding: what the text will be written in; None for that of standard output. Where it lacks block
+            characters the bars are drawn in ASCII, and any other character that it lacks is replaced.
+    """
+    from rich.text import Text
+
+    encoding = encoding or getattr(sys.stdout, "encoding", None) or "ascii"
+    blocks = _can_write(_EIGHTHS, encoding)
+    columns = shutil.get_terminal_size().columns if width is None else width
+    columns = max(_MIN_WIDTH, min(columns, _MAX_WIDTH))
+    file = StringIO()
+    console = _console(file, columns, color)
+    for block in _blocks(outline(diagnosis), columns // 3, blocks):
+        console.print(block, soft_wrap=isinstance(block, Text))
+    text = "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    return text if blocks else text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+
+
+def _can_write(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _console(file: StringIO, columns: int, color: bool) -> "Console":
+    """A console that reads no markup, and neither the environment nor the terminal."""
+    from rich.console import Console
+
+    return Console(
+        file=file,
+        width=columns,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        force_jupyter=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+
+
+def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType]":
+    """Everything on the page, top to bottom. A bare Text is never wrapped: it is to be searched or copied."""
+    from rich.text import Text
+
+    yield Text(report.headline, style=_TONES[report.tone])
+    yield ""
+    yield _indented(report.summary, 2)
+    yield ""
+    yield _table((*report.figures, *report.basis))
+    yield from _heading("Where the time goes")
+    yield _bars(report.breakdown, bar, blocks)
+    if report.ranks:
+        yield from _heading("Rank by rank")
+        yield _ranks(report.ranks)
+    for place, card in enumerate(report.cards, start=1):
+        yield from _finding(place, card)
+    yield from _heading("Not examined")
+    yield from _not_examined(report)
+    for title, rows in (("The job", report.job), ("Its steps", report.steps), (COST, report.overhead)):
+        if rows:
+            yield from _heading(title)
+            yield _table(rows)
+
+
+def _heading(text: str) -> "Iterator[RenderableType]":
+    from rich.text import Text
+
+    yield ""
+    yield Text(text, style="bold")
+
+
+def _indented(text: str, indent: int, style: str = "") -> "RenderableType":
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, indent), expand=False)
+
+
+def _grid(indent: int) -> "Table":
+    """An empty table without lines, its first column empty."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=max(0, indent - 2))
+    return grid
+
+
+def _bars(parts: Iterable[Part], width: int, blocks: bool) -> "RenderableType":
+    from rich.text import Text
+
+    grid = _grid(2)
+    grid.add_column(width=width)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column()
+    for part in parts:
+        style = _KINDS[part.kind]
+        grid.add_row("", Text(_bar(part.share, width, blocks), style=style), part.percent, Text(part.title))
+    return grid
+
+
+def _bar(share: float, width: int, blocks: bool) -> str:
+    """A bar as long as the share of the width, at least one mark long."""
+    if not blocks:
+        return "#" * max(1, round(share * width))
+    eighths = max(1, min(round(share * width * 8), width * 8))
+    full, part = divmod(eighths, 8)
+    return _EIGHTHS[7] * full + (_EIGHTHS[part - 1] if part else "")
+
+
+def _ranks(ranks: Iterable[RankBar]) -> "RenderableType":
+    from rich.text import Text
+
+    grid = _grid(2)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for rank in ranks:
+        shares = ", ".join(f"{part.percent} {lower_first(part.title)}" for part in rank.parts)
+        mark = "straggler: " if rank.straggler else ""
+        grid.add_row("", Text(f"{rank.name} ({rank.detail})"), Text.assemble((mark, "bold red"), shares))
+    return grid
+
+
+def _finding(place: int, card: Card) -> "Iterator[RenderableType]":
+    from rich.text import Text
+
+    facts = [card.cause, card.severity, f"{card.share} of the time"]
+    facts += [f"{card.speedup} if fixed"] if card.speedup else []
+    facts += [card.ranks] if card.ranks else []
+    yield ""
+    yield Text.assemble((f"{place}. {card.title}", "bold"))
+    yield _indented("; ".join(facts), 3, _SEVERITIES.get(card.severity, ""))
+    yield _indented(card.summary, 3)
+    if card.evidence:
+        yield _indented("Evidence", 3, "bold")
+        yield _evidence(card)
+    if card.changes:
+        yield _indented("What to change", 3, "bold")
+    for change in card.changes:
+        yield _indented(f"- {change.title}", 5, "green")
+        yield _indented(change.why, 7)
+        for line in change.code.split("\n") if change.code else ():
+            yield Text(" " * 9 + line, style="cyan")
+    if card.refuted_by:
+        yield _indented("What would prove this wrong", 3, "bold")
+        yield _indented(card.refuted_by, 5)
+
+
+def _evidence(card: Card) -> "RenderableType":
+    from rich.text import Text
+
+    grid = _grid(5)
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold", style=_FAINT)
+    for name, value, probe in card.evidence:
+        grid.add_row("", Text(name), Text(value), Text(probe))
+    return grid
+
+
+def _not_examined(report: Outline) -> "Iterator[RenderableType]":
+    if not report.not_examined:
+        yield _indented("Nothing was left out.", 2)
+    for probe, reason, enable in report.not_examined:
+        yield _indented(f"{probe}: {reason}", 2)
+        if enable:
+            yield _indented(f"To enable: {enable}", 4, _FAINT)
+
+
+def _table(rows: Rows) -> "RenderableType":
+    from rich.text import Text
+
+    grid = _grid(2)
+    grid.add_column(overflow="fold", style=_FAINT)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row("", Text(name), Text(value))
+    return grid

@@ -1,0 +1,70 @@
+"""The diagnosis as JSON, for scripts. The keys are a contract: they are only ever added to."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from numbers import Integral, Real
+from typing import Any
+
+from perfdoctor.diagnosis import Diagnosis, Finding
+
+SCHEMA = 1
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """The diagnosis as strict JSON in ASCII, ending in a line break; the series are left out.
+
+    What JSON cannot say is replaced: numbers that are not finite by null, lone surrogates (from file names
+    that are not UTF-8) by U+FFFD.
+
+    Raises:
+        TypeError: one of the free tables (job, steps, ranks, overhead) holds what is not a plain value.
+    """
+    document = {
+        "schema": SCHEMA,
+        "perfdoctor": diagnosis.version,
+        "verdict": asdict(diagnosis.verdict),
+        "breakdown": [asdict(line) for line in diagnosis.breakdown],
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "ranks": diagnosis.ranks,
+        "steps": diagnosis.steps,
+        "not_examined": [asdict(item) for item in diagnosis.not_examined],
+        "overhead": diagnosis.overhead,
+        "job": diagnosis.job,
+    }
+    return json.dumps(_strict(document), indent=2, allow_nan=False) + "\n"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "cause": finding.cause,
+        "bottleneck": finding.bottleneck,
+        "severity": finding.severity,
+        "share": finding.share,
+        "predicted_speedup": finding.predicted_speedup,
+        "evidence": [asdict(item) for item in finding.evidence],
+        "fixes": [asdict(fix) for fix in finding.fixes],
+        "refuted_by": finding.refuted_by,
+        "ranks": finding.ranks,
+    }
+
+
+def _strict(value: Any) -> Any:
+    """The same value in types that every JSON parser reads."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_strict(str(key)): _strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(item) for item in value]
+    raise TypeError(f"a report holds plain values only, not {type(value).__name__}")

@@ -1,0 +1,260 @@
+"""What a report says, ready to be laid out: the console and the page differ in looks only.
+
+All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict
+from perfdoctor.reports.text import clean, clean_lines, fact, percent, quantity, sentence, speedup
+
+# Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
+SMALL_SHARE = 0.005
+
+COST = "What this diagnosis cost"
+
+_RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "communication"}
+
+Rows = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bar: a cause, or several small ones together.
+
+    Attributes:
+        cause: cause id; "" for several.
+        kind: ``ill``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
+        color: number of its colour among the ill ones, the same in all bars of a report.
+    """
+
+    cause: str
+    title: str
+    share: float
+    percent: str
+    kind: str
+    color: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankBar:
+    """Where one trainer's time went."""
+
+    name: str
+    detail: str
+    straggler: bool
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A fix: what to change, why it helps here, and the change as code."""
+
+    title: str
+    why: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One finding.
+
+    Attributes:
+        evidence: rows of what was measured, the value, and the probe that saw it.
+        ranks: e.g. ``ranks 0 and 3``; "" for a job of one trainer.
+    """
+
+    title: str
+    cause: str
+    severity: str
+    healthy: bool
+    share: str
+    speedup: str
+    ranks: str
+    summary: str
+    evidence: tuple[tuple[str, str, str], ...]
+    changes: tuple[Change, ...]
+    refuted_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A whole report.
+
+    Attributes:
+        tone: ``ill``, ``healthy`` or ``unknown``.
+        claim: the bottleneck and its cause in a few words.
+        headline: one line with bottleneck, cause, share and predicted speed-up.
+        figures: the verdict's numbers, as label and text.
+        basis: what the verdict rests on, as label and text.
+        not_examined: rows of probe, reason, and what would enable it.
+    """
+
+    version: str
+    tone: str
+    claim: str
+    headline: str
+    summary: str
+    figures: Rows
+    basis: Rows
+    straggler: str
+    breakdown: tuple[Part, ...]
+    ranks: tuple[RankBar, ...]
+    cards: tuple[Card, ...]
+    not_examined: tuple[tuple[str, str, str], ...]
+    overhead: Rows
+    steps: Rows
+    job: Rows
+
+
+def outline(diagnosis: Diagnosis) -> Outline:
+    """What a report of this diagnosis says."""
+    verdict = diagnosis.verdict
+    colors = {line.cause: number for number, line in enumerate(_ill(diagnosis.breakdown))}
+    ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
+    return Outline(
+        version=clean(diagnosis.version),
+        tone=_tone(verdict),
+        claim=_claim(verdict),
+        headline=_headline(verdict),
+        summary=clean(verdict.summary),
+        figures=_figures(verdict),
+        basis=_basis(verdict),
+        straggler=_straggler(verdict),
+        breakdown=_parts(diagnosis.breakdown, colors),
+        ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
+        cards=tuple(_card(finding) for finding in diagnosis.findings),
+        not_examined=tuple(
+            (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
+        ),
+        overhead=_rows(diagnosis.overhead) or (("Cost", "not measured"),),
+        steps=_rows(diagnosis.steps),
+        job=_rows(diagnosis.job),
+    )
+
+
+def _claim(verdict: Verdict) -> str:
+    if verdict.bottleneck is None or verdict.cause is None:
+        return "No bottleneck named: the evidence does not suffice"
+    cause = CAUSES[verdict.cause]
+    if cause.healthy:
+        return "Nothing is holding this job back"
+    return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
+
+
+def _headline(verdict: Verdict) -> str:
+    claim, share = _claim(verdict), percent(verdict.share)
+    if verdict.bottleneck is None or verdict.cause is None:
+        return claim
+    cause = CAUSES[verdict.cause]
+    if cause.healthy:
+        return f"{claim}: {share} is {cause.title}"
+    return f"{claim}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
+
+
+def _tone(verdict: Verdict) -> str:
+    if verdict.bottleneck is None or verdict.cause is None:
+        return "unknown"
+    return "healthy" if CAUSES[verdict.cause].healthy else "ill"
+
+
+def _figures(verdict: Verdict) -> Rows:
+    if verdict.cause is None or verdict.bottleneck is None:
+        return ()
+    rows = [("Share of wall time", percent(verdict.share))]
+    if _tone(verdict) == "ill":
+        rows.append(("Predicted pace if fixed", speedup(verdict.predicted_speedup)))
+    rows.append(("Confidence", percent(verdict.confidence)))
+    if verdict.straggler_rank is not None:
+        rows.append(("Straggler", f"rank {verdict.straggler_rank}"))
+    return tuple(rows)
+
+
+def _basis(verdict: Verdict) -> Rows:
+    level = ("How it is known", clean(verdict.level))
+    return (level,) if verdict.cause is None else (level, ("Cause", verdict.cause))
+
+
+def _straggler(verdict: Verdict) -> str:
+    rank = verdict.straggler_rank
+    return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
+
+
+def _ill(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
+    return [line for line in breakdown if _kind(line.cause) == "ill"]
+
+
+def _kind(cause: str) -> str:
+    return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "ill"
+
+
+def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[Part, ...]:
+    """The parts of a bar, largest first, small ones together at the end."""
+    lines = sorted((line for line in breakdown if line.share > 0), key=lambda line: -line.share)
+    small = [line for line in lines if line.share < SMALL_SHARE]
+    if len(small) < 2:
+        small = []
+    parts = [
+        Part(
+            line.cause,
+            sentence(CAUSES[line.cause].title),
+            line.share,
+            percent(line.share),
+            _kind(line.cause),
+            colors.get(line.cause, len(colors)),
+        )
+        for line in lines
+        if line not in small
+    ]
+    if small:
+        share = sum(line.share for line in small)
+        title = f"{len(small)} other causes, each below {SMALL_SHARE:.1%}"
+        parts.append(Part("", title, share, percent(share), "small", 0))
+    return tuple(parts)
+
+
+def _rank(rank: Mapping[str, Any], verdict: Verdict, colors: Mapping[str, int]) -> RankBar:
+    lines = [CauseShare(line["cause"], line["share"]) for line in rank["breakdown"]]
+    workers = rank["workers"]
+    return RankBar(
+        name=f"Rank {rank['rank']}",
+        detail=f"pid {rank['pid']}, {workers} worker{'' if workers == 1 else 's'}",
+        straggler=rank["rank"] == verdict.straggler_rank,
+        parts=_parts(lines, colors),
+    )
+
+
+def _card(finding: Finding) -> Card:
+    cause = CAUSES[finding.cause]
+    return Card(
+        title=sentence(cause.title),
+        cause=cause.id,
+        severity="healthy" if cause.healthy else clean(finding.severity),
+        healthy=cause.healthy,
+        share=percent(finding.share),
+        speedup="" if cause.healthy else speedup(finding.predicted_speedup),
+        ranks=_ranks(finding.ranks),
+        summary=clean(finding.summary),
+        evidence=tuple(
+            (sentence(clean(item.name)), quantity(item.value, item.unit), clean(item.probe))
+            for item in finding.evidence
+        ),
+        changes=tuple(
+            Change(clean(fix.title), clean(fix.why), clean_lines(fix.change)) for fix in finding.fixes
+        ),
+        refuted_by=clean(finding.refuted_by),
+    )
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    if not ranks:
+        return ""
+    *first, last = map(str, ranks)
+    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
+
+
+def _rows(table: Mapping[str, Any]) -> Rows:
+    return tuple(fact(name, value) for name, value in table.items())

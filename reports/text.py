@@ -1,0 +1,165 @@
+"""The words and numbers of all reports: what is safe to print, and how a number with a unit is written."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_UNKNOWN = "unknown"
+
+# Control characters (terminal escapes begin with one), marks that reorder text, and what UTF-8 cannot carry.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]"
+)
+_REPLACEMENT = "\ufffd"
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0}
+_SIZES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
+_SIZES |= {"kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_FRACTIONS = {"fraction", "share"}
+_PERCENTS = {"%", "percent"}
+
+_ACRONYMS = {"cpu", "gpu", "pid", "cuda", "ram"}
+
+# Endings of key names in a diagnosis' free tables, and the unit that each stands for.
+_KEY_UNITS = {
+    "_bytes_per_second": "bytes/s",
+    "_bytes": "bytes",
+    "_seconds": "s",
+    "_s": "s",
+    "_ms": "ms",
+    "_us": "us",
+    "_ns": "ns",
+    "_fraction": "fraction",
+    "_share": "fraction",
+    "_percent": "%",
+}
+
+
+def clean(text: str) -> str:
+    """One line of printable text: blanks run together, what steers a terminal or breaks UTF-8 replaced."""
+    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(text.split()))
+
+
+def clean_lines(text: str) -> str:
+    """The same for code: line breaks and indentation stay."""
+    lines = text.replace("\r\n", "\n").expandtabs(4).strip("\n").split("\n")
+    return "\n".join(_UNPRINTABLE.sub(_REPLACEMENT, line).rstrip() for line in lines)
+
+
+def percent(fraction: float) -> str:
+    """``0.62`` as ``62%``; what is neither nothing nor all is never rounded to it."""
+    if not math.isfinite(fraction):
+        return _UNKNOWN
+    if 0 < fraction < 0.005:
+        return "<1%"
+    if 0.995 <= fraction < 1:
+        return ">99%"
+    return f"{100 * fraction:.0f}%"
+
+
+def speedup(factor: float) -> str:
+    """``1.8`` as ``1.8x``."""
+    if not math.isfinite(factor):
+        return _UNKNOWN
+    return f"{factor:.2f}x" if factor < 1.1 else f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that reads best, from ``12 µs`` to ``3 h 20 min``."""
+    size = abs(seconds)
+    if size >= 3600:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    if size >= 120:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if size >= scale:
+            return f"{number(seconds / scale)} {unit}"
+    return f"{number(seconds * 1e9)} ns" if seconds else "0 s"
+
+
+def size(count: float) -> str:
+    """Bytes with a binary prefix, e.g. ``1.5 GiB``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{number(count)} {unit}"
+        count /= 1024
+    return f"{number(count)} TiB"
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart; whole numbers in full."""
+    if not math.isfinite(value):
+        return _UNKNOWN
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.2e}"
+
+
+def quantity(value: float | str | None, unit: str) -> str:
+    """A measured value with its unit, as a person would write it. None is ``unknown``, never a zero."""
+    if value is None or (not isinstance(value, str) and not math.isfinite(value)):
+        return _UNKNOWN
+    if isinstance(value, str):
+        return clean(f"{value} {unit}")
+    kind, slash, per = unit.strip().partition("/")
+    kind = kind.lower()
+    if kind.startswith("of "):  # a fraction of something: of the time, of the memory
+        return clean(f"{percent(value)} {unit}")
+    if kind in _FRACTIONS:
+        written = percent(value)
+    elif kind in _PERCENTS:
+        written = percent(value / 100)
+    elif kind in _SECONDS:
+        written = duration(value * _SECONDS[kind])
+    elif kind in _SIZES:
+        written = size(value * _SIZES[kind])
+    else:
+        return clean(f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {unit}")
+    return clean(written + slash + per)
+
+
+def fact(name: str, value: Any) -> tuple[str, str]:
+    """A key of a free table (job, steps, overhead) and its value, as label and text.
+
+    Args:
+        name: e.g. ``median_s`` or ``memory_bytes``; the ending is the unit.
+        value: a number, a text, None, or a list or mapping of such.
+    """
+    if name == "cpu_cores" and isinstance(value, (int, float)):
+        return "CPU", f"{percent(value)} of one core"
+    for ending, unit in _KEY_UNITS.items():
+        if name.endswith(ending) and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return _label(name.removesuffix(ending)), quantity(value, unit)
+    return _label(name), _plain(value)
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def lower_first(text: str) -> str:
+    """A title as part of a sentence; abbreviations keep their capitals."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _label(name: str) -> str:
+    words = clean(name.replace("_", " ")).split(" ")
+    return sentence(" ".join(word.upper() if word in _ACRONYMS else word for word in words))
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return _UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{clean(str(key))} {_plain(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, Iterable):
+        return ", ".join(_plain(item) for item in value) or "none"
+    return clean(str(value))

@@ -1,0 +1,113 @@
+"""The page in a real browser. Its content policy makes every injected script or image an error on the console."""
+
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.reports.html import render
+from tests import diagnoses
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--enable-logging=stderr",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def why_no_browser() -> str:
+    """Why Chromium cannot be used here; "" if it can."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        return "no chromium on this machine"
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    return "" if done.returncode == 0 else f"chromium does not start: {done.stderr.strip()[:200]}"
+
+
+class Browser:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        assert path is not None
+        self.command = [path, *FLAGS, f"--user-data-dir={folder / 'profile'}"]
+
+    def open(self, page: str, *options: str) -> tuple[str, list[str]]:
+        """Opens a page and returns what it printed and the messages on its console."""
+        file = self.folder / "page.html"
+        file.write_text(page, encoding="utf-8")
+        done = subprocess.run(
+            [*self.command, *options, file.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    if reason := why_no_browser():
+        pytest.skip(reason)
+    return Browser(tmp_path)
+
+
+@pytest.mark.parametrize("make", diagnoses.ALL, ids=lambda make: make.__name__)
+def test_the_page_opens_without_a_complaint(browser: Browser, make: type[Diagnosis]) -> None:
+    page = render(make())
+    dom, console = browser.open(page, "--dump-dom")
+    assert console == []
+    claims = re.findall('<h1 id="verdict">(.*?)</h1>', page)
+    assert len(claims) == 1
+    assert re.findall('<h1 id="verdict">(.*?)</h1>', dom.replace("&#39;", "'")) == claims
+    assert dom.count("<svg") == page.count("<svg")
+    assert "<script" not in dom
+
+
+def test_a_script_or_an_image_that_slipped_in_would_be_noticed(browser: Browser) -> None:
+    page = render(diagnoses.input_bound())
+    for attack in (
+        "<script>alert(1)</script>",
+        '<img src="http://127.0.0.1:9/x.png">',
+        "<p onclick='x()'>a</p>",
+    ):
+        broken = page.replace("<main>", f"<main>{attack}")
+        assert broken != page
+        _, console = browser.open(broken, "--dump-dom")
+        assert console, attack
+
+
+@pytest.mark.parametrize("width", [320, 390, 1200])
+@pytest.mark.parametrize("make", [diagnoses.input_bound, diagnoses.straggler, diagnoses.hostile])
+def test_it_never_scrolls_sideways(browser: Browser, make: type[Diagnosis], width: int) -> None:
+    frame = (
+        f'<iframe id="page" style="width: {width}px; height: 900px; border: 0" srcdoc="{escape(render(make()))}">'
+        "</iframe><script>onload = () => { const inside = page.contentDocument.documentElement;"
+        " document.title = `needs ${inside.scrollWidth} has ${inside.clientWidth}`; }</script>"
+    )
+    dom, _ = browser.open(frame, "--dump-dom")
+    found = re.search(r"<title>needs (\d+) has (\d+)</title>", dom)
+    assert found is not None
+    assert int(found[2]) == width
+    assert int(found[1]) == width
+
+
+def test_the_bar_on_the_screen_is_as_long_as_the_shares(browser: Browser) -> None:
+    image = pytest.importorskip("PIL.Image")
+    picture = browser.folder / "page.png"
+    _, console = browser.open(
+        render(diagnoses.input_bound()), f"--screenshot={picture}", "--window-size=1200,1200"
+    )
+    assert console == []
+    style = render(diagnoses.input_bound())
+    colors = {}
+    for name in ("ill-0", "healthy"):  # the first of the two themes is the light one
+        found = re.search(rf"--{name}: #(\w\w)(\w\w)(\w\w)", style)
+        assert found is not None
+        colors[name] = tuple(int(part, 16) for part in found.groups())
+    pixels = image.open(picture).convert("RGB")
+    rows = ([pixels.getpixel((x, y)) for x in range(pixels.width)] for y in range(200, pixels.height))
+    bar = max(rows, key=lambda row: row.count(colors["ill-0"]))
+    assert bar.count(colors["ill-0"]) / bar.count(colors["healthy"]) == pytest.approx(0.62 / 0.27, rel=0.05)

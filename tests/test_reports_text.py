@@ -1,0 +1,81 @@
+import math
+
+import pytest
+
+from perfdoctor.reports import text
+from tests import diagnoses
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "written"),
+    [
+        (0.62, "fraction", "62%"),
+        (0.62, "of the time", "62% of the time"),
+        (0.0, "fraction", "0%"),
+        (0.001, "fraction", "<1%"),
+        (0.999, "fraction", ">99%"),
+        (1.0, "fraction", "100%"),
+        (62, "%", "62%"),
+        (0.0042, "s", "4.2 ms"),
+        (4.2, "ms", "4.2 ms"),
+        (15.02, "s", "15 s"),
+        (12e-6, "s", "12 µs"),
+        (250, "ns", "250 ns"),
+        (135, "s", "2 min 15 s"),
+        (12000, "s", "3 h 20 min"),
+        (0, "s", "0 s"),
+        (1536, "bytes", "1.5 KiB"),
+        (3 * 1024**3, "bytes", "3 GiB"),
+        (2 * 1024**2, "bytes/s", "2 MiB/s"),
+        (1, "GB", "954 MiB"),
+        (12, "/min", "12/min"),
+        (1234567, "calls", "1,234,567 calls"),
+        (3.14159, "cores", "3.14 cores"),
+        (7, "", "7"),
+        ("train.py:3 main", "", "train.py:3 main"),
+    ],
+)
+def test_a_quantity_is_written_as_a_person_would(value: float | str, unit: str, written: str) -> None:
+    assert text.quantity(value, unit) == written
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+@pytest.mark.parametrize("unit", ["fraction", "s", "bytes", ""])
+def test_what_is_not_known_is_not_a_zero(value: float | None, unit: str) -> None:
+    assert text.quantity(value, unit) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("factor", "written"), [(1.0, "1.00x"), (1.04, "1.04x"), (1.8, "1.8x"), (12.4, "12x")]
+)
+def test_speedup(factor: float, written: str) -> None:
+    assert text.speedup(factor) == written
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "row"),
+    [
+        ("median_s", 0.104, ("Median", "104 ms")),
+        ("memory_bytes", 48_300_000, ("Memory", "46.1 MiB")),
+        ("cpu_cores", 0.031, ("CPU", "3% of one core")),
+        ("cpu_cores", None, ("CPU cores", "unknown")),
+        ("pid", 4242, ("PID", "4242")),
+        ("ranks", [0, 1], ("Ranks", "0, 1")),
+        ("quota", None, ("Quota", "unknown")),
+        ("forked", True, ("Forked", "yes")),
+        ("environment", {"OMP_NUM_THREADS": "1"}, ("Environment", "OMP_NUM_THREADS 1")),
+    ],
+)
+def test_a_free_table_is_written_in_words(name: str, value: object, row: tuple[str, str]) -> None:
+    assert text.fact(name, value) == row
+
+
+def test_clean_text_is_one_printable_line_in_utf8() -> None:
+    cleaned = text.clean(diagnoses.TERMINAL_ATTACK + diagnoses.BROKEN)
+    assert cleaned.isprintable()
+    assert cleaned.encode("utf-8").decode("utf-8") == cleaned
+    assert "second third" in cleaned
+
+
+def test_code_keeps_its_lines_and_indentation() -> None:
+    assert text.clean_lines("if x:\r\n\ty()\x1b[2J\n") == "if x:\n    y()\ufffd[2J"

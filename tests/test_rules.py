@@ -1,0 +1,192 @@
+"""Rules on hand-made facts: each cause is found, explained, and nothing is claimed that was not measured."""
+
+import math
+
+import pytest
+
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules import RULES, find
+
+ILL = [cause.id for cause in CAUSES.values() if not cause.healthy and cause.id != UNATTRIBUTED]
+HEALTHY = [cause.id for cause in CAUSES.values() if cause.healthy]
+
+
+def trainer(rank: int = 0, workers: int = 0, **phases: float) -> Trainer:
+    pid = 100 + rank
+    return Trainer(rank, pid, {}, phases, {}, tuple(range(1000, 1000 + workers)), workers)
+
+
+def facts(
+    shares: dict[str, float],
+    *,
+    trainers: tuple[Trainer, ...] = (),
+    culprits: dict[str, tuple[int, ...]] | None = None,
+    numbers: dict[str, float] | None = None,
+    settings: dict[str, str | float] | None = None,
+    **more: dict[str, tuple[tuple[str, float], ...]],
+) -> Facts:
+    measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
+    shares = {**shares, "cpu.model_compute": shares.get("cpu.model_compute", 0) + 1 - sum(shares.values())}
+    return Facts(
+        shares, trainers or (trainer(data=0.0),), culprits or {}, measured, settings or {}, watched_s=15.0, **more
+    )
+
+
+def only(shares: dict[str, float], **more: object) -> Finding:
+    """The finding for the first cause of ``shares``."""
+    found, broken = find(facts(shares, **more))  # type: ignore[arg-type]
+    assert not broken
+    return next(finding for finding in found if finding.cause == next(iter(shares)))
+
+
+def text(finding: Finding) -> str:
+    return " ".join([finding.summary, *(part for fix in finding.fixes for part in (fix.title, fix.why, fix.change))])
+
+
+def test_there_is_one_rule_per_cause() -> None:
+    assert len(RULES) == len(ILL) + len(HEALTHY)
+
+
+@pytest.mark.parametrize("cause", ILL)
+def test_every_cause_is_found_without_any_number(cause: str) -> None:
+    """Missing numbers and settings neither crash a rule nor show up as zeros."""
+    found = only({cause: 0.4})
+    assert found.share == pytest.approx(0.4)
+    assert found.severity == "high"
+    assert found.predicted_speedup <= 1 / 0.6 + 1e-9
+    assert found.fixes
+    assert found.refuted_by
+    assert [evidence.probe for evidence in found.evidence] == ["breakdown"]
+    assert "None" not in text(found)
+    assert "nan" not in text(found).split()
+    for fix in found.fixes:
+        assert fix.title
+        assert fix.why
+        assert fix.change
+
+
+@pytest.mark.parametrize("cause", ILL)
+def test_every_cause_survives_odd_numbers(cause: str) -> None:
+    """Zeros and huge numbers divide nothing by zero and promise nothing impossible."""
+    names = ("job_cores", "workers_busy", "worker_busy", "device_busy", "read_by_calls", "read_from_storage", "gpu_busy")
+    for value in (0.0, 1e9):
+        for workers in (0, 4):
+            found = only(
+                {cause: 0.999},
+                trainers=(trainer(workers=workers, data=0.999),),
+                numbers=dict.fromkeys(names, value),
+                settings={"cores": 2.0, "host_cores": 2.0, "quota_cores": 0.1, "affinity_cores": 2.0},
+            )
+            assert 1 <= found.predicted_speedup <= 100
+            assert math.isfinite(found.predicted_speedup)
+
+
+@pytest.mark.parametrize("cause", ILL)
+def test_a_small_share_is_not_reported(cause: str) -> None:
+    found, _ = find(facts({cause: 0.04}))
+    assert [finding.cause for finding in found] == ["cpu.model_compute"]
+
+
+@pytest.mark.parametrize("cause", HEALTHY)
+def test_a_sound_job_gets_no_cure(cause: str) -> None:
+    found, _ = find(Facts({cause: 0.97, UNATTRIBUTED: 0.03}, (trainer(data=0.01),), {}))
+    assert [finding.cause for finding in found] == [cause]
+    assert found[0].severity == "none"
+    assert found[0].predicted_speedup == 1.0
+    assert found[0].fixes == ()
+
+
+def test_nothing_is_claimed_from_nothing() -> None:
+    assert find(Facts({}, (), {})) == ([], [])
+    assert find(Facts({UNATTRIBUTED: 1.0}, (), {})) == ([], [])
+
+
+@pytest.mark.parametrize("cause", ILL)
+def test_every_cause_can_do_without_trainers(cause: str) -> None:
+    found, _ = find(Facts({cause: 0.5}, (), {}))
+    assert found[0].ranks == ()
+
+
+def test_findings_are_sorted_by_share() -> None:
+    found, _ = find(facts({"io.log_write": 0.1, "cpu.throttled": 0.3, "cpu.gil_contention": 0.2}))
+    assert [finding.cause for finding in found] == [
+        "cpu.model_compute",
+        "cpu.throttled",
+        "cpu.gil_contention",
+        "io.log_write",
+    ]
+    assert [finding.severity for finding in found] == ["none", "high", "medium", "low"]
+
+
+def test_speedup_follows_from_the_share() -> None:
+    assert only({"cpu.garbage_collection": 0.2}).predicted_speedup == pytest.approx(1.25)
+    assert only({"io.log_write": 0.5}).predicted_speedup == pytest.approx(2.0)
+
+
+def test_saving_in_the_background_cannot_beat_the_disk() -> None:
+    """When saving takes 80 % of the time, it still takes 80 % of it in the background."""
+    assert only({"io.checkpoint_write": 0.8}).predicted_speedup == pytest.approx(1.25)
+    assert only({"io.checkpoint_write": 0.2}).predicted_speedup == pytest.approx(1.25)
+
+
+def test_rarer_saves_and_logs_are_counted() -> None:
+    found = only({"io.log_write": 0.5})
+    assert found.fixes[0].title == "Log 19 times less often"
+    # 1 / 19 of the cost in the then shorter time: 0.5 / 19 / (0.5 + 0.5 / 19) = 0.05
+    assert 0.5 / 19 / (0.5 + 0.5 / 19) == pytest.approx(0.05)
+
+
+def test_a_lifted_quota_gives_no_more_than_the_cores() -> None:
+    settings: dict[str, str | float] = {"quota_cores": 1.0, "affinity_cores": 2.0, "cores": 1.0}
+    found = only({"cpu.throttled": 0.75}, settings=settings, numbers={"job_cores": 1.0})
+    assert found.predicted_speedup == pytest.approx(2.0)
+    assert "1 cores" not in text(found) or "quota is 1" in text(found)
+
+
+@pytest.mark.parametrize("cause", ILL)
+def test_the_users_own_line_and_path_are_named(cause: str) -> None:
+    found = only(
+        {cause: 0.4},
+        lines={cause: (("train.py:41 augment", 0.83), ("train.py:12 <module>", 0.1))},
+        paths={cause: (("file:/data/shard-1.bin", 0.99),)},
+    )
+    assert "train.py:41 augment" in found.summary
+    assert "train.py:41 augment (83 %)" in [evidence.value for evidence in found.evidence]
+    assert "/data/shard-1.bin (99 %)" in [evidence.value for evidence in found.evidence]
+
+
+def test_a_path_is_named_where_no_line_is_known() -> None:
+    found = only({"io.storage_read": 0.4}, paths={"io.storage_read": (("pipe", 0.5), ("file:/data/a.bin", 0.5))})
+    assert "most of it on /data/a.bin" in found.summary
+
+
+@pytest.mark.parametrize("cause", ILL)
+def test_a_straggler_is_named_and_that_others_wait(cause: str) -> None:
+    ranks = tuple(trainer(rank, data=0.5 if rank == 1 else 0.0) for rank in range(3))
+    found = only({cause: 0.4}, trainers=ranks, culprits={cause: (1,)})
+    assert found.ranks == (1,)
+    assert "rank 1, and the other ranks wait for it" in found.summary
+
+
+def test_a_cause_of_all_ranks_is_no_straggler() -> None:
+    ranks = tuple(trainer(rank) for rank in range(2))
+    found = only({"cpu.throttled": 0.4}, trainers=ranks, culprits={"cpu.throttled": (0, 1)})
+    assert "wait for" not in found.summary
+    assert found.ranks == (0, 1)
+
+
+def test_two_stragglers_are_named() -> None:
+    ranks = tuple(trainer(rank) for rank in range(4))
+    found = only({"io.swap": 0.4}, trainers=ranks, culprits={"io.swap": (1, 3)})
+    assert "ranks 1, 3, and the other ranks wait for them" in found.summary
+
+
+def test_a_single_trainer_has_no_ranks() -> None:
+    assert only({"io.swap": 0.4}, culprits={"io.swap": (0,)}).ranks == ()
+
+
+def test_rules_do_not_change_facts_and_repeat_themselves() -> None:
+    given = facts({"cpu.input_preprocessing": 0.4, "io.swap": 0.2}, trainers=(trainer(data=0.5, workers=3),))
+    assert find(given) == find(given)

@@ -1,0 +1,159 @@
+"""How many loader workers are advised, and what that is said to gain."""
+
+import pytest
+
+from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules import find
+from perfdoctor.rules.workers import WorkerPlan, plan_workers
+
+CAUSE = "cpu.input_preprocessing"
+
+
+def job(
+    data: float,
+    workers: int,
+    *,
+    cause: str = CAUSE,
+    ranks: int = 1,
+    numbers: dict[str, float] | None = None,
+    settings: dict[str, str | float] | None = None,
+) -> Facts:
+    trainers = tuple(Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers) for rank in range(ranks))
+    measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
+    return Facts({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
+
+
+def first(facts: Facts, cause: str = CAUSE) -> Finding:
+    found, _ = find(facts)
+    return next(finding for finding in found if finding.cause == cause)
+
+
+def advised(finding: Finding) -> str | None:
+    changes = [fix.change for fix in finding.fixes if fix.change.startswith("DataLoader(..., num_workers=")]
+    return changes[0].partition("num_workers=")[2].partition(",")[0] if changes else None
+
+
+def plan(facts: Facts) -> WorkerPlan:
+    found = plan_workers(facts, CAUSE)
+    assert found is not None
+    return found
+
+
+def test_needed_workers_are_busy_time_by_own_time() -> None:
+    """A trainer that waits 60 % of the time for 2 busy workers needs ceil(2 / 0.4) = 5."""
+    found = plan(job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.4}, settings={"cores": 16.0}))
+    assert (found.needed, found.useful) == (5, 5)
+    assert found.pace == pytest.approx(0.4)
+
+
+def test_without_workers_the_trainer_prepares_itself() -> None:
+    """80 % of the time in preparation, 20 % in the model: ceil(0.8 / 0.2) = 4 workers hide it."""
+    facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})
+    assert plan(facts).needed == 4
+    found = first(facts)
+    assert advised(found) == "4"
+    assert found.predicted_speedup == pytest.approx(5.0)
+
+
+def test_cores_limit_workers_and_the_promise() -> None:
+    """On 2 cores one second's work of one core cannot take less than half a second."""
+    facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})
+    found = first(facts)
+    assert advised(found) == "2"
+    assert found.predicted_speedup == pytest.approx(2.0)
+    assert "2 cores" in found.fixes[0].why
+
+
+def test_neighbours_take_cores_away() -> None:
+    alone = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 4.0, "host_cores": 4.0})
+    crowded = job(
+        0.8, 0, numbers={"job_cores": 1.0, "neighbour_cores": 2.0}, settings={"cores": 4.0, "host_cores": 4.0}
+    )
+    assert first(alone).predicted_speedup == pytest.approx(4.0)
+    assert first(crowded).predicted_speedup == pytest.approx(2.0)
+
+
+def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
+    facts = job(0.8, 0, numbers={"job_cores": 1.0, "neighbour_cores": 2.0}, settings={"cores": 4.0, "host_cores": 64.0})
+    assert first(facts).predicted_speedup == pytest.approx(4.0)
+
+
+def test_no_more_workers_when_all_cores_are_taken() -> None:
+    facts = job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.0}, settings={"cores": 2.0})
+    found = first(facts)
+    assert advised(found) is None
+    assert "More workers will not help: the 2 cores that the job may use are taken." in found.fixes[0].why
+    assert found.predicted_speedup == pytest.approx(2.5)  # by cheaper transforms, which leave the trainer's own 40 %
+
+
+def test_no_more_workers_when_they_keep_up_on_average() -> None:
+    facts = job(0.3, 8, numbers={"workers_busy": 2.0, "job_cores": 3.0}, settings={"cores": 64.0})
+    found = first(facts)
+    assert advised(found) is None
+    assert "More workers will not help: the 8 there are" in found.fixes[0].why
+
+
+def test_ranks_share_the_cores() -> None:
+    facts = job(0.8, 0, ranks=4, numbers={"job_cores": 4.0}, settings={"cores": 8.0})
+    assert plan(facts).useful == 2
+
+
+def test_the_culprit_decides_not_the_one_that_waits() -> None:
+    slow = Trainer(1, 101, {}, {"data": 0.5}, {}, (), 1)
+    fast = Trainer(0, 100, {}, {"data": 0.1, "backward": 0.9}, {}, (), 1)
+    numbers = {
+        "workers_busy.101": Evidence("", 1.0, "", "test"),
+        "workers_busy.100": Evidence("", 0.1, "", "test"),
+        "job_cores": Evidence("", 2.0, "", "test"),
+    }
+    facts = Facts({CAUSE: 0.5}, (fast, slow), {CAUSE: (1,)}, numbers, {"cores": 64.0})
+    assert plan(facts).needed == 2
+
+
+def test_unmeasured_workers_give_no_number() -> None:
+    facts = job(0.6, 2, settings={"cores": 16.0})
+    assert plan_workers(facts, CAUSE) is None
+    assert advised(first(facts)) is None
+
+
+def test_unmeasured_cpu_use_counts_whoever_is_busy() -> None:
+    """Without the job's CPU time, the trainer's own 0.4 s and its 2 workers are taken to use a core each."""
+    facts = job(0.6, 2, numbers={"workers_busy": 2.0}, settings={"cores": 4.0})
+    assert plan(facts).pace == pytest.approx(0.6)
+
+
+def test_unknown_cores_limit_nothing() -> None:
+    found = plan(job(0.6, 2, numbers={"workers_busy": 2.0}))
+    assert found.useful == found.needed == 5
+
+
+def test_pinning_is_advised_only_with_a_gpu_and_only_once() -> None:
+    numbers = {"job_cores": 1.0}
+    plain = first(job(0.8, 0, numbers=numbers, settings={"cores": 16.0}))
+    assert "pin_memory" not in plain.fixes[0].change
+    gpu = first(job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0}))
+    assert "pin_memory=True" in gpu.fixes[0].change
+    pinned = first(job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0, "pin_thread": "yes"}))
+    assert "pin_memory" not in pinned.fixes[0].change
+
+
+def test_slow_reads_want_workers_even_on_few_busy_cores() -> None:
+    """Workers that wait for a disk use little CPU, so cores do not limit the pace, only the number of workers."""
+    facts = job(
+        0.9, 1, cause="io.storage_read",
+        numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.3}, settings={"cores": 4.0},
+    )  # fmt: skip
+    found = first(facts, "io.storage_read")
+    assert advised(found) == "4"
+    assert found.predicted_speedup == pytest.approx(4.0)
+
+
+def test_a_saturated_device_wants_no_more_readers() -> None:
+    facts = job(
+        0.9, 1, cause="io.storage_read",
+        numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.98}, settings={"cores": 4.0},
+    )  # fmt: skip
+    found = first(facts, "io.storage_read")
+    assert advised(found) is None
+    assert any("the device had requests under way for 98 % of the time" in fix.why for fix in found.fixes)

@@ -61,6 +61,8 @@ class Run:
         if self.rank == 0:
             elapsed = time.monotonic() - self._warm_time
             print(f"throughput: {(self._count - self._warm_count) / elapsed:.3f} steps/s", flush=True)
+            if STOP in os.environ:  # all ranks have read it: this one could not have come so far without them
+                Path(os.environ[STOP]).unlink()
 
     def _step_done(self) -> bool:
         now = time.monotonic()

@@ -168,9 +168,10 @@ def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> 
     gone = recording.table(ProcessGone)
     workers = {worker for _, pids in trainers for worker in pids}
     watched_s = (recording.end_ns - recording.start_ns) / NS_PER_S
-    if not workers or watched_s < SHORTEST_S:
+    known = seen[seen["pid"].isin(workers)]
+    if known.empty or watched_s < SHORTEST_S:
         return
-    began = seen[seen["pid"].isin(workers) & (seen["started_ns"] >= recording.start_ns)]
+    began = known[known["started_ns"] >= recording.start_ns]
     put(numbers, "worker_starts", 60 * len(began) / watched_s, "loader workers started", "/min", "processes")
     lives = began.merge(gone, on="pid", suffixes=("", "_gone"))
     if not lives.empty:

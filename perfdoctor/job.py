@@ -19,7 +19,7 @@ from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
 
 TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
 
-# How often a process that does not have torch yet is asked again, and threads other than the main one are asked for children.
+# How often threads other than the main one are asked for children, and processes without torch whether they have it now.
 SLOW_LOOK_NS = NS_PER_S // 5
 TORCH_LOOK_NS = 2 * NS_PER_S
 
@@ -36,6 +36,7 @@ class Member:
     forked: bool
     uses_torch: bool | None
     torch_asked_ns: int
+    children_file: int
 
 
 def uses_torch(pid: int) -> bool | None:
@@ -125,10 +126,15 @@ class Job:
         """Those of them that have torch loaded."""
         return tuple(pid for pid, member in self.members.items() if member.uses_torch)
 
-    def parent_of(self, pid: int) -> int | None:
-        """The parent of a process of the job, as seen first."""
-        member = self.members.get(pid)
-        return member.parent_pid if member else None
+    def close(self) -> None:
+        """Gives all files back."""
+        for member in self.members.values():
+            os.close(member.children_file)
+        self.members.clear()
+
+    def forked_pids(self) -> tuple[int, ...]:
+        """Those processes that were forked from another one of the job, as loader workers are."""
+        return tuple(pid for pid, member in self.members.items() if member.forked)
 
     def ended(self) -> bool:
         """Whether no process of the job is left."""
@@ -144,7 +150,7 @@ class Job:
         for pid in list(self.members):
             children = self._children(pid, thorough)
             if children is None:
-                self.members.pop(pid, None)
+                os.close(self.members.pop(pid).children_file)
                 yield ProcessGone(now_ns, pid)
                 continue
             for child in children:
@@ -155,37 +161,39 @@ class Job:
 
     def _children(self, pid: int, thorough: bool) -> list[int] | None:
         """Children of a process; None if it is gone. Only the main thread's, unless asked to be thorough."""
-        task = f"/proc/{pid}/task"
         try:
-            threads = os.listdir(task) if thorough else [str(pid)]
+            found = os.pread(self.members[pid].children_file, 65536, 0).split()
+            if not thorough:
+                return [int(child) for child in found]
+            if _is_zombie(pid):
+                return None
+            threads = os.listdir(f"/proc/{pid}/task")
         except OSError:
             return None
-        found: list[int] = []
         for thread in threads:
             try:
-                with open(f"{task}/{thread}/children", "rb") as file:
-                    found += map(int, file.read().split())
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    found += file.read().split()
             except OSError:
-                if thread == str(pid):
-                    return None
-        if thorough and _is_zombie(pid):
-            return None
-        return found
+                continue
+        return [int(child) for child in found]
 
     def _admit(self, pid: int, parent_pid: int, now_ns: int) -> ProcessSeen | None:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            children_file = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
         except OSError:
             return None
         name, _, rest = stat.partition("(")[2].rpartition(")")
         fields = rest.split()
         if fields[0] in "ZX":
+            os.close(children_file)
             return None
         started_ns = int(fields[19]) * NS_PER_S // _TICKS_PER_S + self._boot_offset_ns
         parent = self.members.get(parent_pid)
         forked = parent is not None and is_forked(pid, parent_pid)
         torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)
-        self.members[pid] = Member(pid, int(fields[1]), started_ns, forked, torch, now_ns)
+        self.members[pid] = Member(pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file)
         return self._seen(self.members[pid], name, now_ns)
 
     def _seen(self, member: Member, name: str, now_ns: int) -> ProcessSeen:

@@ -1,8 +1,8 @@
 """What we may see of a process, why not more, and what would allow it.
 
-The kernel knows two rights over another process (ptrace(2), "Ptrace access mode checking"): to *read* it (its maps,
-descriptors, environment, I/O counters) and to *trace* it (its memory and system calls). Both are found out by reading
-a file of /proc that asks for just that right; nothing is attached.
+The kernel knows two rights over another process (ptrace(2), "Ptrace access mode checking"): to *read* it (its
+maps, descriptors, environment, I/O counters) and to *trace* it (its memory and system calls). Both are
+found out by reading a file of /proc that asks for just that right; nothing is attached.
 """
 
 import os
@@ -67,7 +67,7 @@ def in_container(root: Path = Path("/")) -> bool:
 
 
 def as_root(pid: int) -> str:
-    """The command that looks at a process as root; sudo would not find perfdoctor in a virtual environment."""
+    """The command that watches a process as root; sudo does not search virtual environments."""
     return f'sudo "$(which perfdoctor)" attach {pid}'
 
 
@@ -92,7 +92,9 @@ def _why_not(pid: int, root: Path) -> tuple[str, str]:
     """The first of the kernel's conditions that fails, in the order in which it checks them."""
     owner, own_uid = owner_of(pid, root), owner_of("self", root)
     privileged = capable(CAP_SYS_PTRACE, root)
-    grant = GRANT_IN_CONTAINER if in_container(root) or own_uid == 0 else as_root(pid)
+    grant = GRANT_IN_CONTAINER if own_uid == 0 else as_root(pid)
+    if own_uid != 0 and in_container(root):
+        grant += f" (and {GRANT_IN_CONTAINER}, should that not do)"
     if owner != own_uid and not privileged:
         return f"Process {pid} belongs to {user_name(owner)}; we are {user_name(own_uid)}.", grant
     if not privileged and not _is_dumpable(pid, owner, root):
@@ -101,7 +103,10 @@ def _why_not(pid: int, root: Path) -> tuple[str, str]:
         return f"Process {pid} has capabilities that we lack.", grant
     scope = _ptrace_scope(root)
     if scope == 3:
-        return "kernel.yama.ptrace_scope is 3: nobody may trace until the next boot.", "boot with a lower ptrace_scope"
+        return (
+            "kernel.yama.ptrace_scope is 3: nobody may trace until the next boot.",
+            "boot with a lower ptrace_scope",
+        )
     if scope and not privileged:
         allowed = "only descendants may be traced" if scope == 1 else "only root may trace"
         lower = "" if scope == 2 else "sudo sysctl kernel.yama.ptrace_scope=0, or "
@@ -135,7 +140,7 @@ def _capabilities(status: dict[str, str], which: str = "CapEff") -> int:
 
 
 def _is_dumpable(pid: int, owner: int, root: Path) -> bool:
-    """Files of a process that must not be looked at belong to root (proc(5)); so do those of a process of root."""
+    """Whether its files are its owner's; those of a process that must stay unseen are root's (proc(5))."""
     return owner == 0 or (root / f"proc/{pid}/environ").stat().st_uid == owner
 
 

@@ -101,20 +101,19 @@ class ThreadSample(NamedTuple):
 
 
 class StackSegment(NamedTuple):
-    """Python stacks of a process and its descendants over some seconds, as py-spy wrote them.
+    """Python stacks of a process over some seconds, as py-spy wrote them.
 
     Attributes:
         time_ns: when py-spy's own clock stood at zero.
         error_ns: how much later that may have been.
         until_ns: when the segment had ended.
-        root_pid: the process that py-spy was started on.
         trace: py-spy's chrometrace JSON, compressed with zlib.
     """
 
     time_ns: int
     error_ns: int
     until_ns: int
-    root_pid: int
+    pid: int
     trace: bytes
 
 

@@ -1,6 +1,7 @@
-"""Whether the system calls that deeper probes need are let through, found out by making them in a harmless way.
+"""Whether the system calls that deeper probes need are let through: they are made, in a harmless way.
 
-Containers filter system calls (seccomp) whatever rights their processes have; the call itself is the only sure test.
+Containers filter system calls (seccomp) whatever rights their processes have; only the call itself is a sure
+test.
 """
 
 import ctypes
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from perfdoctor.rights import CAP_PERFMON, CAP_SYS_ADMIN, capable
 
-# perf_event_open has no wrapper in the C library (number by machine: arch/*/entry/syscalls, asm-generic/unistd.h).
+# perf_event_open has no wrapper in the C library; its number by machine (asm/unistd.h).
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _CLOEXEC = 8  # PERF_FLAG_FD_CLOEXEC
 
@@ -22,7 +23,14 @@ def memory_refusal() -> tuple[str, str] | None:
     """Reason and remedy if process_vm_readv(2) is filtered out; None if it is let through. Reads nothing."""
     libc = ctypes.CDLL(None, use_errno=True)
     read = libc.process_vm_readv
-    read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong]
+    read.argtypes = [
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_ulong,
+        ctypes.c_void_p,
+        ctypes.c_ulong,
+        ctypes.c_ulong,
+    ]
     read.restype = ctypes.c_ssize_t
     if read(os.getpid(), None, 0, None, 0, 0) == 0:
         return None
@@ -53,12 +61,17 @@ def perf_refusal(root: Path = Path("/")) -> tuple[str, str] | None:
 def _try_perf(number: int) -> int:
     """Opens and closes a clock; returns the error number, 0 for success."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # struct perf_event_attr, version 0: type software, size, config task clock, period, sample type, read format,
-    # flags (disabled, exclude_kernel, exclude_hv), wake-up, breakpoint type and address.
+    # struct perf_event_attr, version 0: type software, size, config task clock, period, sample type, read
+    # format, flags (disabled, exclude_kernel, exclude_hv), wake-up, breakpoint type and address.
     attributes = struct.pack("<IIQQQQQIIQ", 1, 64, 1, 10_000_000, 1, 0, 1 | 1 << 5 | 1 << 6, 0, 0, 0)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     descriptor = libc.syscall(
-        ctypes.c_long(number), buffer, ctypes.c_int(0), ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_ulong(_CLOEXEC)
+        ctypes.c_long(number),
+        buffer,
+        ctypes.c_int(0),
+        ctypes.c_int(-1),
+        ctypes.c_int(-1),
+        ctypes.c_ulong(_CLOEXEC),
     )
     if descriptor < 0:
         return ctypes.get_errno()

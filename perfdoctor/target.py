@@ -24,32 +24,50 @@ def require_linux() -> None:
         )
 
 
-def require_target(pid: int, root: Path = Path("/")) -> None:
-    """Makes sure that a process is there and may be looked at.
+def require_process(pid: int, root: Path = Path("/")) -> None:
+    """Makes sure that a process is there and alive.
 
     Args:
         pid: the process that the user named.
         root: where /proc is.
 
     Raises:
-        PerfDoctorError: there is no such process, it has ended, or it is somebody else's; or this is not Linux.
+        PerfDoctorError: there is no such process, or it has ended; or this is not Linux.
     """
     require_linux()
     if not (root / "proc/self/status").exists():
         raise PerfDoctorError("/proc is not mounted.", hint="mount -t proc proc /proc")
     try:
         status = status_fields((root / f"proc/{pid}/status").read_bytes())
-        _require_living(pid, status)
-        rights = rights_over(pid, root)
     except OSError:
         raise PerfDoctorError(f"There is no process {pid}.", hint=_elsewhere(pid, root)) from None
+    _require_living(pid, status)
+
+
+def require_target(pid: int, root: Path = Path("/")) -> None:
+    """Makes sure that a process is there, alive, and may be looked at.
+
+    Args:
+        pid: the process that the user named.
+        root: where /proc is.
+
+    Raises:
+        PerfDoctorError: as for ``require_process``; or the process is somebody else's.
+    """
+    require_process(pid, root)
+    try:
+        rights = rights_over(pid, root)
+    except OSError:
+        raise PerfDoctorError(f"Process {pid} has just ended.", hint=_LIST) from None
     if not rights.read:
         raise PerfDoctorError(rights.reason, hint=f"Run: {rights.enable}")
 
 
 def _require_living(pid: int, status: dict[str, str]) -> None:
     if status.get("State", "").startswith(("Z", "X")):
-        raise PerfDoctorError(f"Process {pid} has ended; only its exit status is left (a zombie).", hint=_LIST)
+        raise PerfDoctorError(
+            f"Process {pid} has ended; only its exit status is left (a zombie).", hint=_LIST
+        )
     leader = int(status.get("Tgid", pid))
     if leader != pid:
         raise PerfDoctorError(f"{pid} is a thread of process {leader}.", hint=f"perfdoctor attach {leader}")
@@ -58,7 +76,7 @@ def _require_living(pid: int, status: dict[str, str]) -> None:
 
 
 def _elsewhere(pid: int, root: Path) -> str:
-    """Where the process may be that the user meant: hidden, or in a container that numbers its processes itself."""
+    """Where the process may be that was meant: hidden, or in a container with numbers of its own."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -68,7 +86,8 @@ def _elsewhere(pid: int, root: Path) -> str:
     inner = [outer for outer in _numbered_inside(pid, root) if outer != pid]
     if inner:
         listed = ", ".join(map(str, inner[:3]))
-        return f"In a container, {pid} is the number of the process that is {listed} here: perfdoctor attach {inner[0]}"
+        number = f"In a container, {pid} is the number of the process that is {listed} here"
+        return f"{number}: perfdoctor attach {inner[0]}"
     return _LIST
 
 

@@ -17,6 +17,10 @@ class Processes(Protocol):
         """Those of them that have torch loaded."""
         ...
 
+    def forked_pids(self) -> tuple[int, ...]:
+        """Those of them that were forked from another one, as loader workers are."""
+        ...
+
 
 class Probe(Protocol):
     """Looks at one kind of signal.

@@ -1,6 +1,7 @@
 """Which control groups limit a process: its own and those above it, in versions 1 and 2.
 
-A process in a container may not see the groups above its container's: a limit set there shows only in its effects.
+A process in a container may not see the groups above its container's: a limit set there shows only in its
+effects.
 """
 
 from collections.abc import Iterable
@@ -94,7 +95,7 @@ def groups_of(membership: str, controller: str, root: Path = Path("/")) -> list[
         return []
     inside = path if mount.root == "/" else path.removeprefix(mount.root)
     names = [name for name in inside.split("/") if name]
-    # A path that does not exist here is meant for another namespace: what is mounted is then the process's own group.
+    # A path that is not there is meant for another namespace: what is mounted is the process's own group.
     if ".." in names or not root.joinpath(mount.point.lstrip("/"), *names).is_dir():
         names = []
     paths = ["/" + "/".join(names[:depth]) for depth in range(len(names), -1, -1)]

@@ -1,7 +1,7 @@
 """Where in machine code the main threads of the job's processes are, sampled by the kernel's profiler.
 
-While recording, samples carry image and offset only; the names of functions come at the end in one pass per image
-(``Symbol`` rows), because reading libtorch's symbols takes longer than everything else.
+While recording, samples carry image and offset only; the names of functions come at the end in one pass per
+image (``Symbol`` rows), because reading libtorch's symbols takes longer than everything else.
 """
 
 import errno

@@ -7,7 +7,7 @@ from pathlib import Path
 from perfdoctor.probes.procfs import KeptFiles, core_list, core_text, status_fields
 from perfdoctor.samples import Fact, Reading
 
-# The main thread may be pinned alone while others run elsewhere (OMP_PROC_BIND): then so many threads are asked too.
+# The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked
 _THREADS_ASKED = 64
 _CLOCKS_READ = 8
 

@@ -61,7 +61,8 @@ class GroupTime:
 
     Args:
         files: the probe's files.
-        opened_ticks: when looking began, in clock ticks since boot; what younger processes used counts in full.
+        opened_ticks: when looking began, in clock ticks since boot; what younger processes used counts
+            in full.
     """
 
     def __init__(self, files: KeptFiles, opened_ticks: float) -> None:
@@ -72,7 +73,7 @@ class GroupTime:
         self._tally = Tally()
 
     def update(self, pids: Iterable[int]) -> float:
-        """Looks at these processes and at those seen earlier that are still there; returns seconds since the first look."""
+        """Looks at these processes and at those seen earlier; returns seconds used since the first look."""
         before, self.times = self.times, {}
         for pid in dict.fromkeys((*pids, *before)):
             try:
@@ -80,7 +81,9 @@ class GroupTime:
             except OSError:
                 continue
         newborn = [
-            pid for pid, time in self.times.items() if pid not in before and time.started_ticks > self._opened_ticks
+            pid
+            for pid, time in self.times.items()
+            if pid not in before and time.started_ticks >= self._opened_ticks
         ]
         self.total_s = self._tally.update({pid: time.total_s for pid, time in self.times.items()}, newborn)
         return self.total_s
@@ -120,12 +123,12 @@ class CpuProbe:
         return [*self._cores.facts(time_ns), *self._pressure.unavailable(), *self.sample(time_ns)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes, host and control groups; at cores, affinity and clock at their own periods."""
+        """One look at processes, host and control groups; at cores and quotas at their own periods."""
         pids = self._job.pids() if self._job else ()
         yield from self._processes(now_ns, pids)
         yield from self._host(now_ns, pids)
         yield from self._pressure.sample(now_ns, pids)
-        yield from self._quotas.throttling(now_ns)
+        yield from self._quotas.throttling(now_ns, pids)
         slow = now_ns >= self._slow_next_ns
         yield from self._cores.affinity(now_ns, pids, again=slow)
         if slow:
@@ -169,9 +172,11 @@ class CpuProbe:
                 yield Reading(time_ns, "cpu", "host", "runnable_threads", int(line.split()[1]))
 
     def _core(self, time_ns: int, line: bytes, own_s: float) -> Iterator[Reading]:
-        """A ``cpu`` line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal (proc(5)) in ticks."""
+        """A ``cpu`` line of /proc/stat, in ticks; its columns are named as in proc(5)."""
         name, *ticks = line.split()
-        user, nice, system, idle, iowait, irq, softirq, steal = (int(tick) / CLOCK_TICKS_PER_S for tick in ticks[:8])
+        user, nice, system, idle, iowait, irq, softirq, steal = (
+            int(tick) / CLOCK_TICKS_PER_S for tick in ticks[:8]
+        )
         busy_s = user + nice + system + irq + softirq
         subject = "host" if name == b"cpu" else f"core:{name[3:].decode()}"
         yield Reading(time_ns, "cpu", subject, "busy_seconds_total", busy_s)
@@ -182,7 +187,7 @@ class CpuProbe:
             yield Reading(time_ns, "cpu", "host", "neighbours_seconds_total", self._neighbours(busy_s, own_s))
 
     def _neighbours(self, busy_s: float, own_s: float) -> float:
-        """What neither the job nor perfdoctor used since the first look; ticks round, so it is kept from shrinking."""
+        """What neither the job nor perfdoctor used; ticks round, so it is kept from shrinking."""
         if self._busy_at_open_s is None:
             self._busy_at_open_s = busy_s
         rest_s = busy_s - self._busy_at_open_s - self._job_time.total_s - own_s
@@ -190,6 +195,6 @@ class CpuProbe:
         return self._neighbours_s
 
     def _own_pids(self, job: Iterable[int]) -> Iterator[int]:
-        """perfdoctor and its children, the job excepted: it may be a child of perfdoctor, or perfdoctor a part of it."""
+        """perfdoctor and its children, the job excepted: either may have started the other."""
         job = frozenset(job)
         yield from (pid for pid in descendants_of_self(self._root) if pid not in job)

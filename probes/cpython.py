@@ -1,41 +1,38 @@
 """Where a running CPython keeps its interpreter lock and its collector's state.
 
 CPython publishes these places from 3.13 on (``_Py_DebugOffsets`` at the start of ``_PyRuntime``,
-Include/internal/pycore_debug_offsets.h; 3.13: pycore_runtime.h). For 3.8 to 3.12 they are private, and found by what is
-peculiar to their structure, not by tables of offsets per version:
+Include/internal/pycore_debug_offsets.h; 3.13: pycore_runtime.h). For 3.8 to 3.12 they are private, and
+found by what is peculiar to their structure, not by tables of offsets per version:
 
-* ``struct _gil_runtime_state`` (Include/internal/pycore_gil.h): ``unsigned long interval; PyThreadState *last_holder;
-  int locked;``. The holder must be a thread state on its interpreter's list of threads.
-* ``struct _gc_runtime_state`` (Include/internal/pycore_gc.h; 3.8: pycore_pymem.h): ``struct gc_generation generations[3];
-  PyGC_Head *generation0; struct gc_generation permanent_generation; struct gc_generation_stats generation_stats[3];
-  int collecting;`` where ``generation0`` points at ``generations[0]``, nine words before it.
-* ``PyThreadState`` (Include/cpython/pystate.h) begins with ``prev``, ``next`` and ``interp``, and holds ``thread_id``, the
-  thread's ``pthread_t``. glibc tells debuggers where that keeps the kernel's thread id (``_thread_db_pthread_tid``,
-  nptl_db/structs.def).
+* ``struct _gil_runtime_state`` (Include/internal/pycore_gil.h): ``unsigned long interval; PyThreadState
+  *last_holder; int locked;``. The holder must be a thread state on its interpreter's list of threads.
+* ``struct _gc_runtime_state`` (Include/internal/pycore_gc.h; 3.8: pycore_pymem.h): ``struct gc_generation
+  generations[3]; PyGC_Head *generation0; struct gc_generation permanent_generation; struct
+  gc_generation_stats generation_stats[3]; int collecting;`` where ``generation0`` points at
+  ``generations[0]``, nine words before it.
+* ``PyThreadState`` (Include/cpython/pystate.h) begins with ``prev``, ``next`` and ``interp``, and holds
+  ``thread_id``, the thread's ``pthread_t``. glibc tells debuggers where that keeps the kernel's thread id
+  (``_thread_db_pthread_tid``, nptl_db/structs.def).
 """
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from perfdoctor.probes.cpython_search import LockSearch, collecting_flags
 from perfdoctor.probes.elf import Elf
 from perfdoctor.probes.process_memory import Mapping, Memory, image_path, mappings
 
 _COOKIE = b"xdebugpy"
-_SELF_WORDS = 9  # generations[3] are 3 x 24 bytes
-_COLLECTING = 72 + 8 + 24 + 72  # from generations[0]: generations, generation0, permanent generation, statistics
-_INTERPRETER_WORDS = 512  # the collector lies within the first 4 KiB of an interpreter state (3.9: 0x268, 3.10: 0x268)
-_LIST_WORDS = 64  # the head of the list of threads lies near the interpreter state's start
-_THREAD_WORDS = 64  # so does thread_id in a thread state
-_MOST_THREADS = 10_000
+_INTERPRETER_WORDS = 512  # the collector lies within the first 4 KiB of an interpreter state
 _DEFAULT_INTERVAL = 5000  # µs, DEFAULT_INTERVAL in Python/ceval_gil.h
 
 
 class _Published(NamedTuple):
-    """Indices into the 64-bit words after the cookie, as ordered in ``_Py_DebugOffsets`` of one minor version."""
+    """Indices into the 64-bit words after the cookie, as ordered in ``_Py_DebugOffsets`` of one minor
+    version."""
 
     collector: int
     lock: int
@@ -78,7 +75,8 @@ class Layout:
         return memory.number(pthread + self.native_id) if pthread else None
 
     def fits(self, memory: Memory, tids: frozenset[int]) -> bool:
-        """These addresses hold plausible values: flags are 0 or 1, and the last holder is one of the process's threads."""
+        """These addresses hold plausible values: flags are 0 or 1, and the last holder is one of the
+        process's threads."""
         if memory.number(self.collecting) not in (0, 1):
             return False
         if self.holder is None:
@@ -94,6 +92,7 @@ def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
 
     Args:
         process: its directory in /proc.
+        memory: its memory.
         tids: its threads, as its own pid namespace counts.
 
     Raises:
@@ -177,106 +176,15 @@ def _published_layout(memory: Memory, runtime: int, native_id: int) -> Layout:
     )
 
 
-def _searched_layout(
-    memory: Memory, runtime: int, size: int, native_id: int, tids: frozenset[int]
-) -> Layout:
+def _searched_layout(memory: Memory, runtime: int, size: int, native_id: int, tids: frozenset[int]) -> Layout:
     words = array("Q", memory.read(runtime, size & ~7))
-    search = _LockSearch(memory, native_id, tids)
+    search = LockSearch(memory, native_id, tids)
     locks = list(search.run(runtime, words, _DEFAULT_INTERVAL)) or list(search.run(runtime, words, None))
     if len(locks) != 1:
         raise LayoutError(f"{len(locks)} places in the interpreter look like its lock")
     holder, interpreter, thread_id = locks[0]
-    flags = set(_collecting_flags(runtime, words))
-    flags |= set(_collecting_flags(interpreter, memory.words(interpreter, _INTERPRETER_WORDS)))
+    flags = set(collecting_flags(runtime, words))
+    flags |= set(collecting_flags(interpreter, memory.words(interpreter, _INTERPRETER_WORDS)))
     if len(flags) != 1:
         raise LayoutError(f"{len(flags)} places in the interpreter look like its collector")
     return Layout(holder, flags.pop(), thread_id, native_id)
-
-
-@dataclass(frozen=True, slots=True)
-class _LockSearch:
-    memory: Memory
-    native_id: int
-    tids: frozenset[int]
-
-    def run(
-        self, base: int, words: Sequence[int], interval: int | None
-    ) -> Iterator[tuple[int, int, int]]:
-        """Address of ``last_holder``, interpreter and offset of ``thread_id`` for all that looks like the lock.
-
-        Args:
-            base: address of the first word.
-            words: the memory to search.
-            interval: the switch interval in µs; None for any.
-        """
-        if interval is not None:
-            places = [i for i, word in enumerate(words[:-2]) if word == interval]
-        else:
-            places = [i for i, word in enumerate(words[:-2]) if 0 < word < 1 << 32]
-        for i in places:
-            holder, locked = words[i + 1], words[i + 2]
-            if locked & 0xFFFFFFFF > 1 or holder & 7 or not holder >> 16:
-                continue
-            found = self._lock(base + 8 * (i + 1), holder)
-            if found is not None:
-                yield found
-
-    def _lock(self, address: int, holder: int) -> tuple[int, int, int] | None:
-        states = _thread_states(self.memory, holder)
-        thread_id = _thread_id_offset(self.memory, states, self.native_id, self.tids)
-        if thread_id is None:
-            return None
-        interpreter = self.memory.words(holder, 3)[2]
-        if interpreter <= address < interpreter + 8 * _LIST_WORDS:
-            return None  # ``threads.head``, between two small numbers, looks the same
-        return address, interpreter, thread_id
-
-
-def _thread_states(memory: Memory, member: int) -> list[int]:
-    """The interpreter's list of threads that this thread state is on, empty if it is on none."""
-    found = memory.words(member, 3)
-    if len(found) < 3:
-        return []
-    interpreter = found[2]
-    states: list[int] = []
-    state = member
-    for _ in range(_MOST_THREADS):  # back to the head, which the interpreter points at
-        previous = memory.word(state)
-        if not previous:
-            break
-        state = previous
-    if state not in memory.words(interpreter, _LIST_WORDS):
-        return []
-    while state and len(states) < _MOST_THREADS:
-        found = memory.words(state, 3)
-        if len(found) < 3 or found[2] != interpreter:
-            return []
-        states.append(state)
-        state = found[1]
-    return states if member in states else []
-
-
-def _thread_id_offset(
-    memory: Memory, states: list[int], native_id: int, tids: frozenset[int]
-) -> int | None:
-    """Where thread states hold the ``pthread_t``: what is found there must lead to a living thread's id, in all of them."""
-    for offset in range(24, 8 * _THREAD_WORDS, 8) if states else ():
-        for state in states:
-            pthread = memory.word(state + offset)
-            if not pthread or memory.number(pthread + native_id) not in tids:
-                break
-        else:
-            return offset
-    return None
-
-
-def _collecting_flags(base: int, words: Sequence[int]) -> Iterator[int]:
-    """Addresses of ``collecting`` after what looks like the collector's generations."""
-    for i in range(_SELF_WORDS, len(words) - 14):
-        first = i - _SELF_WORDS
-        if words[i] == base + 8 * first:
-            thresholds = [words[first + 3 * k + 2] & 0xFFFFFFFF for k in range(3)]
-            links = [words[first + 3 * k + j] for k in range(3) for j in (0, 1)]
-            flag = words[first + _COLLECTING // 8] & 0xFFFFFFFF
-            if all(t < 1 << 31 for t in thresholds) and all(link >> 16 for link in links) and flag < 2:
-                yield base + 8 * first + _COLLECTING

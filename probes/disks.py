@@ -10,7 +10,7 @@ SECTOR_BYTES = 512  # whatever the device's own sectors are (Documentation/admin
 
 
 def device_readings(time_ns: int, line: str) -> Iterator[Reading]:
-    """One line of /proc/diskstats, fields as in Documentation/admin-guide/iostats.rst; times there are milliseconds."""
+    """One line of /proc/diskstats, fields as in Documentation/admin-guide/iostats.rst; times are in ms."""
     _, _, name, *fields = line.split()
     numbers = [int(field) for field in fields[:11]]
     reads, _, sectors_read, reading_ms, writes, _, sectors_written, writing_ms, _, busy_ms, queue_ms = numbers
@@ -29,7 +29,7 @@ def device_readings(time_ns: int, line: str) -> Iterator[Reading]:
 
 
 def server_readings(time_ns: int, mountstats: str) -> Iterator[Reading]:
-    """What NFS mounts exchanged with their servers, from /proc/PID/mountstats (nfsstat(8), net/sunrpc/stats.c)."""
+    """What NFS mounts exchanged with their servers, from /proc/PID/mountstats (net/sunrpc/stats.c)."""
     subject = ""
     for line in mountstats.splitlines():
         words = line.split()
@@ -41,7 +41,7 @@ def server_readings(time_ns: int, mountstats: str) -> Iterator[Reading]:
             yield Reading(time_ns, "io", subject, "server_read_bytes_total", int(words[5]))
             yield Reading(time_ns, "io", subject, "server_write_bytes_total", int(words[6]))
         elif subject and words[:1] == ["READ:"]:
-            # Operations, transmissions, timeouts, bytes sent and received, then milliseconds queued, on the way, in all.
+            # Operations, transmissions, timeouts, bytes sent and received; ms queued, on the way, in all.
             yield Reading(time_ns, "io", subject, "server_read_seconds_total", int(words[8]) / 1e3)
 
 

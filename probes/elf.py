@@ -1,7 +1,7 @@
 """Symbols of ELF files, read from a memory map so that large libraries are never loaded whole.
 
-Only 64-bit little-endian files are understood: those are what Linux runs on x86-64 and on 64-bit Arm. The layout is that of
-``<elf.h>`` (Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, Elf64_Sym).
+Only 64-bit little-endian files are understood: those are what Linux runs on x86-64 and on 64-bit Arm. The
+layout is that of ``<elf.h>`` (Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, Elf64_Sym).
 """
 
 import mmap
@@ -21,6 +21,9 @@ _PT_LOAD = 1
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _BLOCK = 65536  # symbols looked at together: bounds the memory that a pass takes to a few MB
+_NEAR = (
+    16 * 1024
+)  # bytes; glibc's malloc lies within 8 KiB of its exports, its memcpy variants 45 KiB from any
 
 
 class Segment(NamedTuple):
@@ -33,7 +36,7 @@ class Segment(NamedTuple):
 
 class _Table(NamedTuple):
     start: int
-    count: int
+    entries: int
     strings: int
     strings_end: int
 
@@ -107,36 +110,46 @@ class Elf:
         if not wanted:
             return None
         for name_at, _, _, section, address, size in _SYMBOL.iter_unpack(
-            self._map[table.start : table.start + table.count * _SYMBOL.size]
+            self._map[table.start : table.start + table.entries * _SYMBOL.size]
         ):
             if name_at in wanted and section:
                 return address, size
         return None
 
     def functions_at(self, offsets: Iterable[int]) -> dict[int, str]:
-        """Names of the functions that hold these file offsets; an offset in no known function is left out.
+        """Names of the functions that hold these file offsets.
 
-        One linear pass over the symbol table (about 0.2 µs per symbol), whatever the number of offsets; the full table where
-        the file has one, else the exported functions.
+        One linear pass over the symbol table (about 0.2 µs per symbol), whatever the number of offsets. A
+        file that was stripped names only what it exports; there ``~name`` stands for unnamed code near the
+        function ``name`` and ``~`` for unnamed code far from any. In other files, code in no function is
+        the linker's (``~stub``). Offsets outside the file's segments are left out.
         """
-        addresses = sorted((address, offset) for offset in set(offsets) for address in self._addresses(offset))
-        table = self._tables.get(_SHT_SYMTAB) or self._tables.get(_SHT_DYNSYM)
-        if not addresses or table is None:
+        places = sorted((address, offset) for offset in set(offsets) for address in self._addresses(offset))
+        stripped = _SHT_SYMTAB not in self._tables
+        table = self._tables.get(_SHT_DYNSYM if stripped else _SHT_SYMTAB)
+        if not places or table is None:
             return {}
-        keys = [address for address, _ in addresses]
-        names: dict[int, str] = {}
+        reach = _NEAR if stripped else 0
+        keys = [address for address, _ in places]
+        nearest: dict[int, tuple[int, int]] = {}  # offset: distance to the function, where its name is
         for head, start, size in self._functions(table):
-            i = bisect_left(keys, start)
-            while i < len(keys) and keys[i] < start + size:
-                names.setdefault(addresses[i][1], self._string(table, head & 0xFFFFFFFF))
+            i = bisect_left(keys, start - reach)
+            while i < len(keys) and keys[i] < start + size + reach:
+                distance = max(start - keys[i], keys[i] - (start + size - 1), 0)
+                found = nearest.get(places[i][1])
+                if found is None or distance < found[0]:
+                    nearest[places[i][1]] = distance, head & 0xFFFFFFFF
                 i += 1
+        names = {offset: "~" if stripped else "~stub" for _, offset in places}
+        for offset, (distance, at) in nearest.items():
+            names[offset] = ("~" if distance else "") + self._string(table, at)
         return names
 
     def _functions(self, table: _Table) -> Iterator[tuple[int, int, int]]:
         """First word (name, kind, section), address and size of each function."""
-        for first in range(0, table.count, _BLOCK):
+        for first in range(0, table.entries, _BLOCK):
             start = table.start + first * _SYMBOL.size
-            end = table.start + min(first + _BLOCK, table.count) * _SYMBOL.size
+            end = table.start + min(first + _BLOCK, table.entries) * _SYMBOL.size
             words = array("Q", self._map[start:end])
             for head, address, size in zip(words[0::3], words[1::3], words[2::3], strict=True):
                 if size and (head >> 32) & 15 in _FUNCTIONS and head >> 48:

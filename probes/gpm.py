@@ -45,7 +45,9 @@ class Gpm:
         self._request: Any = None
         support = nvml.query(device, "nvmlGpmQueryDeviceSupport", handle)
         if support is not None and support.isSupportedDevice:
-            self._samples = [sample for _ in range(2) if (sample := nvml.query(device, "nvmlGpmSampleAlloc")) is not None]
+            self._samples = [
+                sample for _ in range(2) if (sample := nvml.query(device, "nvmlGpmSampleAlloc")) is not None
+            ]
 
     @property
     def supported(self) -> bool:

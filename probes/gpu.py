@@ -1,7 +1,8 @@
-"""NVIDIA GPUs: use of their units and memory, power, clocks and what limits them, and whose processes are on them.
+"""NVIDIA GPUs: use of units and memory, power, clocks and what limits them, and whose processes are on them.
 
-Written against the functions and structures of nvidia-ml-py 13; not yet seen on a device, so its cost is unmeasured:
-devices that the job is known not to use are left alone, and slow counters are read every 5 s only.
+Written against the functions and structures of nvidia-ml-py 13; not yet seen on a device, so its cost is
+unmeasured: devices that the job is known not to use are left alone, and slow counters are read every 5 s
+only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -93,9 +94,15 @@ class GpuProbe:
             if handle is not None:
                 self._devices.append(_Device(self._nvml, index, handle))
         if not self._devices:
-            return [Unavailable("gpu", "The NVIDIA driver shows no GPU.", "docker run --gpus all, where in a container")]
+            return [
+                Unavailable(
+                    "gpu", "The NVIDIA driver shows no GPU.", "docker run --gpus all, where in a container"
+                )
+            ]
         time_ns = now_ns()
-        return [fact for device in self._devices for fact in device.facts(time_ns)] + list(self.sample(time_ns))
+        return [fact for device in self._devices for fact in device.facts(time_ns)] + list(
+            self.sample(time_ns)
+        )
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """One look at the job's devices; at slow counters at their own period."""
@@ -207,7 +214,9 @@ class _Device:
             yield Reading(time_ns, "gpu", subject, "sm_fraction", use.get(pid) if use is not None else None)
 
     def _process_use(self) -> dict[int, float] | None:
-        samples = self._ask("nvmlDeviceGetProcessUtilization", self._use_until_us)
+        samples = self._nvml.samples(
+            self.subject, "nvmlDeviceGetProcessUtilization", self._handle, self._use_until_us
+        )
         if samples is None:
             return None
         self._use_until_us = max((sample.timeStamp for sample in samples), default=self._use_until_us)

@@ -34,8 +34,8 @@ def sees_all_processes(root: Path) -> bool:
 def tell_apart(processes: Iterable[Any], job: Iterable[int], all_visible: bool) -> Users:
     """Splits NVML's list of processes into the job's and others.
 
-    Inside a container the driver may list ids of the host, or hide processes that are not ours. Then the job's are known
-    only if every id in the list is one of its own, and others never.
+    Inside a container the driver may list ids of the host, or hide processes that are not ours. Then the
+    job's are known only if every id in the list is one of its own, and others never.
 
     Args:
         processes: with ``pid`` and ``usedGpuMemory`` (bytes or None), as pynvml gives them.
@@ -57,7 +57,7 @@ def total(memory: Mapping[int, int | None] | None) -> int | None:
 
 
 def mean_use(samples: Iterable[Any]) -> dict[int, float]:
-    """Mean fraction of the multiprocessors' time by process id, from NVML's samples since the last look (percent)."""
+    """Mean fraction of the multiprocessors' time by process id, from NVML's samples in percent."""
     found: dict[int, list[int]] = {}
     for sample in samples:
         if sample.smUtil <= 100:  # Larger values stand for "not available".

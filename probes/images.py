@@ -23,7 +23,8 @@ class Images:
         self._offsets: dict[str, set[int]] = {}
 
     def name(self, process: Path, mapping: Mapping) -> str:
-        """What to call the mapped file: its base name, with its folder in front where another file has that name."""
+        """What to call the mapped file: its base name, with its folder in front where another file has that
+        name."""
         folder, _, base = mapping.path.rpartition("/")
         try:
             file = os.open(image_path(process, mapping), os.O_RDONLY | os.O_CLOEXEC)

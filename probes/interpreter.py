@@ -1,7 +1,7 @@
 """Who holds the Python interpreter lock, and whether the cyclic collector runs.
 
-Read from the interpreters' memory, two small reads a sample, without stopping anybody; see ``perfdoctor.probes.cpython`` for
-what is read and which of CPython's private structures that relies on.
+Read from the interpreters' memory, two small reads a sample, without stopping anybody; see
+``perfdoctor.probes.cpython`` for what is read and which of CPython's private structures that relies on.
 """
 
 import struct
@@ -31,7 +31,8 @@ class _Interpreter:
         self._forget_ns = 0
 
     def look(self, now_ns: int) -> tuple[int | None, bool | None] | None:
-        """Holder's thread id and the collector's flag; None once the process has gone or has become another program."""
+        """Holder's thread id and the collector's flag; None once the process has gone or has become another
+        program."""
         flag = self._memory.number(self._layout.collecting)
         if flag is None:
             return None
@@ -165,7 +166,7 @@ def _no_right(proc: Path, pid: int) -> tuple[str, str]:
         scope = "0"
     if scope in ("0", ""):
         return (
-            f"the memory of process {pid} may not be read: it belongs to another user, or a container forbids it",
+            f"the memory of process {pid} may not be read: it is another user's, or a container forbids it",
             "run perfdoctor as the job's user or as root; in a container start it with --cap-add SYS_PTRACE",
         )
     return (

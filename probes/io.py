@@ -81,7 +81,8 @@ class IoProbe:
 
     def _mounts(self, pids: tuple[int, ...]) -> list[Mount]:
         """Mounts that the job sees, or else that we see; of several on one place only the topmost."""
-        for pid in (*pids, "self"):
+        candidates: tuple[int | str, ...] = (*pids, "self")
+        for pid in candidates:
             try:
                 mounts = read_mounts(self._root, pid)
             except OSError:
@@ -93,7 +94,8 @@ class IoProbe:
     def _processes(self, time_ns: int, pids: tuple[int, ...]) -> Iterator[Sample]:
         values: dict[int, dict[str, int]] = {}
         refused = 0
-        # Those that left the job's list may be waiting to be waited for: their counters are not their parents' yet.
+        # Those that left the job's list may not have been waited for: their parents do not have their
+        # counters yet.
         for pid in dict.fromkeys((*pids, *self._known)):
             try:
                 values[pid] = counters(self._files.read(f"/proc/{pid}/io"))
@@ -122,7 +124,7 @@ class IoProbe:
     def _is_younger(self, pid: int) -> bool:
         """Whether a process was started after we began to look."""
         try:
-            return int(stat_fields(self._files.read(f"/proc/{pid}/stat"))[19]) > self._opened_ticks
+            return int(stat_fields(self._files.read(f"/proc/{pid}/stat"))[19]) >= self._opened_ticks
         except OSError:
             return False
         finally:

@@ -16,8 +16,8 @@ from perfdoctor.samples import Reading, Sample
 
 SLOW_PERIOD_NS = 5 * NS_PER_S
 
-# Proportional sizes are found by walking all pages of a process while its address space is locked against changes:
-# about 10 ms per GiB. Larger processes are not asked, nor slow ones a second time.
+# Proportional sizes are found by walking all pages of a process while its address space is locked against
+# changes: about 10 ms per GiB. Larger processes are not asked, nor slow ones a second time.
 LARGEST_WALKED_BYTES = 2 << 30
 SLOWEST_WALK_NS = 10_000_000
 
@@ -143,7 +143,11 @@ class MemoryProbe:
 
     def _version_2(self, group: Group, slow: bool) -> dict[str, int | None]:
         events = self._counters(group, "memory.events")
-        limits = [limit for name in ("memory.max", "memory.high") if (limit := self._number(group, name)) is not None]
+        limits = [
+            limit
+            for name in ("memory.max", "memory.high")
+            if (limit := self._number(group, name)) is not None
+        ]
         return {
             "limit_bytes": min(limits, default=None),
             "usage_bytes": self._number(group, "memory.current"),

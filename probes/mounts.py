@@ -7,22 +7,25 @@ from pathlib import Path
 
 from perfdoctor.samples import Fact
 
-NETWORK_TYPES = frozenset(
-    "nfs nfs4 cifs smb3 smbfs lustre 9p ceph afs beegfs gpfs wekafs glusterfs orangefs pvfs2 ocfs2 gfs2 acfs panfs curvefs "
-    "fuse.s3fs fuse.sshfs fuse.glusterfs fuse.juicefs fuse.gcsfuse fuse.goofys fuse.geesefs fuse.rclone fuse.blobfuse "
-    "fuse.blobfuse2 fuse.ceph fuse.ceph-fuse fuse.mount-s3 fuse.alluxio-fuse fuse.curlftpfs fuse.davfs fuse.cvmfs2".split()
-)
-LOCAL_FUSE_TYPES = frozenset(
-    "fuseblk fuse.fuse-overlayfs fuse.lxcfs fuse.squashfuse fuse.squashfuse_ll fuse.ntfs-3g fuse.exfat fuse.encfs "
-    "fuse.gocryptfs fuse.portal fuse.gvfsd-fuse fuse.archivemount fuse.mergerfs".split()
-)
-NETWORK_SOURCES = ("mountpoint-s3", "s3fs", "JuiceFS:", "gcsfuse")
-
+_NETWORK = """
+nfs nfs4 cifs smb3 smbfs lustre 9p ceph afs beegfs gpfs wekafs glusterfs orangefs pvfs2 ocfs2 gfs2 acfs panfs
+fuse.s3fs fuse.sshfs fuse.glusterfs fuse.juicefs fuse.gcsfuse fuse.goofys fuse.geesefs fuse.rclone
+fuse.blobfuse fuse.blobfuse2 fuse.ceph fuse.ceph-fuse fuse.mount-s3 fuse.alluxio-fuse fuse.curlftpfs
+fuse.davfs fuse.cvmfs2
+"""
+_LOCAL_FUSE = """
+fuseblk fuse.fuse-overlayfs fuse.lxcfs fuse.squashfuse fuse.squashfuse_ll fuse.ntfs-3g fuse.exfat fuse.encfs
+fuse.gocryptfs fuse.portal fuse.gvfsd-fuse fuse.archivemount fuse.mergerfs
+"""
 # File systems inside the kernel: nothing that a job reads from there has to do with storage.
-KERNEL_TYPES = frozenset(
-    "proc sysfs devtmpfs devpts cgroup cgroup2 securityfs debugfs tracefs pstore bpf configfs fusectl mqueue hugetlbfs "
-    "autofs binfmt_misc efivarfs rpc_pipefs nsfs selinuxfs fuse.lxcfs".split()
-)
+_KERNEL = """
+proc sysfs devtmpfs devpts cgroup cgroup2 securityfs debugfs tracefs pstore bpf configfs fusectl mqueue
+hugetlbfs autofs binfmt_misc efivarfs rpc_pipefs nsfs selinuxfs fuse.lxcfs
+"""
+NETWORK_TYPES = frozenset(_NETWORK.split())
+LOCAL_FUSE_TYPES = frozenset(_LOCAL_FUSE.split())
+KERNEL_TYPES = frozenset(_KERNEL.split())
+NETWORK_SOURCES = ("mountpoint-s3", "s3fs", "JuiceFS:", "gcsfuse")
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")
@@ -80,11 +83,13 @@ def read_mounts(root: Path = Path("/"), pid: int | str = "self") -> list[Mount]:
 
 
 def filesystem_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that an absolute path lies on: the deepest mount point above it, and of equal ones the last made."""
+    """The mount that an absolute path lies on: the deepest above it, and of equal ones the last made."""
     best: Mount | None = None
     for mount in mounts:
         point = mount.point.rstrip("/")
-        if (path == point or path.startswith(point + "/")) and (best is None or len(point) >= len(best.point.rstrip("/"))):
+        if (path == point or path.startswith(point + "/")) and (
+            best is None or len(point) >= len(best.point.rstrip("/"))
+        ):
             best = mount
     return best
 
@@ -108,7 +113,8 @@ def mounts_from_facts(facts: Iterable[Fact]) -> list[Mount]:
         if fact.probe == "io" and fact.subject.startswith("mount:"):
             named.setdefault(fact.subject.removeprefix("mount:"), {})[fact.name] = fact.value
     return [
-        Mount(point, filesystem=known.get("filesystem", ""), source=known.get("source", "")) for point, known in named.items()
+        Mount(point, filesystem=known.get("filesystem", ""), source=known.get("source", ""))
+        for point, known in named.items()
     ]
 
 

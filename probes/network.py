@@ -25,13 +25,13 @@ _ESTABLISHED = "01"  # include/net/tcp_states.h
 
 
 def parse_interfaces(text: str) -> dict[str, dict[str, int]]:
-    """Counters by interface from a net/dev table: eight columns received, eight sent (proc(5))."""
+    """Counters by interface from a net/dev table (proc(5)); those that never carried anything are left out."""
     interfaces = {}
     for line in text.splitlines()[2:]:
         name, _, columns = line.partition(":")
         numbers = [int(column) for column in columns.split()]
-        if len(numbers) < 12:
-            continue
+        if len(numbers) < 12 or not numbers[1] + numbers[9]:
+            continue  # Columns: eight received, eight sent.
         interfaces[name.strip()] = {
             "received_bytes_total": numbers[0],
             "sent_bytes_total": numbers[8],
@@ -50,7 +50,7 @@ def parse_tcp(snmp: str) -> dict[str, int]:
 
 
 def address(text: str) -> str:
-    """``address:port`` meant by the kernel's hexadecimal ``0100007F:1F90``: words in the machine's own byte order."""
+    """``address:port`` meant by the kernel's hexadecimal ``0100007F:1F90``, words in native byte order."""
     host, _, port = text.partition(":")
     words = [int(host[start : start + 8], 16) for start in range(0, len(host), 8)]
     packed = struct.pack(f"={len(words)}I", *words)
@@ -83,10 +83,14 @@ class NetworkProbe:
         time_ns = now_ns()
         first = list(self.sample(time_ns))
         interfaces = {
-            sample.subject for sample in first if isinstance(sample, Reading) and sample.subject[:10] == "interface:"
+            sample.subject
+            for sample in first
+            if isinstance(sample, Reading) and sample.subject[:10] == "interface:"
         }
         if not interfaces:
-            first.append(Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc"))
+            first.append(
+                Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc")
+            )
         return [*self._speeds(time_ns, sorted(interfaces)), *first]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
@@ -138,7 +142,9 @@ class NetworkProbe:
             except OSError:
                 continue
             else:
-                yield from self._sockets(time_ns, pid, [(table or {}).get(inode, ("other", "")) for inode in inodes])
+                yield from self._sockets(
+                    time_ns, pid, [(table or {}).get(inode, ("other", "")) for inode in inodes]
+                )
         spent_ns = now_ns() - start_ns
         self._sockets_next_ns = time_ns + SOCKETS_PERIOD_NS * max(1, spent_ns // _SOCKETS_BUDGET_NS)
 
@@ -179,9 +185,13 @@ def socket_inodes(descriptors: Path) -> list[str]:
 
 
 def socket_table(net: Path) -> dict[str, tuple[str, str]]:
-    """Kind and remote address (``""`` unless an established TCP connection) by inode, for one network namespace."""
+    """Kind and remote address (``""`` unless an established TCP connection) by inode of one namespace."""
     table: dict[str, tuple[str, str]] = {}
-    for kind, names, inode_at in (("tcp", ("tcp", "tcp6"), 9), ("udp", ("udp", "udp6"), 9), ("unix", ("unix",), 6)):
+    for kind, names, inode_at in (
+        ("tcp", ("tcp", "tcp6"), 9),
+        ("udp", ("udp", "udp6"), 9),
+        ("unix", ("unix",), 6),
+    ):
         for name in names:
             try:
                 lines = (net / name).read_text(errors="replace").splitlines()[1:]

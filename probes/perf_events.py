@@ -1,9 +1,9 @@
 """Sampling a thread's instruction pointer with perf_event_open(2), the kernel's own profiler.
 
-The kernel writes samples into a ring that we read when we like: nobody is stopped, and a sample costs the job a timer
-interrupt of a few µs. Only user mode is looked at, which kernel.perf_event_paranoid up to 2 grants for one's own processes.
-Layouts: <linux/perf_event.h>, ``struct perf_event_attr`` (size 112, Linux 4.1 and later) and ``struct
-perf_event_mmap_page``.
+The kernel writes samples into a ring that we read when we like: nobody is stopped, and a sample costs the
+job a timer interrupt of a few µs. Only user mode is looked at, which kernel.perf_event_paranoid up to 2
+grants for one's own processes. Layouts: <linux/perf_event.h>, ``struct perf_event_attr`` (size 112, Linux
+4.1 and later) and ``struct perf_event_mmap_page``.
 """
 
 import ctypes
@@ -43,7 +43,8 @@ class PerfEvent:
         frequency: samples per second of CPU time.
 
     Raises:
-        OSError: with the reason in ``errno``: ESRCH (no such thread), EACCES or EPERM (not allowed), ENOSYS (not there) …
+        OSError: with the reason in ``errno``: ESRCH (no such thread), EACCES or EPERM (not allowed), ENOSYS
+            (not there) …
     """
 
     def __init__(self, tid: int, frequency: int) -> None:

@@ -1,4 +1,4 @@
-"""Pressure stall information of the host and of the job's own control groups (Documentation/accounting/psi.rst)."""
+"""Pressure stall information of host and control groups (Documentation/accounting/psi.rst)."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -50,7 +50,8 @@ def image_path(process: Path, mapping: Mapping) -> Path:
 
 
 class Memory:
-    """Reads a process's memory. It keeps referring to the program image that it was opened on: after exec or exit it reads nothing.
+    """Reads a process's memory. It keeps referring to the program image that it was opened on: after exec
+    or exit it reads nothing.
 
     Args:
         process: its directory in /proc.

@@ -1,4 +1,4 @@
-"""Reading /proc and /sys cheaply: files kept open and read again in place, and the parsers that several probes share."""
+"""Reading /proc and /sys cheaply: files kept open and read again, and parsers that several probes share."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,8 +12,8 @@ _CHUNK = 1 << 16
 class KeptFiles:
     """Files that are read again and again, by path below a root.
 
-    Reading an open file of /proc again costs half of opening it anew, and an open file of a process that has ended
-    can never be mistaken for that of a later process with the same id.
+    Reading an open file of /proc again costs half of opening it anew, and an open file of a process that has
+    ended can never be mistaken for that of a later process with the same id.
 
     Args:
         root: where /proc and /sys are.
@@ -66,15 +66,15 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def uptime_ticks(files: KeptFiles) -> float:
-    """Clock ticks since boot, to compare with field 22 of /proc/PID/stat; without a limit where /proc says nothing."""
+    """Clock ticks since boot, to compare with field 22 of /proc/PID/stat; infinite if /proc does not say."""
     try:
-        return float(files.read("/proc/uptime").split()[0]) * CLOCK_TICKS_PER_S
+        return float(round(float(files.read("/proc/uptime").split()[0]) * CLOCK_TICKS_PER_S))
     except OSError:
         return float("inf")
 
 
 def stat_fields(stat: bytes) -> list[bytes]:
-    """Fields of /proc/PID/stat from the third (the state) on; field ``n`` of proc(5) is at index ``n - 3``."""
+    """Fields of /proc/PID/stat from the third (state) on; field ``n`` of proc(5) is at index ``n - 3``."""
     return stat[stat.rfind(b")") + 2 :].split()
 
 
@@ -92,7 +92,11 @@ def kibibytes(text: str) -> int:
 def counters(lines: bytes) -> dict[str, int]:
     """``name number`` lines, as in cpu.stat, memory.stat or vmstat; lines of another shape are left out."""
     pairs = (line.split() for line in lines.decode(errors="replace").splitlines())
-    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
+    return {
+        pair[0].rstrip(":"): int(pair[1])
+        for pair in pairs
+        if len(pair) == 2 and pair[1].lstrip("-").isdigit()
+    }
 
 
 def core_list(text: str) -> tuple[int, ...]:

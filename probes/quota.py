@@ -41,8 +41,9 @@ class Quotas:
             self._reported = text
             yield Fact(time_ns, "cpu", "job", "cpu_quota", text)
 
-    def throttling(self, time_ns: int) -> Iterator[Reading]:
+    def throttling(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
         """How many periods a quota was in force, and in how many of them the group was stopped."""
+        self._governing.update(pids)
         for group in self._governing.groups.values():
             try:
                 values = counters(self._files.read(f"{group.directory}/cpu.stat"))

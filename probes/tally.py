@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 class Tally:
     """The sum of one counter over a changing set of processes, each second of it counted once.
 
-    When a process ends and is waited for, the kernel moves its counters to its parent (``cutime`` of the CPU, the I/O
-    counters). So while the members' counters include what they inherited, growth of the survivors is real only as far
-    as it exceeds what the members that went had been seen with.
+    When a process ends and is waited for, the kernel moves its counters to its parent (``cutime`` of the
+    CPU, the I/O counters). So while the members' counters include what they inherited, growth of the
+    survivors is real only as far as it exceeds what the members that went had been seen with.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Tally:
             self._last.setdefault(pid, 0.0)
         grown = sum(value - self._last[pid] for pid, value in values.items() if pid in self._last)
         gone = sum(value for pid, value in self._last.items() if pid not in values)
-        # Less growth than went: the parent was not told (it is outside, or does not wait), and nothing was inherited.
+        # Less growth than went: the parent is outside the job or does not wait, and nothing was inherited.
         self.total += max(grown - gone if grown >= gone else grown, 0.0)
         self._last = dict(values)
         return self.total

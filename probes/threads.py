@@ -19,7 +19,7 @@ SLOWEST_HZ = 5
 # DESIGN's budget is 5 % of one core for all of perfdoctor; half of it is this probe's.
 BUDGET = 0.025
 _LIST_THREADS_NS = NS_PER_S // 5
-_SWITCHES_NS = NS_PER_S // 2
+_DETAILS_NS = NS_PER_S // 4  # faults and context switches are counters: now and then is enough
 _GOVERN_NS = 2 * NS_PER_S
 
 
@@ -40,7 +40,9 @@ class _Thread:
                 raise
         self.status = f"{task}/status"
         self.last_schedstat = b""
-        self.switches_ns = 0
+        self.last_call = b""
+        self.last_sample: ThreadSample | None = None
+        self.details_ns = 0
 
     def close(self) -> None:
         for file in (self.schedstat, self.stat, self.syscall):
@@ -112,7 +114,6 @@ class ThreadsProbe:
                 raw = os.pread(thread.schedstat, 64, 0)
                 if raw == thread.last_schedstat and not (closely and tid == process.pid):
                     continue
-                thread.last_schedstat = raw
                 # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
                 yield self._look(process, thread, raw, time.monotonic_ns())
             except OSError:
@@ -143,38 +144,41 @@ class ThreadsProbe:
                 )
 
     def _look(self, process: _Process, thread: _Thread, schedstat: bytes, now_ns: int) -> ThreadSample:
-        call, target = self._call(process, thread)
-        fields = os.pread(thread.stat, 1024, 0).rpartition(b")")[2].split()
-        run, delay, _ = schedstat.split()
-        voluntary = involuntary = None
-        if now_ns - thread.switches_ns >= _SWITCHES_NS:
-            thread.switches_ns = now_ns
+        """Looks at a thread, reading only what may have changed since the last look."""
+        call = os.pread(thread.syscall, 256, 0) if thread.syscall >= 0 else b""
+        last = thread.last_sample
+        if last is not None and call == thread.last_call and schedstat == thread.last_schedstat and not _may_run(call):
+            sample = last._replace(time_ns=now_ns)
+        else:
+            sample = self._look_anew(process, thread, call, schedstat, now_ns)
+        thread.last_call, thread.last_schedstat, thread.last_sample = call, schedstat, sample
+        return sample
+
+    def _look_anew(self, process: _Process, thread: _Thread, call: bytes, schedstat: bytes, now_ns: int) -> ThreadSample:
+        name, target = self._name_call(process, call)
+        state, voluntary, involuntary, minor, major = "R", None, None, None, None
+        detailed = now_ns - thread.details_ns >= _DETAILS_NS
+        if detailed or not call.startswith(b"running"):
+            fields = os.pread(thread.stat, 1024, 0).rpartition(b")")[2].split()
+            # The two reads are not one instant: what is in a call and "runs" has just been woken.
+            state, minor, major = fields[0].decode(), int(fields[7]), int(fields[9])
+        if detailed:
+            thread.details_ns = now_ns
             voluntary, involuntary = _switches(thread.status)
+        run, delay, _ = schedstat.split()
         return ThreadSample(
-            now_ns,
-            thread.tid,
-            fields[0].decode(),
-            call,
-            target,
-            int(run),
-            int(delay),
-            voluntary,
-            involuntary,
-            int(fields[7]),
-            int(fields[9]),
+            now_ns, thread.tid, state, name, target, int(run), int(delay), voluntary, involuntary, minor, major
         )
 
-    def _call(self, process: _Process, thread: _Thread) -> tuple[str | None, str]:
-        if thread.syscall < 0:
-            return None, ""
-        words = os.pread(thread.syscall, 256, 0).split()
+    def _name_call(self, process: _Process, call: bytes) -> tuple[str | None, str]:
+        words = call.split()
         if not words or words[0] == b"running":
             return None, ""
         number = int(words[0])
         if number < 0:
             return "fault", ""
-        call = syscalls.NAMES.get(number, f"syscall_{number}")
-        return call, process.descriptors.target(call, [int(word, 16) for word in words[1:7]])
+        name = syscalls.NAMES.get(number, f"syscall_{number}")
+        return name, process.descriptors.target(name, [int(word, 16) for word in words[1:7]])
 
     def _govern(self, now_ns: int) -> Iterator[Sample]:
         """Halves the rate when the probe's own CPU use passes its budget."""
@@ -187,6 +191,10 @@ class ThreadsProbe:
             self.period_s = min(self.period_s * 2, 1 / SLOWEST_HZ)
             text = f"threads are sampled at {1 / self.period_s:.0f} Hz, since {used:.1%} of a core was spent on it"
             yield Event(now_ns, "rate lowered", text)
+
+
+def _may_run(call: bytes) -> bool:
+    return not call or call.startswith((b"running", b"-1"))
 
 
 def _switches(status: str) -> tuple[int | None, int | None]:

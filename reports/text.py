@@ -14,8 +14,8 @@ _UNPRINTABLE = re.compile(
 _REPLACEMENT = "\ufffd"
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0}
-_SIZES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
-_SIZES |= {"kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_DECIMAL = {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _FRACTIONS = {"fraction", "share"}
 _PERCENTS = {"%", "percent"}
 
@@ -78,13 +78,14 @@ def duration(seconds: float) -> str:
     return f"{number(seconds * 1e9)} ns" if seconds else "0 s"
 
 
-def size(count: float) -> str:
-    """Bytes with a binary prefix, e.g. ``1.5 GiB``."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
+def size(count: float, *, binary: bool = True) -> str:
+    """Bytes with a binary or a decimal prefix, e.g. ``1.5 GiB``."""
+    step = 1024 if binary else 1000
+    for unit in ("bytes", "KiB", "MiB", "GiB") if binary else ("bytes", "kB", "MB", "GB"):
+        if abs(count) < step:
             return f"{number(count)} {unit}"
-        count /= 1024
-    return f"{number(count)} TiB"
+        count /= step
+    return f"{number(count)} {'TiB' if binary else 'TB'}"
 
 
 def number(value: float) -> str:
@@ -112,8 +113,10 @@ def quantity(value: float | str | None, unit: str) -> str:
         written = percent(value / 100)
     elif kind in _SECONDS:
         written = duration(value * _SECONDS[kind])
-    elif kind in _SIZES:
-        written = size(value * _SIZES[kind])
+    elif kind in _BINARY:
+        written = size(value * _BINARY[kind])
+    elif kind in _DECIMAL:
+        written = size(value * _DECIMAL[kind], binary=False)
     else:
         return clean(f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {unit}")
     return clean(written + slash + per)

@@ -1,4 +1,5 @@
-"""The interpreter probe against real interpreters: one program per state, for each CPython that this machine has."""
+"""The interpreter probe against real interpreters: one program per state, for each CPython that this
+machine has."""
 
 import json
 import os

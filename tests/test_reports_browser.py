@@ -1,4 +1,4 @@
-"""The page in a real browser. Its content policy makes every injected script or image an error on the console."""
+"""The page in a real browser, where its content policy makes an injected script an error on the console."""
 
 import re
 import shutil
@@ -82,8 +82,9 @@ def test_a_script_or_an_image_that_slipped_in_would_be_noticed(browser: Browser)
 @pytest.mark.parametrize("width", [320, 390, 1200])
 @pytest.mark.parametrize("make", [diagnoses.input_bound, diagnoses.straggler, diagnoses.hostile])
 def test_it_never_scrolls_sideways(browser: Browser, make: type[Diagnosis], width: int) -> None:
+    style, inside = f"width: {width}px; height: 900px; border: 0", escape(render(make()))
     frame = (
-        f'<iframe id="page" style="width: {width}px; height: 900px; border: 0" srcdoc="{escape(render(make()))}">'
+        f'<iframe id="page" style="{style}" srcdoc="{inside}">'
         "</iframe><script>onload = () => { const inside = page.contentDocument.documentElement;"
         " document.title = `needs ${inside.scrollWidth} has ${inside.clientWidth}`; }</script>"
     )

@@ -2,6 +2,7 @@ import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ VOID = {"meta", "link", "br"}
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page: tags, attributes, text, ids; and that every tag is closed in order."""
+    """What a browser would make of a page: tags, attributes and text. Every tag must be closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -55,8 +56,8 @@ def diagnosis(request: pytest.FixtureRequest) -> Diagnosis:
     return made
 
 
-def long_course(chart: str, name: str, count: int = 36_000) -> Series:
-    """An hour at ten looks a second."""
+def long_course(chart: str, name: str, count: int) -> Series:
+    """An hour of looks."""
     course = tuple(diagnoses.wave(count, 3600.0, 0.1, 0.9, turns=500))
     return Series(chart, name, "fraction", diagnoses.times(count, 3600.0), course)
 
@@ -81,7 +82,7 @@ def test_the_page_is_well_formed_and_its_ids_are_unique(diagnosis: Diagnosis) ->
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     used = {match for value in page.values("clip-path") for match in re.findall(r"url\(#(.*)\)", value)}
-    used |= {value for value in page.values("aria-labelledby")}
+    used |= set(page.values("aria-labelledby"))
     assert used <= set(ids)
 
 
@@ -90,7 +91,7 @@ def test_it_can_be_used_without_seeing_it(diagnosis: Diagnosis) -> None:
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
     drawings = [attributes for _, attributes in page.tags if attributes.get("role") == "img"]
     assert drawings
     assert all(attributes["aria-label"].strip() for attributes in drawings)
@@ -147,9 +148,8 @@ def test_the_same_diagnosis_gives_the_same_page(diagnosis: Diagnosis) -> None:
 
 
 def test_a_page_stays_small() -> None:
-    series = tuple(
-        long_course(f"chart {c}", f"line {n}") for c in range(MAX_CHARTS) for n in range(MAX_LINES)
-    )
+    names = [(f"chart {c}", f"line {n}") for c in range(MAX_CHARTS + 1) for n in range(MAX_LINES + 1)]
+    series = tuple(long_course(chart, name, count=3600) for chart, name in names)
     page = render(replace(diagnoses.input_bound(), series=series))
     assert page.count("<svg") == MAX_CHARTS
     assert len(page.encode("utf-8")) < LIMIT_BYTES

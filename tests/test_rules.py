@@ -30,7 +30,13 @@ def facts(
     measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
     shares = {**shares, "cpu.model_compute": shares.get("cpu.model_compute", 0) + 1 - sum(shares.values())}
     return Facts(
-        shares, trainers or (trainer(data=0.0),), culprits or {}, measured, settings or {}, watched_s=15.0, **more
+        shares,
+        trainers or (trainer(data=0.0),),
+        culprits or {},
+        measured,
+        settings or {},
+        watched_s=15.0,
+        **more,
     )
 
 
@@ -39,10 +45,6 @@ def only(shares: dict[str, float], **more: object) -> Finding:
     found, broken = find(facts(shares, **more))  # type: ignore[arg-type]
     assert not broken
     return next(finding for finding in found if finding.cause == next(iter(shares)))
-
-
-def text(finding: Finding) -> str:
-    return " ".join([finding.summary, *(part for fix in finding.fixes for part in (fix.title, fix.why, fix.change))])
 
 
 def test_there_is_one_rule_per_cause() -> None:
@@ -59,8 +61,14 @@ def test_every_cause_is_found_without_any_number(cause: str) -> None:
     assert found.fixes
     assert found.refuted_by
     assert [evidence.probe for evidence in found.evidence] == ["breakdown"]
-    assert "None" not in text(found)
-    assert "nan" not in text(found).split()
+    for sentence in (
+        found.summary,
+        found.refuted_by,
+        *(fix.title for fix in found.fixes),
+        *(fix.why for fix in found.fixes),
+    ):
+        assert "None" not in sentence
+        assert "nan" not in sentence.split()
     for fix in found.fixes:
         assert fix.title
         assert fix.why
@@ -70,7 +78,15 @@ def test_every_cause_is_found_without_any_number(cause: str) -> None:
 @pytest.mark.parametrize("cause", ILL)
 def test_every_cause_survives_odd_numbers(cause: str) -> None:
     """Zeros and huge numbers divide nothing by zero and promise nothing impossible."""
-    names = ("job_cores", "workers_busy", "worker_busy", "device_busy", "read_by_calls", "read_from_storage", "gpu_busy")
+    names = (
+        "job_cores",
+        "workers_busy",
+        "worker_busy",
+        "device_busy",
+        "read_by_calls",
+        "read_from_storage",
+        "gpu_busy",
+    )
     for value in (0.0, 1e9):
         for workers in (0, 4):
             found = only(
@@ -135,14 +151,14 @@ def test_rarer_saves_and_logs_are_counted() -> None:
     found = only({"io.log_write": 0.5})
     assert found.fixes[0].title == "Log 19 times less often"
     # 1 / 19 of the cost in the then shorter time: 0.5 / 19 / (0.5 + 0.5 / 19) = 0.05
-    assert 0.5 / 19 / (0.5 + 0.5 / 19) == pytest.approx(0.05)
+    assert pytest.approx(0.05) == 0.5 / 19 / (0.5 + 0.5 / 19)
 
 
 def test_a_lifted_quota_gives_no_more_than_the_cores() -> None:
     settings: dict[str, str | float] = {"quota_cores": 1.0, "affinity_cores": 2.0, "cores": 1.0}
     found = only({"cpu.throttled": 0.75}, settings=settings, numbers={"job_cores": 1.0})
     assert found.predicted_speedup == pytest.approx(2.0)
-    assert "1 cores" not in text(found) or "quota is 1" in text(found)
+    assert "The quota is 1 core, while the job sees 2 cores" in found.fixes[0].why
 
 
 @pytest.mark.parametrize("cause", ILL)
@@ -158,7 +174,9 @@ def test_the_users_own_line_and_path_are_named(cause: str) -> None:
 
 
 def test_a_path_is_named_where_no_line_is_known() -> None:
-    found = only({"io.storage_read": 0.4}, paths={"io.storage_read": (("pipe", 0.5), ("file:/data/a.bin", 0.5))})
+    found = only(
+        {"io.storage_read": 0.4}, paths={"io.storage_read": (("pipe", 0.5), ("file:/data/a.bin", 0.5))}
+    )
     assert "most of it on /data/a.bin" in found.summary
 
 

@@ -75,7 +75,12 @@ def test_neighbours_take_cores_away() -> None:
 
 
 def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
-    facts = job(0.8, 0, numbers={"job_cores": 1.0, "neighbour_cores": 2.0}, settings={"cores": 4.0, "host_cores": 64.0})
+    facts = job(
+        0.8,
+        0,
+        numbers={"job_cores": 1.0, "neighbour_cores": 2.0},
+        settings={"cores": 4.0, "host_cores": 64.0},
+    )
     assert first(facts).predicted_speedup == pytest.approx(4.0)
 
 
@@ -83,8 +88,10 @@ def test_no_more_workers_when_all_cores_are_taken() -> None:
     facts = job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.0}, settings={"cores": 2.0})
     found = first(facts)
     assert advised(found) is None
-    assert "More workers will not help: the 2 cores that the job may use are taken." in found.fixes[0].why
-    assert found.predicted_speedup == pytest.approx(2.5)  # by cheaper transforms, which leave the trainer's own 40 %
+    assert "More workers will not help: no core of the 2 that the job may use is free." in found.fixes[0].why
+    assert found.predicted_speedup == pytest.approx(
+        2.5
+    )  # by cheaper transforms, which leave the trainer's own 40 %
 
 
 def test_no_more_workers_when_they_keep_up_on_average() -> None:
@@ -134,12 +141,14 @@ def test_pinning_is_advised_only_with_a_gpu_and_only_once() -> None:
     assert "pin_memory" not in plain.fixes[0].change
     gpu = first(job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0}))
     assert "pin_memory=True" in gpu.fixes[0].change
-    pinned = first(job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0, "pin_thread": "yes"}))
+    pinned = first(
+        job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0, "pin_thread": "yes"})
+    )
     assert "pin_memory" not in pinned.fixes[0].change
 
 
 def test_slow_reads_want_workers_even_on_few_busy_cores() -> None:
-    """Workers that wait for a disk use little CPU, so cores do not limit the pace, only the number of workers."""
+    """Workers that wait for a disk use little CPU: cores limit their number, not the pace."""
     facts = job(
         0.9, 1, cause="io.storage_read",
         numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.3}, settings={"cores": 4.0},

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
 import machine
 
-EVERY = 5
+EVERY = 10
 
 
 def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

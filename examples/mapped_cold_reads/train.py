@@ -53,7 +53,7 @@ def main() -> None:
     with machine.folder() as folder:
         path = Path(folder, "crops.npy")
         labels = write_array(path)
-        with machine.slow_disk(path, enabled=run.sick, read_bps=30_000_000):
+        with machine.slow_disk(path, enabled=run.sick, read_bps=150_000_000):
             loader = torch.utils.data.DataLoader(
                 Mapped(path, labels, cold=run.sick), batch_size=24, shuffle=True, num_workers=1, persistent_workers=True
             )

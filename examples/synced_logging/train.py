@@ -20,7 +20,7 @@ def main() -> None:
     images, labels = common.digits()
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    with machine.folder() as folder, machine.slow_disk(Path(folder), enabled=run.sick, write_iops=120):
+    with machine.folder() as folder, machine.slow_disk(Path(folder), enabled=run.sick, write_iops=600):
         with Path(folder, "metrics.jsonl").open("w") as log:
             for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
                 loss = nn.functional.cross_entropy(model(batch), targets)

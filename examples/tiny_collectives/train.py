@@ -38,7 +38,7 @@ def main() -> None:
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.01)
     average = average_one_by_one if run.sick else average_at_once
-    for batch, targets in run.steps(common.shuffled(images, labels, size=128)):
+    for batch, targets in run.steps(common.shuffled(images, labels, size=512)):
         loss = nn.functional.cross_entropy(model(batch), targets)
         optimizer.zero_grad()
         loss.backward()

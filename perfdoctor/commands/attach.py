@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make_probes() -> list[Probe]:
     """All probes that can look from outside."""
-    # CODE from perfdoctor.probes.code import CodeProbe
+    from perfdoctor.probes.code import CodeProbe
     from perfdoctor.probes.cpu import CpuProbe
     from perfdoctor.probes.gpu import GpuProbe
     from perfdoctor.probes.interpreter import InterpreterProbe
@@ -76,7 +76,7 @@ def make_probes() -> list[Probe]:
         ThreadsProbe(),
         InterpreterProbe(),
         StacksProbe(),
-        # CODE CodeProbe(),
+        CodeProbe(),
         CpuProbe(),
         MemoryProbe(),
         IoProbe(),

@@ -6,6 +6,7 @@ from perfdoctor.rules.making import (
     REPORTED,
     amount,
     bounded,
+    counted,
     culprits,
     finding,
     percent,
@@ -47,7 +48,7 @@ def contention(facts: Facts) -> Finding | None:
     if by_neighbours:
         reason = f"; processes outside the job keep {amount(facts, 'neighbour_cores')} busy"
     elif crowded and cores is not None:
-        reason = f"; the job has {runnable:.3g} threads for {cores:g} cores at a time"
+        reason = f"; the job has {runnable:.3g} threads for {counted(cores, 'core')} at a time"
     summary = takes(facts, cause, "Waiting for a free core").rstrip(".") + f"{reason}."
     return finding(
         facts,
@@ -117,9 +118,9 @@ def _thread_fixes(facts: Facts, cores: float | None) -> list[Fix]:
     have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
     return [
         Fix(
-            f"Use {fitting} compute thread{'s' if fitting > 1 else ''} per process",
+            f"Use {counted(fitting, 'compute thread')} per process",
             f"{processes} processes have {runnable:.3g} threads running or queueing at a time on "
-            f"{cores:g} cores ({have}). "
+            f"{counted(cores, 'core')} ({have}). "
             "What threads lose by waiting for each other at barriers is on top of that.",
             f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: "
             f"torch.set_num_threads({fitting}), "
@@ -140,8 +141,8 @@ def _worker_fixes(facts: Facts, cores: float | None) -> list[Fix]:
         return []
     return [
         Fix(
-            f"Use {fitting} loader worker{'s' if fitting > 1 else ''} per trainer",
-            f"{workers} workers and {trainers} trainer{'s' if trainers > 1 else ''} share {cores:g} cores.",
+            f"Use {counted(fitting, 'loader worker')} per trainer",
+            f"{workers} workers and {counted(trainers, 'trainer')} share {counted(cores, 'core')}.",
             f"DataLoader(..., num_workers={fitting})",
         )
     ]
@@ -155,9 +156,9 @@ def throttled(facts: Facts) -> Finding | None:
     quota, allowed = setting(facts, "quota_cores"), setting(facts, "affinity_cores")
     periods = facts.number("throttled_periods")
     often = f" It was stopped in {percent(periods)} of the periods." if periods is not None else ""
-    limit = f"The quota is {quota:g} cores" if quota is not None else "There is a CPU quota"
+    limit = f"The quota is {counted(quota, 'core')}" if quota is not None else "There is a CPU quota"
     visible = (
-        f", while the job sees {allowed:g} cores and sizes its threads for them."
+        f", while the job sees {counted(allowed, 'core')} and sizes its threads for them."
         if allowed is not None
         else "."
     )
@@ -173,7 +174,7 @@ def throttled(facts: Facts) -> Finding | None:
     if threads is not None and variable(facts, "OMP_NUM_THREADS") != str(threads):
         fixes.append(
             Fix(
-                f"If the quota must stay, use {threads} compute thread{'s' if threads > 1 else ''}",
+                f"If the quota must stay, use {counted(threads, 'compute thread')}",
                 "More threads than the quota use it up early in each period, and then all of them stand "
                 "still until the next.",
                 f"OMP_NUM_THREADS={threads} python train.py   # and num_workers of at most {threads}",

@@ -76,6 +76,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
 
 
+def counted(number: float, thing: str) -> str:
+    """A number of things: ``1 core``, ``1.5 cores``."""
+    return f"{number:g} {thing}{'' if number == 1 else 's'}"
+
+
 def takes(facts: Facts, cause: str, what: str) -> str:
     """The summary sentence: what takes how much of the time, where, and in which ranks."""
     text = f"{what} takes {percent(facts.share(cause))} of the time"

@@ -1,5 +1,7 @@
 """Reading from storage: where the data lies, and in which pieces it is read."""
 
+import shlex
+
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.making import REPORTED, amount, finding, hot_path, percent, takes
@@ -127,9 +129,7 @@ def _place_fixes(facts: Facts, cause: str) -> list[Fix]:
             Fix(
                 "Keep the data in memory, if it fits",
                 f"The reads reach the device instead of the page cache.{room}",
-                f"vmtouch -t {_folder(path)}   # or: cat FILES > /dev/null, once before training"
-                if path
-                else "cat FILES > /dev/null   # once before training",
+                f"find {_folder(path)} -type f -exec cat {{}} + > /dev/null   # once, before training",
             )
         )
     if (facts.number("refaults") or 0) > 0:
@@ -155,7 +155,8 @@ def file_system(facts: Facts, path: str | None) -> str | None:
 
 
 def _folder(path: str | None) -> str:
-    return path.rpartition("/")[0] or "/" if path else "DATA"
+    """The folder of a path, safe to paste into a shell."""
+    return shlex.quote(path.rpartition("/")[0] or "/") if path else "DATA"
 
 
 STORAGE_RULES = (storage_read,)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.rules.making import bounded, culprits, setting, uses_gpu
+from perfdoctor.rules.making import bounded, counted, culprits, setting, uses_gpu
 
 # A gain below this is not worth a change: it drowns in the job's own scatter.
 _WORTHWHILE = 0.95
@@ -95,17 +95,17 @@ def worker_fixes(facts: Facts, plan: WorkerPlan | None) -> list[Fix]:
     need = (
         f"Each second holds {plan.busy:.2g} s of preparation and {plan.own:.2g} s of the trainer's other "
         "work, "
-        f"so ceil({plan.busy:.2g} / {plan.own:.2g}) = {plan.needed} workers keep up; it has {plan.now}."
+        f"so ceil({plan.busy:.2g} / {plan.own:.2g}) = {counted(plan.needed, 'worker')} would keep up; it has {plan.now}."
     )
     if plan.useful < plan.needed and plan.cores is not None:
-        need += f" The {plan.cores:g} cores it may use limit that to {plan.useful}."
+        need += f" The {counted(plan.cores, 'core')} it may use limit that to {plan.useful}."
     gain = f" Expected pace: {1 / plan.pace:.2g} times the present one."
     pinned = uses_gpu(facts) and facts.settings.get("pin_thread") != "yes"
     pin = ", pin_memory=True" if pinned else ""
     change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
     if plan.now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return [Fix(f"Use {plan.useful} loader worker{'s' if plan.useful > 1 else ''}", need + gain, change)]
+    return [Fix(f"Use {counted(plan.useful, 'loader worker')}", need + gain, change)]
 
 
 def no_more_workers(plan: WorkerPlan | None) -> str:
@@ -119,7 +119,7 @@ def no_more_workers(plan: WorkerPlan | None) -> str:
             "so it is the order or the size of their pieces that makes the trainer wait."
         )
     if plan.cores is not None:
-        return f" More workers will not help: the {plan.cores:g} cores that the job may use are taken."
+        return f" More workers will not help: no core of the {plan.cores:g} that the job may use is free."
     return ""
 
 

@@ -1,4 +1,5 @@
-"""Prints its process and thread ids as JSON, then does as told for a minute: collect, idle, spin, holder, fork."""
+"""Prints its process and thread ids as JSON, then does as told for a minute: collect, idle, spin, holder,
+fork."""
 
 import gc
 import json

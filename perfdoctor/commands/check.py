@@ -1,0 +1,54 @@
+"""Say what perfdoctor could see of a process, before anything is touched."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from perfdoctor.preflight import Check, preflight
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what the command takes."""
+    parser.add_argument(
+        "pid", type=int, nargs="?", metavar="PID", help="the process; without it, this machine"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints one line per probe: whether it works, why not, and what enables it."""
+    checks = preflight(arguments.pid)
+    if sys.stdout.isatty():
+        _print_table(checks)
+    else:
+        print(plain(checks))
+    return 0
+
+
+def plain(checks: Sequence[Check]) -> str:
+    """The checks as lines of text: probe, state, reason; each remedy once, on a line of its own."""
+    lines = []
+    told: set[str] = {""}
+    for check in checks:
+        lines.append(f"{check.probe:12}{check.state:8}{check.reason}".rstrip())
+        if check.enable not in told:
+            lines.append(f"{'':20}to enable: {check.enable}")
+            told.add(check.enable)
+    return "\n".join(lines)
+
+
+def _print_table(checks: Sequence[Check]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    colours = {"works": "green", "in part": "yellow", "no": "red"}
+    table = Table(box=None, pad_edge=False)
+    for heading in ("probe", "", "why", "to enable"):
+        table.add_column(heading, overflow="fold")
+    told: set[str] = {""}
+    for check in checks:
+        state = f"[{colours[check.state]}]{check.state}[/]"
+        remedy = "as above" if check.enable in told and check.enable else check.enable
+        told.add(check.enable)
+        table.add_row(check.probe, state, escape(check.reason), escape(remedy))
+    Console().print(table)

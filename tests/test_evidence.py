@@ -1,0 +1,222 @@
+"""Evidence on recordings with known contents: rates, shares and what is absent."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.diagnosis import Evidence
+from perfdoctor.evidence import gpu_cause, measure
+from perfdoctor.recording import Recording, RecordingWriter
+from perfdoctor.samples import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
+
+S = 1_000_000_000
+START = 5 * S
+TRAINER, WORKERS = 10, (20, 30)
+ROLES = [(TRAINER, WORKERS)]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
+    """Writes samples through the real writer and measures what is in them."""
+    opened: list[Recording] = []
+
+    def recorded(samples: Iterable[Sample], roles: object = ROLES) -> dict[str, Evidence]:
+        path = tmp_path / f"{len(opened)}.pdoc"
+        writer = RecordingWriter(path, {"start_ns": str(START)})
+        writer.add(samples)
+        writer.close()
+        opened.append(Recording.open(path))
+        return measure(opened[-1], roles)  # type: ignore[arg-type]
+
+    yield recorded
+    for recording in opened:
+        recording.close()
+
+
+def value(numbers: dict[str, Evidence], name: str) -> float:
+    found = numbers[name].value
+    assert isinstance(found, float)
+    return found
+
+
+def levels(subject: str, name: str, *values: float | None, probe: str = "test") -> list[Sample]:
+    """One reading a second."""
+    return [Reading(START + second * S, probe, subject, name, number) for second, number in enumerate(values)]
+
+
+def thread(
+    tid: int, pid: int, *, run: float = 0.0, delay: float = 0.0, states: str = "R", call: str | None = None,
+    target: str = "", seconds: int = 10, faults: int = 0,
+) -> list[Sample]:  # fmt: skip
+    """A thread sampled 10 times a second, whose counters grow steadily and whose states repeat."""
+    samples: list[Sample] = [ThreadSeen(START, tid, pid, "python")]
+    for tick in range(seconds * 10 + 1):
+        state = states[tick % len(states)]
+        now = tick * S // 10
+        asleep = call if state == "S" else None
+        samples.append(
+            ThreadSample(
+                START + now, tid, state, asleep, target if asleep else "", int(run * now), int(delay * now),
+                tick if tick % 5 == 0 else None, 0, 0, faults * tick // 10,
+            )
+        )  # fmt: skip
+    return samples
+
+
+def test_nothing_measured_is_nothing_said(record) -> None:  # type: ignore[no-untyped-def]
+    assert record([]) == {}
+    assert record([], []) == {}
+
+
+def test_the_trainers_main_thread(record) -> None:  # type: ignore[no-untyped-def]
+    numbers = record([*thread(TRAINER, TRAINER, run=0.6, delay=0.3, faults=5), *thread(11, TRAINER, run=0.5)])
+    assert value(numbers, "trainer_running") == pytest.approx(0.6)
+    assert value(numbers, "trainer_run_delay") == pytest.approx(0.3)
+    assert value(numbers, "trainer_cores") == pytest.approx(1.1)
+    assert value(numbers, "trainer_major_faults") == pytest.approx(5.0)
+    assert value(numbers, "trainer_switches") == pytest.approx(10.0)
+    assert value(numbers, "runnable_threads") == pytest.approx(1.4)
+    assert "worker_busy" not in numbers
+
+
+def test_several_trainers_are_averaged(record) -> None:  # type: ignore[no-untyped-def]
+    samples = [*thread(10, 10, run=0.2), *thread(40, 40, run=0.8)]
+    numbers = record(samples, [(10, ()), (40, ()), (99, ())])
+    assert value(numbers, "trainer_running") == pytest.approx(0.5)
+
+
+def test_ended_threads_count_until_they_end(record) -> None:  # type: ignore[no-untyped-def]
+    """The last row of an ended thread has empty counters, which must not look like a reset."""
+    end = ThreadSample(START + 11 * S, TRAINER, "X", None, "", 0, 0, None, None, None, None)
+    assert value(record([*thread(TRAINER, TRAINER, run=0.6), end]), "trainer_running") == pytest.approx(0.6)
+
+
+def test_a_worker_that_polls_its_queue_is_idle(record) -> None:  # type: ignore[no-untyped-def]
+    idle = thread(20, 20, states="RSSS", call="poll", target="pipe")
+    busy = thread(30, 30, states="R", run=0.9)
+    numbers = record([*idle, *busy])
+    assert value(numbers, "worker_busy") == pytest.approx((0.25 + 1) / 2, abs=0.02)
+    assert value(numbers, "workers_busy") == pytest.approx(1.25, abs=0.04)
+    assert value(numbers, f"workers_busy.{TRAINER}") == value(numbers, "workers_busy")
+    assert value(numbers, "worker_cores") == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("call", "target"),
+    [("poll", "socket:tcp"), ("futex", ""), ("pread64", "file:/data"), ("read", "file:/data")],
+)
+def test_a_worker_that_waits_for_something_else_is_busy(record, call: str, target: str) -> None:  # type: ignore[no-untyped-def]
+    assert value(record(thread(20, 20, states="S", call=call, target=target)), "worker_busy") == 1.0
+
+
+def test_workers_whose_calls_are_unreadable_are_not_judged(record) -> None:  # type: ignore[no-untyped-def]
+    assert "worker_busy" not in record(thread(20, 20, states="S", call=None))
+
+
+def test_worker_starts_are_those_that_were_watched(record) -> None:  # type: ignore[no-untyped-def]
+    def seen(pid: int, at_s: float) -> ProcessSeen:
+        return ProcessSeen(START, pid, TRAINER, START + int(at_s * S), "python", True, True, "", "null")
+
+    samples = [
+        seen(20, -100),
+        seen(30, 1),
+        seen(31, 4),
+        ProcessGone(START + 3 * S, 30),
+        ProcessGone(START + 10 * S, 20),
+    ]
+    numbers = record(samples, [(TRAINER, (20, 30, 31))])
+    assert value(numbers, "worker_starts") == pytest.approx(12.0)
+    assert value(numbers, "worker_life") == pytest.approx(2.0)
+
+
+def test_counters_become_rates(record) -> None:  # type: ignore[no-untyped-def]
+    numbers = record(
+        [
+            *levels("job", "cpu_seconds_total", 0.0, 1.5, 3.0),
+            *levels("host", "neighbours_seconds_total", 7.0, 7.5, 8.0),
+            *levels("job", "read_call_bytes_total", 0.0, 4e6, 8e6),
+            *levels("job", "storage_read_bytes_total", 0.0, 1e6, 2e6),
+            *levels("job", "read_calls_total", 0.0, 1000.0, 2000.0),
+            *levels("cgroup:/job", "quota_periods_total", 0.0, 10.0, 20.0),
+            *levels("cgroup:/job", "throttled_periods_total", 0.0, 9.0, 18.0),
+            *levels("interface:lo", "received_bytes_total", 0.0, 3e6),
+            *levels("interface:lo", "received_packets_total", 0.0, 100.0),
+            *levels("interface:eth0", "received_bytes_total", 0.0, 1e6),
+            *levels("interface:eth0", "received_packets_total", 0.0, 100.0),
+        ]
+    )
+    assert value(numbers, "job_cores") == pytest.approx(1.5)
+    assert value(numbers, "neighbour_cores") == pytest.approx(0.5)
+    assert value(numbers, "read_by_calls") == pytest.approx(4.0)
+    assert value(numbers, "read_from_storage") == pytest.approx(1.0)
+    assert value(numbers, "page_cache") == pytest.approx(0.75)
+    assert value(numbers, "bytes_per_read") == pytest.approx(4000)
+    assert value(numbers, "throttled_periods") == pytest.approx(0.9)
+    assert value(numbers, "received") == pytest.approx(4.0)
+    assert value(numbers, "bytes_per_packet") == pytest.approx(20000)
+
+
+def test_what_was_read_once_or_not_at_all_has_no_rate(record) -> None:  # type: ignore[no-untyped-def]
+    numbers = record(
+        [
+            *levels("job", "cpu_seconds_total", 5.0),
+            *levels("host", "neighbours_seconds_total", None, None, None),
+            *levels("job", "read_call_bytes_total", 0.0, 0.0),
+            *levels("job", "read_calls_total", 0.0, 0.0),
+            *levels("host", "memory_available_bytes", None),
+        ]
+    )
+    assert set(numbers) == {"read_by_calls", "read_calls"}
+
+
+def test_a_counter_that_starts_anew_does_not_run_backwards(record) -> None:  # type: ignore[no-untyped-def]
+    assert value(
+        record(levels("job", "cpu_seconds_total", 10.0, 11.0, 0.0, 1.0)), "job_cores"
+    ) == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_only_the_jobs_gpus_count(record) -> None:  # type: ignore[no-untyped-def]
+    numbers = record(
+        [
+            *levels("gpu:0", "job_processes", 0.0),
+            *levels("gpu:0", "busy_fraction", 1.0),
+            *levels("gpu:1", "job_processes", 1.0),
+            *levels("gpu:1", "busy_fraction", 0.2, 0.4),
+            *levels("gpu:1", "memory_used_bytes", 10e9),
+            *levels("gpu:1", "memory_total_bytes", 80e9),
+            *levels("gpu:1/pid:10", "sm_fraction", 0.2),
+        ]
+    )
+    assert value(numbers, "gpus") == 1
+    assert value(numbers, "gpu_busy") == pytest.approx(0.3)
+    assert value(numbers, "gpu_memory_share") == pytest.approx(0.125)
+    assert "gpu_tensor" not in numbers
+
+
+def test_a_job_on_the_cpu_has_no_gpu_numbers(record) -> None:  # type: ignore[no-untyped-def]
+    numbers = record([*levels("gpu:0", "job_processes", 0.0), *levels("gpu:0", "busy_fraction", 1.0)])
+    assert not [name for name in numbers if name.startswith("gpu")]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "cause"),
+    [
+        ({}, None),
+        ({"gpu_busy": 0.0}, None),
+        ({"gpu_busy": 0.9}, "gpu.compute"),
+        ({"gpu_busy": 0.5, "gpu_sm": 0.45, "gpu_tensor": 0.3, "gpu_dram": 0.2}, "gpu.compute"),
+        ({"gpu_busy": 0.5, "gpu_sm": 0.45, "gpu_tensor": 0.02, "gpu_dram": 0.4}, "gpu.memory_bandwidth"),
+        ({"gpu_busy": 1.0, "gpu_sm": 0.1, "gpu_tensor": 0.01, "gpu_dram": 0.1}, "gpu.low_occupancy"),
+        (
+            {"gpu_busy": 1.0, "gpu_sm": 0.9, "gpu_tensor": 0.0, "gpu_dram": 0.2, "gpu_fp32": 0.6},
+            "gpu.no_tensor_cores",
+        ),
+        ({"gpu_busy": 1.0, "gpu_foreign_sm": 0.4}, "gpu.contention"),
+        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.4, "gpu_limited_by_heat": 0.9}, "gpu.throttled"),
+        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.05, "gpu_limited_by_power": 1.0}, "gpu.compute"),
+        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.4}, "gpu.compute"),
+    ],
+)
+def test_what_a_busy_gpu_is_busy_with(numbers: dict[str, float], cause: str | None) -> None:
+    assert gpu_cause({name: Evidence(name, number, "", "gpu") for name, number in numbers.items()}) == cause

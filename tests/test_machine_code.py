@@ -1,0 +1,75 @@
+"""Names as they occur in real builds, and what they stand for."""
+
+import pytest
+
+from perfdoctor.machine_code import classify
+
+LOOP = (
+    "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
+)
+ARM_LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
+RECORDED = "_ZN2at12_GLOBAL__N_110CacheEntry22rebuildActiveCallbacksEv"
+LOOKUP = "_ZNK3c104impl13OperatorEntry6lookupENS_14DispatchKeySetE"
+FOR_EACH = "_ZNK2at18TensorIteratorBase15serial_for_eachEN3c1012function_refIFvPPcPKlllEEENS_5RangeE"
+FUNCTOR = "_ZN3c104impl28wrap_kernel_functor_unboxed_INS0_6detail31WrapFunctionIntoFunctor_"
+MAX_POOL = "_ZN2at6native12_GLOBAL__N_112cpu_max_poolIfLb0EEEvRKNS_6TensorES5_S5_N3c108ArrayRefIlEE"
+SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
+
+
+@pytest.mark.parametrize(
+    ("image", "symbol", "kind"),
+    [
+        ("libpython3.11.so.1.0", "_PyEval_EvalFrameDefault", "interpreter"),
+        ("python3.12", "", "interpreter"),
+        ("libpython3.13t.so.1.0", "", "interpreter"),
+        ("python_helpers.cpython-311-x86_64-linux-gnu.so", "", "library"),
+        ("libtorchvision.so", "", "library"),
+        ("[jit]", "", "kernel"),
+        ("libtorch_cpu.so", "mkl_blas_def_sgemm_kernel_0_zen", "kernel"),
+        ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel_0", "kernel"),
+        ("libtorch_cpu.so", "mkl_serv_lsame", "dispatch"),
+        ("libtorch_cpu.so", LOOP, "kernel"),
+        ("libtorch_cpu.so", ARM_LOOP, "kernel"),
+        ("libtorch_cpu.so", SVE, "kernel"),
+        ("libtorch_cpu.so", MAX_POOL, "kernel"),
+        ("libtorch_cpu.so", "_ZN2at16CPUGeneratorImpl8random64Ev", "kernel"),
+        ("libtorch_cpu.so", "_ZN8arm_gemm11GemmHybridIjjE7executeEv", "kernel"),
+        ("libtorch_cpu.so", "sgemm_kernel_NEOVERSEN1", "kernel"),
+        ("libtorch_cpu.so", FOR_EACH, "dispatch"),
+        ("libtorch_cpu.so", RECORDED, "dispatch"),
+        ("libtorch_cpu.so", LOOKUP, "dispatch"),
+        ("libtorch_cpu.so", FUNCTOR, "dispatch"),
+        ("libtorch_cpu.so", "_ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_RKN3c106ScalarE", "dispatch"),
+        ("libtorch_cpu.so", "dnnl_convolution_backward_weights_primitive_desc_create", "dispatch"),
+        ("libtorch_cpu.so", "~", "kernel"),
+        ("libtorch_cpu.so", "~_ZNK3c104impl13OperatorEntry6lookupENS_14DispatchKeySetE", "dispatch"),
+        ("libtorch_cpu.so", "~stub", "dispatch"),
+        ("libtorch_cpu.so", "", "other"),
+        ("libtorch_python.so", "_ZN5torch17FunctionSignature5parseEP7_object", "dispatch"),
+        ("libc10.so", "_ZN3c1010TensorImplD1Ev", "dispatch"),
+        ("libc.so.6", "malloc", "dispatch"),
+        ("libc.so.6", "~__libc_malloc", "dispatch"),
+        ("libc.so.6", "", "dispatch"),
+        ("libc.so.6", "~", "kernel"),
+        ("libc.so.6", "__memmove_avx_unaligned_erms", "kernel"),
+        ("libm.so.6", "expf", "kernel"),
+        ("libstdc++.so.6.0.30", "_Znwm", "dispatch"),
+        ("ld-linux-x86-64.so.2", "__tls_get_addr", "dispatch"),
+        ("ld-linux-aarch64.so.1", "_dl_tlsdesc_return", "dispatch"),
+        ("libgomp.so.1", "gomp_team_barrier_wait_end", "spin"),
+        ("libgomp-a34b3233.so.1.0.0", "", "spin"),
+        ("libiomp5.so", "__kmp_flag_64", "spin"),
+        ("libmkl_avx512.so.2", "", "kernel"),
+        ("libopenblas.so.0", "sgemm_kernel", "kernel"),
+        ("libscipy_openblas64_-99b71e71.so", "sgemm_kernel", "library"),
+        ("_imaging.cpython-311-x86_64-linux-gnu.so", "bilinear_filter32RGB", "library"),
+        ("libjpeg-6dc8d115.so.62.4.0", "", "library"),
+        ("_multiarray_umath.cpython-311-x86_64-linux-gnu.so", "FLOAT_divide_X86_V3", "library"),
+        ("libz.so.1", "inflate", "library"),
+        ("libcudart.so.12", "cudaLaunchKernel", "dispatch"),
+        ("libcuda.so.550.54", "", "other"),
+        ("[vdso]", "", "other"),
+    ],
+)
+def test_classify(image: str, symbol: str, kind: str) -> None:
+    assert classify(image, symbol) == kind

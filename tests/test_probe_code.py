@@ -1,0 +1,214 @@
+"""The code probe on processes whose work is known, and the names of functions in ELF files."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.machine_code import classify
+from perfdoctor.probes import code
+from perfdoctor.probes.code import CodeProbe
+from perfdoctor.probes.elf import Elf
+from perfdoctor.samples import CodeSample, Sample, Symbol, Unavailable
+
+PROGRAM = Path(__file__).parent / "targets" / "code_busy.py"
+
+
+class Job:
+    def __init__(self, *pids: int) -> None:
+        self.living = pids
+
+    def pids(self) -> tuple[int, ...]:
+        return self.living
+
+    def torch_pids(self) -> tuple[int, ...]:
+        return self.living
+
+
+@contextmanager
+def target(mode: str, user: int | None = None) -> Iterator[int]:
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), mode], stdout=subprocess.PIPE, text=True, user=user
+    )
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def watch(pid: int, seconds: float = 2.0) -> tuple[list[CodeSample], dict[tuple[str, int], str]]:
+    probe = CodeProbe()
+    seen: list[Sample] = list(probe.open(Job(pid)))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.25)
+        seen += probe.sample(time.monotonic_ns())
+    seen += probe.close()
+    refused = [sample for sample in seen if isinstance(sample, Unavailable)]
+    if refused:
+        pytest.skip(refused[0].reason)
+    samples = [sample for sample in seen if isinstance(sample, CodeSample)]
+    symbols = {(sample.image, sample.offset): sample.symbol for sample in seen if isinstance(sample, Symbol)}
+    assert len(samples) >= 20
+    return samples, symbols
+
+
+def kinds(samples: list[CodeSample], symbols: dict[tuple[str, int], str]) -> Counter[str]:
+    return Counter(
+        classify(sample.image, symbols.get((sample.image, sample.offset), "")) for sample in samples
+    )
+
+
+def test_python_loop_is_in_the_interpreter() -> None:
+    begun = time.monotonic_ns()
+    with target("python") as pid:
+        samples, symbols = watch(pid)
+    ended = time.monotonic_ns()
+    assert all(begun < sample.time_ns < ended for sample in samples)
+    assert {sample.tid for sample in samples} == {pid}
+    assert [sample.time_ns for sample in samples] == sorted(sample.time_ns for sample in samples)
+    assert kinds(samples, symbols)["interpreter"] / len(samples) > 0.9
+    assert any("PyEval" in name for name in symbols.values())
+
+
+def test_multiplying_matrices_is_arithmetic() -> None:
+    pytest.importorskip("torch")
+    with target("matmul") as pid:
+        samples, symbols = watch(pid)
+    assert kinds(samples, symbols)["kernel"] / len(samples) > 0.9
+    images = Counter(sample.image for sample in samples)
+    assert images.most_common(1)[0][0].startswith(("libtorch_cpu", "[jit]", "libmkl", "libopenblas"))
+
+
+def test_process_that_left_is_let_go_and_its_functions_are_still_named() -> None:
+    probe = CodeProbe()
+    with target("python") as pid:
+        job = Job(pid)
+        list(probe.open(job))
+        time.sleep(1.0)
+        before = [s for s in probe.sample(time.monotonic_ns()) if isinstance(s, CodeSample)]
+    if not before:
+        pytest.skip("no samples: perf_event_open is refused here")
+    job.living = ()
+    list(probe.sample(time.monotonic_ns()))
+    assert any(isinstance(sample, Symbol) for sample in probe.close())
+
+
+def test_an_idle_process_has_hardly_any_samples() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    probe = CodeProbe()
+    try:
+        seen = list(probe.open(Job(process.pid)))
+        time.sleep(0.5)
+        seen += probe.sample(time.monotonic_ns())
+        seen += probe.close()
+    finally:
+        process.kill()
+        process.wait()
+    assert len([sample for sample in seen if isinstance(sample, CodeSample)]) <= 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_ordinary_user_on_own_and_on_another_users_process() -> None:
+    program = (
+        "import os, sys, time\n"
+        "from perfdoctor.probes.code import CodeProbe\n"
+        "class Job:\n    def torch_pids(self): return (int(sys.argv[1]),)\n"
+        "os.setuid(65534)\n"
+        "probe = CodeProbe()\nseen = list(probe.open(Job()))\ntime.sleep(1)\n"
+        "seen += probe.sample(0)\nprobe.close()\n"
+        "print([type(s).__name__ for s in seen], *[s.reason for s in seen if hasattr(s, 'reason')])"
+    )
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python is None:
+        pytest.skip("no Python that another user may run")
+    loop = [python, "-c", "while True: pass"]
+    for user, wanted in ((65534, "CodeSample"), (0, "Unavailable")):
+        process = subprocess.Popen(loop, user=user)
+        try:
+            time.sleep(0.2)
+            told = subprocess.run(
+                [sys.executable, "-c", program, str(process.pid)], capture_output=True, text=True, check=True
+            ).stdout
+        finally:
+            process.kill()
+            process.wait()
+        paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+        if user and paranoid > 2:
+            wanted = "Unavailable"
+        if not user and paranoid < 0:
+            continue
+        assert wanted in told
+        if wanted == "Unavailable":
+            assert f"perf_event_paranoid={paranoid}" in told
+
+
+def test_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    setting = tmp_path / "proc/sys/kernel/perf_event_paranoid"
+    setting.parent.mkdir(parents=True)
+    setting.write_text("4\n")
+
+    def refuse(tid: int, frequency: int) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(code, "PerfEvent", refuse)
+    probe = CodeProbe(tmp_path)
+    (said,) = probe.open(Job(11, 12))
+    assert isinstance(said, Unavailable)
+    assert "kernel.perf_event_paranoid=4" in said.reason
+    assert "sysctl" in said.enable
+
+
+def build(folder: Path, *flags: str) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source = folder / "two.c"
+    source.write_text(
+        "static int __attribute__((noinline)) hidden(int x) { return x * x; }\n"
+        "int shown(int x) { return hidden(x) + 1; }\nint other(int x) { return shown(x) + 2; }\n"
+    )
+    library = folder / "libtwo.so"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", *flags, "-o", library, source], check=True)
+    return library
+
+
+def test_functions_of_a_library(tmp_path: Path) -> None:
+    with Elf(build(tmp_path)) as elf:
+        found = elf.find("shown")
+        assert found is not None
+        assert elf.find("hidden") is None
+        assert elf.find("own") is None
+        names = elf.functions_at(range(found[0] - 64, found[0] + found[1]))
+    assert names[found[0]] == "shown"
+    assert names[found[0] + found[1] - 1] == "shown"
+    assert "hidden" in names.values()
+
+
+def test_functions_of_a_stripped_library(tmp_path: Path) -> None:
+    with Elf(build(tmp_path)) as elf:
+        inside = next(at for at, name in elf.functions_at(range(0x2000)).items() if name == "hidden")
+        shown = elf.find("shown")
+    with Elf(build(tmp_path, "-s")) as elf:
+        assert shown is not None
+        assert elf.functions_at([shown[0]]) == {shown[0]: "shown"}
+        assert elf.functions_at([inside])[inside].startswith("~")
+
+
+def test_what_is_not_an_elf_file(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program at all" * 10)
+    with pytest.raises(ValueError, match="not a readable ELF file"):
+        Elf(tmp_path / "text")
+    (tmp_path / "short").write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 20)
+    with pytest.raises(ValueError, match="not a readable ELF file"):
+        Elf(tmp_path / "short")

@@ -1,0 +1,156 @@
+"""The network probe against real sockets on the loopback interface."""
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp
+from perfdoctor.samples import Fact, Sample
+from tests.watching import as_nobody, looked, number, opened, plant, program, readings
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def peers(samples: list[Sample], pid: int) -> set[str]:
+    return {sample.value for sample in samples if isinstance(sample, Fact) and sample.subject == f"pid:{pid}"}
+
+
+def test_counts_bytes_through_a_socket_and_names_the_peer(server: socket.socket) -> None:
+    port = server.getsockname()[1]
+    code = f"import socket\ntalk = socket.create_connection(('127.0.0.1', {port}))\ndone()\ntalk.sendall(bytes(8 << 20))\n"
+    with program(code) as job:
+        job.step()
+        talk, _ = server.accept()
+        probe = NetworkProbe()
+        before = opened(probe, job.pid)
+        assert job.process.stdin is not None
+        job.process.stdin.write("\n")
+        job.process.stdin.flush()
+        received = 0
+        while received < 8 * MIB:
+            received += len(talk.recv(MIB))
+        after = looked(probe)
+        talk.close()
+        list(probe.close())
+    sent = number(after, "interface:lo", "sent_bytes_total") - number(before, "interface:lo", "sent_bytes_total")
+    assert 8 * MIB <= sent < 64 * MIB
+    segments = number(after, "network", "tcp_segments_sent_total") - number(before, "network", "tcp_segments_sent_total")
+    assert segments > 8
+    assert peers(before, job.pid) == {f"127.0.0.1:{port}"}
+
+
+def test_counts_sockets_by_kind() -> None:
+    code = "import socket\nkept = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM), *socket.socketpair(), socket.create_server(('127.0.0.1', 0))]\n"
+    code += "kept[0].bind(('127.0.0.1', 0))\ndone()\n"
+    with program(code) as job:
+        job.step()
+        samples = opened(NetworkProbe(), job.pid)
+        expected = psutil.Process(job.pid).net_connections("all")
+    subject = f"pid:{job.pid}"
+    kinds = {kind: number(samples, subject, f"{kind}_sockets") for kind in ("tcp", "udp", "unix", "other")}
+    assert kinds == {"tcp": 1, "udp": 1, "unix": 2, "other": 0}
+    assert sum(kinds.values()) == len(expected)
+
+
+def test_interfaces_agree_with_psutil() -> None:
+    samples = opened(NetworkProbe(), os.getpid())
+    expected = psutil.net_io_counters(pernic=True)
+    for interface in {subject[10:] for subject, _ in readings(samples) if subject.startswith("interface:")}:
+        seen = number(samples, f"interface:{interface}", "received_bytes_total")
+        assert seen == pytest.approx(expected[interface].bytes_recv, rel=0.05, abs=65536)
+
+
+def test_survives_a_process_that_vanishes() -> None:
+    with program("done()") as job:
+        job.step()
+        probe = NetworkProbe()
+        opened(probe, job.pid)
+    probe._sockets_next_ns = 0
+    after = readings(looked(probe))
+    list(probe.close())
+    assert (f"pid:{job.pid}", "tcp_sockets") not in after
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_sockets_of_another_user_are_unknown_not_zero() -> None:
+    code = """
+from perfdoctor.probes.network import NetworkProbe
+give_up()
+class Job:
+    pids = torch_pids = lambda self: (int(sys.argv[1]),)
+for sample in NetworkProbe().open(Job()):
+    print(type(sample).__name__, *sample[1:], sep="|")
+"""
+    with program("done()") as job:
+        job.step()
+        lines = as_nobody(code, str(job.pid)).splitlines()
+    assert len([line for line in lines if line.startswith("Unavailable|")]) == 1
+    assert not [line for line in lines if "tcp_sockets" in line]
+    assert [line for line in lines if "interface:lo|received_bytes_total" in line]
+
+
+def test_each_peer_is_told_once(server: socket.socket) -> None:
+    port = server.getsockname()[1]
+    with program(f"import socket\ntalk = socket.create_connection(('127.0.0.1', {port}))\ndone()") as job:
+        job.step()
+        probe = NetworkProbe()
+        first = opened(probe, job.pid)
+        probe._sockets_next_ns = 0
+        second = looked(probe)
+        list(probe.close())
+    assert len(peers(first, job.pid)) == 1
+    assert peers(second, job.pid) == set()
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the examples are of little-endian machines")
+def test_addresses() -> None:
+    assert address("0100007F:1F90") == "127.0.0.1:8080"
+    assert address("00000000000000000000000001000000:01BB") == "[::1]:443"
+
+
+def test_interfaces_that_never_carried_anything_are_left_out() -> None:
+    table = (
+        "Inter-|   Receive                                                |  Transmit\n"
+        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
+        "    lo:     100       2    1    3    0     0          0         0      200       4    5    7    0     0       0          0\n"
+        "  ifb0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n"
+    )
+    assert parse_interfaces(table) == {
+        "lo": {
+            "received_bytes_total": 100,
+            "sent_bytes_total": 200,
+            "received_packets_total": 2,
+            "sent_packets_total": 4,
+            "dropped_packets_total": 10,
+            "errors_total": 6,
+        }
+    }
+
+
+def test_tcp_counters_go_by_name() -> None:
+    snmp = "Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 900 12\n"
+    assert parse_tcp(snmp) == {"RtoMin": 200, "OutSegs": 900, "RetransSegs": 12}
+
+
+def test_link_speed_is_a_fact(tmp_path: Path) -> None:
+    dev = "h\nh\n  eth0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n  eth1: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"
+    tree = {
+        "proc/77/net/dev": dev,
+        "proc/77/net/snmp": "Tcp: OutSegs RetransSegs\nTcp: 1 2\n",
+        "sys/class/net/eth0/speed": "25000\n",
+        "sys/class/net/eth1/speed": "-1\n",
+    }
+    samples = opened(NetworkProbe(plant(tmp_path, tree)), 77)
+    speeds = {sample.subject: sample.value for sample in samples if isinstance(sample, Fact)}
+    assert speeds == {"interface:eth0": "25000000000"}

@@ -1,0 +1,250 @@
+"""Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
+
+from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules import find
+
+
+def finding(
+    cause: str,
+    *,
+    numbers: dict[str, float] | None = None,
+    settings: dict[str, str | float] | None = None,
+    workers: int = 0,
+    ranks: int = 1,
+    path: str = "",
+    **phases: float,
+) -> Finding:
+    units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
+    measured = {
+        name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()
+    }
+    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
+    paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
+    facts = Facts({cause: 0.5, "cpu.model_compute": 0.5}, trainers, {}, measured, settings or {}, paths=paths)
+    found, broken = find(facts)
+    assert not broken
+    return next(found for found in found if found.cause == cause)
+
+
+def titles(found: Finding) -> list[str]:
+    return [fix.title for fix in found.fixes]
+
+
+def changes(found: Finding) -> str:
+    return "\n".join(fix.change for fix in found.fixes)
+
+
+def test_own_threads_are_fitted_to_the_cores() -> None:
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0, "neighbour_cores": 0.0},
+        settings={"cores": 8.0}, workers=3,
+    )  # fmt: skip
+    assert titles(found)[0] == "Use 2 compute threads per process"
+    assert "OMP_NUM_THREADS=2" in changes(found)
+    assert "the job has 40 threads for 8 cores at a time" in found.summary
+
+
+def test_threads_that_fit_already_are_left_alone() -> None:
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0},
+        settings={"cores": 8.0, "env.OMP_NUM_THREADS": "2"}, workers=3,
+    )  # fmt: skip
+    assert not any("compute thread" in title for title in titles(found))
+
+
+def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 2.0, "job_cores": 1.0, "neighbour_cores": 2.0},
+        settings={"cores": 2.0, "host_cores": 2.0},
+    )  # fmt: skip
+    assert titles(found)[0] == "Keep other processes off these cores"
+    assert "processes outside the job keep 2 cores busy" in found.summary
+    assert not any("compute thread" in title for title in titles(found))
+
+
+def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
+    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 8.0}
+    idle = finding("cpu.contention", numbers={"host_cores_busy": 1.0}, settings=settings)
+    assert titles(idle)[0] == "Let the job use more cores"
+    assert "taskset" in changes(idle)
+    for numbers in ({"host_cores_busy": 7.9}, {}):
+        assert "Let the job use more cores" not in titles(
+            finding("cpu.contention", numbers=numbers, settings=settings)
+        )
+
+
+def test_workers_beyond_the_cores_are_too_many() -> None:
+    found = finding("cpu.contention", settings={"cores": 4.0}, workers=16)
+    assert "Use 3 loader workers per trainer" in titles(found)
+    assert not any(
+        "loader worker" in title
+        for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
+    )
+
+
+def test_launch_blocking_comes_first_where_it_is_set() -> None:
+    for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
+        assert (
+            titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0]
+            == "Unset CUDA_LAUNCH_BLOCKING"
+        )
+        for value in ("0", ""):
+            assert "CUDA_LAUNCH_BLOCKING" not in str(
+                finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value})
+            )
+        assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause))
+
+
+def test_debug_switches_are_named() -> None:
+    found = finding(
+        "cpu.python_overhead",
+        settings={"env.TORCH_DISTRIBUTED_DEBUG": "DETAIL", "env.PYTHONTRACEMALLOC": "1"},
+    )
+    assert titles(found)[:2] == ["Unset TORCH_DISTRIBUTED_DEBUG", "Unset PYTHONTRACEMALLOC"]
+    harmless = finding("cpu.python_overhead", settings={"env.TORCH_DISTRIBUTED_DEBUG": "OFF"})
+    assert not any(title.startswith("Unset") for title in titles(harmless))
+
+
+def test_compile_is_not_advised_while_it_is_switched_off() -> None:
+    off = finding("cpu.python_overhead", settings={"env.TORCHDYNAMO_DISABLE": "1"})
+    assert "Compile the model" not in titles(off)
+    assert "Unset TORCHDYNAMO_DISABLE" in titles(off)
+    assert "Compile the model" in titles(finding("cpu.python_overhead"))
+
+
+def test_the_optimizer_is_named_only_if_it_is_large() -> None:
+    assert "fused=True" in changes(finding("cpu.python_overhead", optimizer=0.4))
+    assert "fused=True" not in changes(finding("cpu.python_overhead", optimizer=0.05))
+
+
+def test_spawned_workers_get_a_fork_server() -> None:
+    assert "forkserver" in changes(finding("cpu.worker_startup", settings={"start_method": "spawn"}))
+    assert "forkserver" not in changes(finding("cpu.worker_startup", settings={"start_method": "fork"}))
+
+
+def test_idle_workers_are_not_multiplied() -> None:
+    found = finding("cpu.data_transfer", numbers={"worker_busy": 0.1}, workers=4, settings={"workers": 4.0})
+    assert "more of them will not help" in found.fixes[0].why
+    assert "in_order=False" in changes(found)
+    busy = finding("cpu.data_transfer", numbers={"worker_busy": 0.95}, workers=4)
+    assert "in_order=False" not in changes(busy)
+
+
+def test_small_reads_and_mapped_files_are_told_apart() -> None:
+    small = finding(
+        "io.storage_read", numbers={"bytes_per_read": 4096.0, "read_from_storage": 5.0, "read_by_calls": 5.0}
+    )
+    assert "Pack samples into larger files" in titles(small)
+    mapped = finding(
+        "io.storage_read",
+        numbers={
+            "bytes_per_read": 4096.0,
+            "major_faults": 1465.0,
+            "read_from_storage": 30.0,
+            "read_by_calls": 0.1,
+        },
+    )
+    assert "Read mapped files in larger pieces" in titles(mapped)
+    assert "Pack samples into larger files" not in titles(mapped)
+    large = finding("io.storage_read", numbers={"bytes_per_read": 1e6})
+    assert "Pack samples into larger files" not in titles(large)
+
+
+def test_a_network_file_system_is_named_with_its_type() -> None:
+    settings: dict[str, str | float] = {
+        "mount./": "ext4",
+        "mount./data": "nfs4 network",
+        "mount./data/fast": "ext4",
+    }
+    remote = finding("io.storage_read", settings=settings, path="/data/train/a.bin")
+    assert any("/data/train/a.bin is on a network file system (nfs4)" in fix.why for fix in remote.fixes)
+    for path in ("/data/fast/a.bin", "/database/a.bin"):
+        local = finding("io.storage_read", settings=settings, path=path)
+        assert "Copy the data to local storage before training" not in titles(local)
+
+
+def test_shell_commands_quote_strange_paths() -> None:
+    found = finding(
+        "io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin"
+    )
+    assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
+
+
+def test_allocator_settings_that_are_set_are_not_advised() -> None:
+    title = "Let the allocator grow its segments"
+    assert title in titles(finding("gpu.memory_pressure"))
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
+        assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
+    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
+        0
+    ].startswith("Unset")
+
+
+def test_precision_follows_the_gpu() -> None:
+    assert "bfloat16" in changes(finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}))
+    old = changes(finding("gpu.no_tensor_cores", settings={"compute_capability": 7.0}))
+    assert "bfloat16" not in old
+    assert "GradScaler" in old
+    forbidden = finding("gpu.no_tensor_cores", settings={"env.NVIDIA_TF32_OVERRIDE": "0"})
+    assert titles(forbidden)[0] == "Unset NVIDIA_TF32_OVERRIDE"
+
+
+def test_pinned_batches_are_not_pinned_again() -> None:
+    assert "pin_memory=True" in changes(finding("gpu.host_transfer", settings={"pin_thread": "no"}))
+    pinned = changes(finding("gpu.host_transfer", settings={"pin_thread": "yes"}))
+    assert "pin_memory=True" not in pinned
+    assert "non_blocking=True" in pinned
+
+
+def test_the_reason_for_low_clocks_decides_the_remedy() -> None:
+    assert titles(finding("gpu.throttled", numbers={"gpu_limited_by_heat": 0.9}))[0] == "Cool the GPU"
+    power = finding("gpu.throttled", numbers={"gpu_limited_by_power": 0.9, "gpu_limited_by_heat": 0.0})
+    assert titles(power)[0].startswith("Raise the power limit")
+    assert titles(finding("gpu.throttled")) == ["Check for locked clocks"]
+
+
+def test_nccl_switches_that_slow_it_down_come_first() -> None:
+    found = finding(
+        "communication.bandwidth", settings={"env.NCCL_P2P_DISABLE": "1", "env.NCCL_DEBUG": "TRACE"}, ranks=2
+    )
+    assert titles(found)[:2] == ["Unset NCCL_P2P_DISABLE", "Lower NCCL_DEBUG"]
+    assert not any("NCCL" in title for title in titles(finding("communication.bandwidth", ranks=2)))
+
+
+def test_the_loopback_is_wrong_only_between_hosts() -> None:
+    settings: dict[str, str | float] = {
+        "env.GLOO_SOCKET_IFNAME": "lo", "env.WORLD_SIZE": "4", "env.LOCAL_WORLD_SIZE": "2"
+    }  # fmt: skip
+    assert any(
+        "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
+    )
+    settings["env.LOCAL_WORLD_SIZE"] = "4"
+    assert not any(
+        "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
+    )
+
+
+def test_unwatched_ranks_are_counted() -> None:
+    found = finding("communication.unattributed_wait", settings={"env.WORLD_SIZE": "8"}, ranks=2)
+    assert "2 of 8 ranks were watched" in found.fixes[0].why
+
+
+def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> None:
+    numbers = {"job_cores": 1.0, "neighbour_cores": 0.0}
+    limited = finding(
+        "cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}
+    )
+    assert titles(limited) == ["Let the arithmetic use 8 threads"]
+    assert finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0}).fixes == ()
+    full = {"job_cores": 8.0, "neighbour_cores": 0.0}
+    assert (
+        finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes
+        == ()
+    )
+
+
+def test_distributed_jobs_save_together() -> None:
+    assert "async_save" in changes(finding("io.checkpoint_write", ranks=2))
+    assert "async_save" not in changes(finding("io.checkpoint_write", ranks=1))

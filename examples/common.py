@@ -44,7 +44,7 @@ class Run:
     def steps(self, batches: Iterable[Batch], lead: int = 1) -> Iterator[Batch]:
         """Yields batches, epoch after epoch, until the time is over; then prints the throughput.
 
-        A step lasts from one batch to the next. The first step and a second of warm-up are left out of the throughput.
+        A step lasts from one batch to the next. The first step and a second of warm-up are left out.
 
         Args:
             batches: a loader, or any other source of batches; it is started anew when it is exhausted.
@@ -93,7 +93,7 @@ class Run:
 
 
 def start(description: str | None) -> Run:
-    """Reads the arguments ``sick|cured --seconds N`` and lets SIGTERM end the job through its ``finally`` blocks."""
+    """Reads ``sick|cured --seconds N``, and lets SIGTERM end the job through its ``finally`` blocks."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("state", nargs="?", choices=("sick", "cured"), default="sick")
     parser.add_argument("--seconds", type=float, default=60.0, help="stop after so many seconds (default 60)")

@@ -1,4 +1,7 @@
-"""How the examples make a machine ill: slow disks, CPU quotas, little memory, noisy neighbours. All of it is undone."""
+"""How the examples make a machine ill: slow disks, CPU quotas, little memory, noisy neighbours.
+
+All of it is undone when the job ends.
+"""
 
 import os
 import subprocess
@@ -63,7 +66,7 @@ def slow_disk(path: Path, enabled: bool = True, **limits: int):  # type: ignore[
     Args:
         path: a file or folder on the disk.
         enabled: False leaves the disk as it is.
-        limits: any of ``read_bps``, ``write_bps`` (bytes per second), ``read_iops``, ``write_iops`` (operations per second).
+        limits: any of ``read_bps``, ``write_bps`` (bytes per second), ``read_iops``, ``write_iops``.
     """
     if not enabled:
         return nullcontext()
@@ -75,7 +78,7 @@ def slow_disk(path: Path, enabled: bool = True, **limits: int):  # type: ignore[
 
 @contextmanager
 def little_memory(limit: int, swap: int) -> Iterator[None]:
-    """This process may hold so many bytes in memory from now on, and the rest goes to a swap file of ``swap`` bytes."""
+    """This process may from now on hold ``limit`` bytes in memory; more goes to ``swap`` bytes on disk."""
     for line in Path("/proc/swaps").read_text().splitlines()[1:]:
         left_over = Path(line.split()[0])
         if PREFIX in left_over.name and not Path("/proc", left_over.name.removeprefix(PREFIX)).exists():

@@ -7,30 +7,29 @@ from collections.abc import Mapping
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.evidence_readings import Numbers, Readings, put
 
-_FRACTIONS = (
-    ("gpu_busy", "busy_fraction", "GPU ran some kernel"),
-    ("gpu_sm", "sm_active_fraction", "multiprocessors with work"),
-    ("gpu_occupancy", "sm_occupancy_fraction", "warp slots in use"),
-    ("gpu_tensor", "tensor_active_fraction", "tensor cores busy"),
-    ("gpu_dram", "dram_bandwidth_fraction", "GPU memory bandwidth in use"),
-    ("gpu_fp32", "fp32_active_fraction", "single-precision units busy"),
-    ("gpu_fp16", "fp16_active_fraction", "half-precision units busy"),
-    ("gpu_foreign_sm", "foreign_sm_fraction", "GPU used by other jobs"),
-    ("gpu_limited_by_power", "clocks_limited_by_power", "GPU clock held down by the power limit"),
-    ("gpu_limited_by_heat", "clocks_limited_by_heat", "GPU clock held down by heat"),
-    ("gpu_limited_by_hardware", "clocks_limited_by_hardware", "GPU clock held down by the hardware"),
-)
-_LEVELS = (
-    ("gpu_power", "power_watts", "GPU power", "W", 1.0),
-    ("gpu_power_limit", "power_limit_watts", "GPU power limit", "W", 1.0),
-    ("gpu_temperature", "temperature_celsius", "GPU temperature", "°C", 1.0),
-    ("gpu_clock", "sm_clock_hertz", "GPU clock", "MHz", 1e6),
-    ("gpu_clock_max", "sm_clock_max_hertz", "highest GPU clock", "MHz", 1e6),
-    ("gpu_memory", "memory_used_bytes", "GPU memory in use", "MB", 1e6),
-    ("gpu_pcie_received", "pcie_received_bytes_per_second", "received over PCIe", "MB/s", 1e6),
-    ("gpu_pcie_sent", "pcie_sent_bytes_per_second", "sent over PCIe", "MB/s", 1e6),
-    ("gpu_nvlink_received", "nvlink_received_bytes_per_second", "received over NVLink", "MB/s", 1e6),
-    ("gpu_foreign_processes", "foreign_processes", "processes of other jobs on the GPU", "processes", 1.0),
+# Number, the reading that it is the mean of, and what to divide by for its unit.
+_MEANS = (
+    ("gpu_busy", "busy_fraction", 1),
+    ("gpu_sm", "sm_active_fraction", 1),
+    ("gpu_occupancy", "sm_occupancy_fraction", 1),
+    ("gpu_tensor", "tensor_active_fraction", 1),
+    ("gpu_dram", "dram_bandwidth_fraction", 1),
+    ("gpu_fp32", "fp32_active_fraction", 1),
+    ("gpu_fp16", "fp16_active_fraction", 1),
+    ("gpu_foreign_sm", "foreign_sm_fraction", 1),
+    ("gpu_foreign_processes", "foreign_processes", 1),
+    ("gpu_limited_by_power", "clocks_limited_by_power", 1),
+    ("gpu_limited_by_heat", "clocks_limited_by_heat", 1),
+    ("gpu_limited_by_hardware", "clocks_limited_by_hardware", 1),
+    ("gpu_power", "power_watts", 1),
+    ("gpu_power_limit", "power_limit_watts", 1),
+    ("gpu_temperature", "temperature_celsius", 1),
+    ("gpu_clock", "sm_clock_hertz", 1e6),
+    ("gpu_clock_max", "sm_clock_max_hertz", 1e6),
+    ("gpu_memory", "memory_used_bytes", 1e6),
+    ("gpu_pcie_received", "pcie_received_bytes_per_second", 1e6),
+    ("gpu_pcie_sent", "pcie_sent_bytes_per_second", 1e6),
+    ("gpu_nvlink_received", "nvlink_received_bytes_per_second", 1e6),
 )
 
 # XProf's smart suggestions call 70 % of matrix units or memory bandwidth high and 50 % low
@@ -50,25 +49,16 @@ def measure_gpus(readings: Readings) -> Numbers:
     gpus = job_gpus(readings)
     if not gpus:
         return numbers
-    put(numbers, "gpus", float(len(gpus)), "GPUs that the job uses", "GPUs", "gpu")
-    for key, name, words in _FRACTIONS:
-        put(numbers, key, _mean(readings, gpus, name), words, "of the time", "gpu")
-    for key, name, words, unit, scale in _LEVELS:
-        value = _mean(readings, gpus, name)
-        put(numbers, key, None if value is None else value / scale, words, unit, "gpu")
+    put(numbers, "gpus", float(len(gpus)))
+    for name, reading, unit in _MEANS:
+        value = _mean(readings, gpus, reading)
+        put(numbers, name, None if value is None else value / unit)
     used, whole = _mean(readings, gpus, "memory_used_bytes"), _mean(readings, gpus, "memory_total_bytes")
     if used is not None and whole:
-        put(numbers, "gpu_memory_share", used / whole, "GPU memory in use", "of the memory", "gpu")
+        put(numbers, "gpu_memory_share", used / whole)
     clock, most = _mean(readings, gpus, "sm_clock_hertz"), _mean(readings, gpus, "sm_clock_max_hertz")
     if clock is not None and most:
-        put(
-            numbers,
-            "gpu_clock_deficit",
-            max(0.0, 1 - clock / most),
-            "GPU clock below its highest by",
-            "of the clock",
-            "gpu",
-        )
+        put(numbers, "gpu_clock_deficit", max(0.0, 1 - clock / most))
     return numbers
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.evidence_names import MEANINGS
 from perfdoctor.samples import Fact, Reading
 
 if TYPE_CHECKING:
@@ -85,7 +86,15 @@ def total(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def put(numbers: Numbers, name: str, value: float | None, words: str, unit: str, probe: str) -> None:
-    """Notes a number, to four significant digits, unless it was not measured."""
+def put(numbers: Numbers, name: str, value: float | None, about: str = "") -> None:
+    """Notes a number, to four significant digits, unless it was not measured.
+
+    Args:
+        numbers: where to note it.
+        name: its name in ``MEANINGS``; what follows a dot tells whom it is about.
+        value: the number; None is not noted.
+        about: filled into its description.
+    """
     if value is not None:
-        numbers[name] = Evidence(words, float(f"{value:.4g}"), unit, probe)
+        words, unit, probe = MEANINGS[name.partition(".")[0]]
+        numbers[name] = Evidence(words.format(about), float(f"{value:.4g}"), unit, probe)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.evidence_readings import SHORTEST_S, Numbers, put, total
+from perfdoctor.evidence_readings import SHORTEST_S, Numbers, put
 from perfdoctor.samples import ProcessGone, ProcessSeen, ThreadSample, ThreadSeen
 
 if TYPE_CHECKING:
@@ -49,54 +49,18 @@ def _threads(recording: Recording) -> pd.DataFrame:
 
 def _measure_trainers(numbers: Numbers, threads: pd.DataFrame, pids: Sequence[int]) -> None:
     mains = [_main(threads, pid) for pid in pids]
-    count = len(mains) or 1
 
-    def mean(column: str, unit: float) -> float | None:
-        rates = [_rate(main, column) for main in mains]
-        found = total(rates)
-        return None if found is None else found / unit / sum(rate is not None for rate in rates)
+    def put_mean(name: str, column: str, unit: float = 1) -> None:
+        rates = [rate for main in mains if (rate := _rate(main, column)) is not None]
+        mean = _mean(rates)
+        put(numbers, name, None if mean is None else mean / unit)
 
-    put(
-        numbers,
-        "trainer_running",
-        mean("run_ns", NS_PER_S),
-        "trainer's main thread on a core",
-        "of the time",
-        "threads",
-    )
-    put(
-        numbers,
-        "trainer_run_delay",
-        mean("delay_ns", NS_PER_S),
-        "trainer's main thread ready but without a core",
-        "of the time",
-        "threads",
-    )
-    put(
-        numbers,
-        "trainer_switches",
-        mean("voluntary", 1),
-        "voluntary context switches of the trainer's main thread",
-        "/s",
-        "threads",
-    )
-    put(
-        numbers,
-        "trainer_major_faults",
-        mean("major_faults", 1),
-        "major page faults of the trainer's main thread",
-        "/s",
-        "threads",
-    )
+    put_mean("trainer_running", "run_ns", NS_PER_S)
+    put_mean("trainer_run_delay", "delay_ns", NS_PER_S)
+    put_mean("trainer_switches", "voluntary")
+    put_mean("trainer_major_faults", "major_faults")
     cores = _cores(threads, pids)
-    put(
-        numbers,
-        "trainer_cores",
-        None if cores is None else cores / count,
-        "kept busy by one trainer's threads",
-        "cores",
-        "threads",
-    )
+    put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
 
 
 def _measure_workers(numbers: Numbers, threads: pd.DataFrame, trainers: Roles) -> None:
@@ -107,52 +71,20 @@ def _measure_workers(numbers: Numbers, threads: pd.DataFrame, trainers: Roles) -
         if len(looks) < _FEWEST_LOOKS:
             continue
         idle = (
-            (looks["state"] == "S") & looks["syscall"].isin(_IDLE_CALLS) & looks["target"].isin(_IDLE_TARGETS)
+            looks["syscall"].isin(_IDLE_CALLS) & looks["target"].isin(_IDLE_TARGETS) & (looks["state"] == "S")
         )
-        share = 1 - float(idle.mean())
-        shares.append(share)
+        shares.append(1 - float(idle.mean()))
         alive = _alive_at_a_time(looks)
         if alive is not None:
-            busy.append(share * alive)
-            put(
-                numbers,
-                f"workers_busy.{pid}",
-                share * alive,
-                f"loader workers of process {pid} that are busy at a time",
-                "workers",
-                "threads",
-            )
-    put(
-        numbers, "worker_busy", _mean(shares), "loader workers not waiting for work", "of the time", "threads"
-    )
-    put(
-        numbers,
-        "workers_busy",
-        _mean(busy),
-        "loader workers of a trainer that are busy at a time",
-        "workers",
-        "threads",
-    )
+            busy.append(shares[-1] * alive)
+            put(numbers, f"workers_busy.{pid}", busy[-1], f" (process {pid})")
+    put(numbers, "worker_busy", _mean(shares))
+    put(numbers, "workers_busy", _mean(busy))
     pids = [worker for _, workers in trainers for worker in workers]
     if pids:
-        put(
-            numbers,
-            "worker_cores",
-            _cores(threads, pids),
-            "kept busy by all loader workers",
-            "cores",
-            "threads",
-        )
-        delays = [rate for pid in pids if (rate := _rate(_main(threads, pid), "delay_ns")) is not None]
-        delay = _mean(delays)
-        put(
-            numbers,
-            "worker_run_delay",
-            None if delay is None else delay / NS_PER_S,
-            "loader workers ready but without a core",
-            "of the time",
-            "threads",
-        )
+        put(numbers, "worker_cores", _cores(threads, pids))
+        delay = _mean([rate for pid in pids if (rate := _rate(_main(threads, pid), "delay_ns")) is not None])
+        put(numbers, "worker_run_delay", None if delay is None else delay / NS_PER_S)
 
 
 def _alive_at_a_time(looks: pd.DataFrame) -> float | None:
@@ -172,11 +104,11 @@ def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> 
     if known.empty or watched_s < SHORTEST_S:
         return
     began = known[known["started_ns"] >= recording.start_ns]
-    put(numbers, "worker_starts", 60 * len(began) / watched_s, "loader workers started", "/min", "processes")
+    put(numbers, "worker_starts", 60 * len(began) / watched_s)
     lives = began.merge(gone, on="pid", suffixes=("", "_gone"))
     if not lives.empty:
         life = float((lives["time_ns_gone"] - lives["started_ns"]).median()) / NS_PER_S
-        put(numbers, "worker_life", life, "median life of a loader worker that ended", "s", "processes")
+        put(numbers, "worker_life", life)
 
 
 def _measure_runnable(numbers: Numbers, threads: pd.DataFrame) -> None:
@@ -188,22 +120,7 @@ def _measure_runnable(numbers: Numbers, threads: pd.DataFrame) -> None:
         return
     by_thread = threads.groupby("tid")[["run_ns", "delay_ns"]]
     grown = (by_thread.max() - by_thread.min()).sum()
-    put(
-        numbers,
-        "runnable_threads",
-        float(grown["run_ns"] + grown["delay_ns"]) / watched,
-        "threads of the job on a core or queueing for one, at a time",
-        "threads",
-        "threads",
-    )
-    put(
-        numbers,
-        "thread_cores",
-        float(grown["run_ns"]) / watched,
-        "kept busy by the job's threads",
-        "cores",
-        "threads",
-    )
+    put(numbers, "runnable_threads", float(grown["run_ns"] + grown["delay_ns"]) / watched)
 
 
 def _main(threads: pd.DataFrame, pid: int) -> pd.DataFrame:

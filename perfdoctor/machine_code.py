@@ -20,7 +20,7 @@ CodeKind = Literal["interpreter", "dispatch", "kernel", "spin", "library", "othe
 _INTERPRETER = re.compile(r"(lib)?(python|pypy)[\d.]*[a-z]?(-c)?(\.so.*)?$")
 _SPIN = re.compile(r"lib(gomp|iomp5|omp)\b")
 _TORCH = re.compile(r"lib(torch(?!vision|audio|text)|c10|shm\b|caffe2|aoti)|torch_|_C\.cpython|functorch")
-# Libraries that only do arithmetic. The BLAS that numpy and scipy bring (libscipy_openblas) is not among them.
+# Libraries that only do arithmetic. The BLAS that numpy brings (libscipy_openblas) is not among them.
 _ARITHMETIC = re.compile(
     r"lib(mkl|openblas|blas|cblas|lapack|blis|armpl|arm_compute|dnnl|mkldnn|xnnpack|fbgemm|sleef|mvec|"
     r"m(\.|-)|nvpl|acl)"
@@ -28,7 +28,8 @@ _ARITHMETIC = re.compile(
 # Code under all of the others: the C and C++ libraries, the loader, allocators, the ways to launch on a GPU.
 _PLUMBING = re.compile(
     r"lib(c|stdc\+\+|gcc_s|pthread|dl|rt|tcmalloc\w*|jemalloc|mimalloc|"
-    r"cudart|cublas\w*|cudnn\w*|nccl|cufft|cusparse|hip\w*|amdhip64|rocblas|MIOpen)(\.|-|_|$)|ld-(linux|musl)|ld64\.so"
+    r"cudart|cublas\w*|cudnn\w*|nccl|cufft|cusparse|hip\w*|amdhip64|rocblas|MIOpen)"
+    r"(\.|-|_|$)|ld-(linux|musl)|ld64\.so"
 )
 _DRIVER = re.compile(r"libcuda\.so|libhsa-runtime|libnvidia|\[v")
 _COPY = re.compile(r"_*(memcpy|memmove|memset|memcmp|mempcpy|memchr|bcopy)|__memmove|__memset")
@@ -40,8 +41,9 @@ _BOOKKEEPING = re.compile(
 )
 _KERNEL = re.compile(
     # TensorIterator's inner loops, and copies built per instruction set (x86, Arm, POWER, s390x)
-    r"FvPPcPKl+E+11callback_fn|2at3vec|6native\d*(AVX2|AVX512|AVX512_VNNI|AVX10\w*|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)\d*"
-    # kernels in ATen's anonymous namespaces: cpu_max_pool, batch_norm_cpu_kernel, softmax_lastdim_kernel_impl …
+    r"FvPPcPKl+E+11callback_fn|2at3vec|"
+    r"6native\d*(AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)"
+    # ATen's kernels: cpu_max_pool, batch_norm_cpu_kernel, softmax_lastdim_kernel …
     r"|6native.*([Kk]ernel|[a-z\d_]cpu_|\d+cpu_|_omp_fn|vectorized_|cascade_sum|im2col|col2im|vol2col|slow_conv|"
     r"7cpublas|gemm|sparse_?mm|embedding_bag)"
     # random numbers, FFT, elementary functions
@@ -49,7 +51,8 @@ _KERNEL = re.compile(
     # BLAS and LAPACK under their several spellings
     r"|(^|_|\d)(cblas_|lapack_)?[sdczh]b?(gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*"
     # oneDNN, Arm Compute Library, FBGEMM, XNNPACK, QNNPACK, NNPACK, KleidiAI
-    r"|dnnl4impl3cpu|dnnl_[sd]gemm|8arm_gemm|11arm_compute|6fbgemm|^xnn_|^pytorch_q?8?|^q8gemm|^nnp_|^kai_|5Eigen"
+    r"|dnnl4impl3cpu|dnnl_[sd]gemm|8arm_gemm|11arm_compute|6fbgemm|^xnn_|^pytorch_q?8?|^q8gemm|^nnp_|^kai_|"
+    r"5Eigen"
     # code that torch.compile generates
     r"|^cpp_fused|^kernel$|^triton_"
 )

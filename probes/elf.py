@@ -23,7 +23,7 @@ _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _BLOCK = 65536  # symbols looked at together: bounds the memory that a pass takes to a few MB
 _NEAR = (
     16 * 1024
-)  # bytes; glibc's malloc lies within 8 KiB of its exports, its memcpy variants 45 KiB from any
+)  # bytes; glibc's malloc lies within 8 KiB of its exports, its memcpy variants 48 KiB from any
 
 
 class Segment(NamedTuple):

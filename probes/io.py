@@ -1,6 +1,7 @@
 """What the job reads and writes, what block devices and file servers move for it, and on which file systems.
 
-COST
+A look costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one process, 0.1 % for 40 (Linux 6.18,
+x86-64).
 """
 
 from collections.abc import Iterable, Iterator

@@ -4,7 +4,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ENABLE = "install the NVIDIA driver; in a container: docker run --gpus all, or a Kubernetes nvidia.com/gpu limit"
+ENABLE = (
+    "install the NVIDIA driver; in a container: docker run --gpus all, or a Kubernetes nvidia.com/gpu limit"
+)
 
 _LARGEST_CONSTANT = 1 << 16
 _LASTING = (

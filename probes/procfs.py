@@ -1,7 +1,7 @@
 """Reading /proc and /sys cheaply: files kept open and read again, and parsers that several probes share."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -84,9 +84,15 @@ def status_fields(status: bytes) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def kibibytes(text: str) -> int:
-    """Bytes meant by ``123 kB``."""
-    return int(text.split()[0]) * 1024
+def kibibytes(status: bytes, key: bytes) -> int | None:
+    """Bytes meant by the line ``key:  123 kB`` of /proc/PID/status and its like; None without one."""
+    start = status.find(key + b":")
+    # The key must begin its line: "Cached" is not "SwapCached".
+    while start > 0 and status[start - 1] != 10:
+        start = status.find(key + b":", start + 1)
+    if start < 0:
+        return None
+    return int(status[start + len(key) + 1 : status.index(b"k", start + len(key))]) * 1024
 
 
 def counters(lines: bytes) -> dict[str, int]:
@@ -115,14 +121,21 @@ def core_text(cores: Iterable[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in bounds)
 
 
-def descendants_of_self(root: Path) -> Iterator[int]:
-    """Our own process id and those of our children, theirs included; nothing where the kernel lists none."""
+def descendants_of_self(root: Path, but: Container[int]) -> Iterator[int]:
+    """Our own process id and those of our children, theirs included; nothing where the kernel lists none.
+
+    Args:
+        root: where /proc is.
+        but: processes that are left out, with all below them.
+    """
     try:
         waiting = [int(os.readlink(root / "proc/self"))]
     except OSError:
         return
     while waiting:
         pid = waiting.pop()
+        if pid in but:
+            continue
         yield pid
         tasks = f"{root}/proc/{pid}/task"
         try:

@@ -51,10 +51,13 @@ def test_says_each_remedy_once() -> None:
 def test_draws_a_table_on_a_terminal_and_takes_no_markup_from_reasons() -> None:
     code = (
         "from perfdoctor.commands import check\nfrom perfdoctor.preflight import Check\n"
-        "check._print_table([Check('stacks', False, 'reads [bold]this[/]', 'do it'), Check('io', True, 'x', 'do it')])"
+        "check._print_table([Check('stacks', False, 'reads [bold]this[/]', 'do it'), "
+        "Check('io', True, 'x', 'do it')])"
     )
     env = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    ).stdout
     assert "reads [bold]this[/]" in out
     assert "as above" in out
 

@@ -1,4 +1,4 @@
-"""What would work, and why not: real processes, another real user, and recorded trees for what this machine lacks."""
+"""What would work, and why not: real processes, another real user, and recorded trees for the rest."""
 
 import os
 import stat
@@ -42,7 +42,8 @@ def test_a_python_process_of_ours_can_be_looked_at() -> None:
 
 
 def test_a_launcher_stands_for_the_trainer_below_it() -> None:
-    code = "import sys, subprocess\nsubprocess.run([sys.executable, '-c', 'import torch, sys; print(1, flush=True); sys.stdin.read()'])"
+    trainer = "import torch, sys; print(1, flush=True); sys.stdin.read()"
+    code = f"import sys, subprocess\nsubprocess.run([sys.executable, '-c', {trainer!r}])"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as launcher:
@@ -169,7 +170,10 @@ def test_a_thread_is_not_a_process() -> None:
 
 
 def test_the_kernels_own_threads_are_refused(tmp_path: Path) -> None:
-    tree = {"proc/self/status": "Uid:\t0\t0\t0\t0\n", "proc/2/status": "Name:\tkthreadd\nState:\tS\nTgid:\t2\nUid:\t0\t0\t0\t0\n"}
+    tree = {
+        "proc/self/status": "Uid:\t0\t0\t0\t0\n",
+        "proc/2/status": "Name:\tkthreadd\nState:\tS\nTgid:\t2\nUid:\t0\t0\t0\t0\n",
+    }
     with pytest.raises(PerfDoctorError, match="thread of the kernel"):
         require_target(2, plant(tmp_path, tree))
 
@@ -193,7 +197,8 @@ def test_not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recorded(root: Path, *, scope: str, uid: int = 1000, owner: int = 1000, capabilities: str = "0") -> Path:
     """A /proc with a process 77 whose system calls may not be read, and ourselves as ``uid``."""
-    status = "Name:\tpython\nState:\tR (running)\nTgid:\t77\nVmSize:\t 1 kB\nUid:\t{0}\t{0}\t{0}\t{0}\nCapPrm:\t{1}\nCapEff:\t{1}\n"
+    status = "Name:\tpython\nState:\tR (running)\nTgid:\t77\nVmSize:\t 1 kB\n"
+    status += "Uid:\t{0}\t{0}\t{0}\t{0}\nCapPrm:\t{1}\nCapEff:\t{1}\n"
     plant(
         root,
         {
@@ -228,13 +233,20 @@ print(rights.read, rights.trace, rights.reason, rights.enable, sep="|")
 @pytest.mark.parametrize(
     ("scope", "capabilities", "reason", "enable"),
     [
-        ("1", "0", "ptrace_scope is 1: only descendants may be traced.", "sudo sysctl kernel.yama.ptrace_scope=0"),
+        (
+            "1",
+            "0",
+            "ptrace_scope is 1: only descendants may be traced.",
+            "sudo sysctl kernel.yama.ptrace_scope=0",
+        ),
         ("2", "0", "ptrace_scope is 2: only root may trace.", "sudo"),
         ("3", "1ffffffffff", "nobody may trace until the next boot", "boot"),
         ("0", "0", "The kernel forbids tracing", "sudo"),
     ],
 )
-def test_explains_ptrace_scope(tmp_path: Path, scope: str, capabilities: str, reason: str, enable: str) -> None:
+def test_explains_ptrace_scope(
+    tmp_path: Path, scope: str, capabilities: str, reason: str, enable: str
+) -> None:
     root = recorded(tmp_path, scope=scope, capabilities=capabilities)
     read, trace, why, how = as_nobody(EXPLAIN, str(root)).strip().split("|")
     assert (read, trace) == ("True", "False")
@@ -263,8 +275,9 @@ def test_filters_are_found_by_trying() -> None:
 import ctypes, os, struct
 from perfdoctor.syscall_filters import memory_refusal, perf_refusal
 numbers = {"x86_64": (310, 298), "aarch64": (270, 241)}[os.uname().machine]
-# BPF: load the call's number; if it is one of the two return EPERM, else allow (linux/filter.h, linux/seccomp.h).
-steps = [(0x20, 0, 0, 0), (0x15, 2, 0, numbers[0]), (0x15, 1, 0, numbers[1]), (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x50001)]
+# BPF: load the call's number; if it is one of the two, return EPERM, else allow (linux/seccomp.h).
+steps = [(0x20, 0, 0, 0), (0x15, 2, 0, numbers[0]), (0x15, 1, 0, numbers[1])]
+steps += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x50001)]
 program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
 class Filter(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]

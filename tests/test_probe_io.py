@@ -1,4 +1,4 @@
-"""The I/O probe against processes that move known amounts, the permissions of another user, and recorded trees."""
+"""The I/O probe against processes that move known amounts, another user's rights, and recorded trees."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,9 @@ MIB = 1 << 20
 def test_counts_what_a_process_writes_and_reads(tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     code = f"done()\nwith open({path!r}, 'wb', buffering=0) as file:\n"
-    code += "    for _ in range(32):\n        file.write(bytes(1 << 20))\n    os.fsync(file.fileno())\ndone()\n"
+    code += (
+        "    for _ in range(32):\n        file.write(bytes(1 << 20))\n    os.fsync(file.fileno())\ndone()\n"
+    )
     code += f"with open({path!r}, 'rb', buffering=0) as file:\n    while file.read(1 << 20):\n        pass\n"
     with program(code) as job:
         job.step()
@@ -56,7 +58,8 @@ def test_sees_writes_reach_the_device(tmp_path: Path) -> None:
     if device is None:
         pytest.skip("temporary files are not on a block device")
     with program(
-        f"done()\nwith open({str(tmp_path / 'data')!r}, 'wb') as file:\n    file.write(os.urandom(16 << 20))\n"
+        f"done()\nwith open({str(tmp_path / 'data')!r}, 'wb') as file:\n"
+        "    file.write(os.urandom(16 << 20))\n"
         "    file.flush()\n    os.fsync(file.fileno())\n"
     ) as job:
         job.step()
@@ -78,7 +81,9 @@ def test_sees_writes_reach_the_device(tmp_path: Path) -> None:
 def test_devices_agree_with_psutil() -> None:
     samples = opened(IoProbe(), os.getpid())
     expected = psutil.disk_io_counters(perdisk=True)
-    devices = {subject.removeprefix("device:") for subject, _ in readings(samples) if subject.startswith("device:")}
+    devices = {
+        subject.removeprefix("device:") for subject, _ in readings(samples) if subject.startswith("device:")
+    }
     assert devices == {name for name in devices if name in expected}
     for device in devices:
         count = number(samples, f"device:{device}", "read_bytes_total")
@@ -87,7 +92,8 @@ def test_devices_agree_with_psutil() -> None:
 
 def test_counts_ended_children_once() -> None:
     code = "child = os.fork()\nif child == 0:\n    with open('/dev/zero', 'rb', buffering=0) as file:\n"
-    code += "        file.read(8 << 20)\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nsys.stdin.readline()\n"
+    code += "        file.read(8 << 20)\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+    code += "sys.stdin.readline()\n"
     with program(f"done()\n{code}os.kill(child, 9)\nos.wait()\n") as job:
         job.step()
         probe = IoProbe()
@@ -176,7 +182,14 @@ def test_a_later_mount_hides_an_earlier_one() -> None:
 
 @pytest.mark.parametrize(
     ("point", "network"),
-    [("/", "no"), ("/data", "yes"), ("/bucket", "yes"), ("/share", "yes"), ("/odd", "unknown"), ("/mnt/s3", "yes")],
+    [
+        ("/", "no"),
+        ("/data", "yes"),
+        ("/bucket", "yes"),
+        ("/share", "yes"),
+        ("/odd", "unknown"),
+        ("/mnt/s3", "yes"),
+    ],
 )
 def test_tells_network_file_systems(point: str, network: str) -> None:
     assert {mount.point: mount.network for mount in parse_mountinfo(MOUNTINFO)}[point] == network
@@ -185,9 +198,7 @@ def test_tells_network_file_systems(point: str, network: str) -> None:
 TREE = {
     "proc/uptime": "1000.00 1500.00\n",
     "proc/77/mountinfo": MOUNTINFO,
-    "proc/77/io": (
-        "rchar: 100\nwchar: 200\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n"
-    ),
+    "proc/77/io": ("rchar: 100\nwchar: 200\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\nwrite_bytes: 8192\n"),
     "proc/diskstats": (
         "   7       0 loop0 9 0 9 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
         " 259       0 nvme0n1 1000 5 2048 3000 500 0 4096 7000 0 2500 10000 0 0 0 0 0 0\n"

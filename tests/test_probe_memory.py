@@ -34,7 +34,8 @@ def test_sees_memory_that_a_process_takes() -> None:
 
 def test_sees_shared_memory_and_divides_it_among_its_users() -> None:
     code = "import mmap\nkept = mmap.mmap(-1, 32 << 20)\nkept.write(b'x' * (32 << 20))\nchild = os.fork()\n"
-    code += "if child == 0:\n    kept[:]\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nsys.stdin.readline()\n"
+    code += "if child == 0:\n    kept[:]\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+    code += "sys.stdin.readline()\n"
     with program(code) as job:
         child = int(job.step())
         samples = opened(MemoryProbe(), job.pid, child)
@@ -88,7 +89,8 @@ def test_sees_a_job_run_into_a_real_limit(limited_group: Path, tmp_path: Path) -
     # Page cache is charged to the group too, and given back when the limit is hit: nobody is killed.
     path = tmp_path / "data"
     code = f"done()\nwith open({str(path)!r}, 'wb') as file:\n"
-    code += "    for _ in range(96):\n        file.write(b'x' * (1 << 20))\n        file.flush()\n        os.fsync(file.fileno())\n"
+    code += "    for _ in range(96):\n        file.write(b'x' * (1 << 20))\n        file.flush()\n"
+    code += "        os.fsync(file.fileno())\n"
     with program(code) as job:
         (limited_group / "cgroup.procs").write_text(str(job.pid))
         job.step()
@@ -109,10 +111,12 @@ V2 = {
     "proc/77/cgroup": "0::/job\n",
     "proc/77/status": "Name:\ta\nVmRSS:\t   4096 kB\nRssShmem:\t   1024 kB\nVmSwap:\t    512 kB\n",
     "proc/77/stat": "77 (a) S 1 77 77 0 -1 4194304 100 0 3 0 150 50 25 25 20 0 9 0 90000 1000 10 184 0\n",
-    "proc/77/smaps_rollup": "55d0-7ffc ---p 00000000 00:00 0      [rollup]\nRss:      4096 kB\nPss:      3000 kB\n",
-    "proc/meminfo": "MemTotal:       8192 kB\nMemFree:  1 kB\nMemAvailable:   4096 kB\nCached:  2048 kB\nDirty:   16 kB\n",
-    "proc/vmstat": "pgmajfault 12\npswpin 3\npswpout 5\nworkingset_refault_anon 1\nworkingset_refault_file 70\n",
-    "proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 total=500000\n",
+    "proc/77/smaps_rollup": "55d0-7ffc ---p 00000000 00:00 0  [rollup]\nRss:   4096 kB\nPss:   3000 kB\n",
+    "proc/meminfo": (
+        "MemTotal:     8192 kB\nMemAvailable:  4096 kB\nSwapCached:  7 kB\nCached:  2048 kB\nDirty:   16 kB\n"
+    ),
+    "proc/vmstat": "pgmajfault 12\npswpin 3\npswpout 5\nworkingset_refault_file 70\n",
+    "proc/pressure/memory": "some avg10=0.00 avg60=0.00 total=1000000\nfull avg10=0.00 total=500000\n",
     "sys/fs/cgroup/cgroup.procs": "",
     "sys/fs/cgroup/job/memory.max": "8388608\n",
     "sys/fs/cgroup/job/memory.high": "6291456\n",
@@ -144,6 +148,7 @@ def test_reads_swapping_and_faults(tmp_path: Path) -> None:
     assert number(samples, "host", "swapped_in_bytes_total") == 3 * page
     assert number(samples, "host", "swapped_out_bytes_total") == 5 * page
     assert number(samples, "host", "refaults_total") == 70
+    assert number(samples, "host", "page_cache_bytes") == 2 * MIB
     assert number(samples, "pid:77", "swap_bytes") == 512 * 1024
     assert number(samples, "pid:77", "major_faults_total") == 3
     assert number(samples, "pid:77", "minor_faults_total") == 100

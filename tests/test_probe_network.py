@@ -28,7 +28,8 @@ def peers(samples: list[Sample], pid: int) -> set[str]:
 
 def test_counts_bytes_through_a_socket_and_names_the_peer(server: socket.socket) -> None:
     port = server.getsockname()[1]
-    code = f"import socket\ntalk = socket.create_connection(('127.0.0.1', {port}))\ndone()\ntalk.sendall(bytes(8 << 20))\n"
+    code = f"import socket\ntalk = socket.create_connection(('127.0.0.1', {port}))\n"
+    code += "done()\ntalk.sendall(bytes(8 << 20))\n"
     with program(code) as job:
         job.step()
         talk, _ = server.accept()
@@ -43,15 +44,20 @@ def test_counts_bytes_through_a_socket_and_names_the_peer(server: socket.socket)
         after = looked(probe)
         talk.close()
         list(probe.close())
-    sent = number(after, "interface:lo", "sent_bytes_total") - number(before, "interface:lo", "sent_bytes_total")
+    sent = number(after, "interface:lo", "sent_bytes_total") - number(
+        before, "interface:lo", "sent_bytes_total"
+    )
     assert 8 * MIB <= sent < 64 * MIB
-    segments = number(after, "network", "tcp_segments_sent_total") - number(before, "network", "tcp_segments_sent_total")
+    segments = number(after, "network", "tcp_segments_sent_total") - number(
+        before, "network", "tcp_segments_sent_total"
+    )
     assert segments > 8
     assert peers(before, job.pid) == {f"127.0.0.1:{port}"}
 
 
 def test_counts_sockets_by_kind() -> None:
-    code = "import socket\nkept = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM), *socket.socketpair(), socket.create_server(('127.0.0.1', 0))]\n"
+    code = "import socket\nkept = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM), *socket.socketpair()]\n"
+    code += "kept.append(socket.create_server(('127.0.0.1', 0)))\n"
     code += "kept[0].bind(('127.0.0.1', 0))\ndone()\n"
     with program(code) as job:
         job.step()
@@ -122,9 +128,10 @@ def test_addresses() -> None:
 def test_interfaces_that_never_carried_anything_are_left_out() -> None:
     table = (
         "Inter-|   Receive                                                |  Transmit\n"
-        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
-        "    lo:     100       2    1    3    0     0          0         0      200       4    5    7    0     0       0          0\n"
-        "  ifb0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n"
+        " face |bytes packets errs drop fifo frame compressed multicast"
+        "|bytes packets errs drop fifo colls carrier compressed\n"
+        "    lo: 100 2 1 3 0 0 0 0 200 4 5 7 0 0 0 0\n"
+        "  ifb0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
     )
     assert parse_interfaces(table) == {
         "lo": {

@@ -1,11 +1,16 @@
 """Rules on hand-made facts: each cause is found, explained, and nothing is claimed that was not measured."""
 
+import ast
 import math
+import re
+from pathlib import Path
 
 import pytest
 
+import perfdoctor.rules
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.evidence_names import MEANINGS
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import RULES, find
 
@@ -123,6 +128,26 @@ def test_nothing_is_claimed_from_nothing() -> None:
 def test_every_cause_can_do_without_trainers(cause: str) -> None:
     found, _ = find(Facts({cause: 0.5}, (), {}))
     assert found[0].ranks == ()
+
+
+def test_rules_ask_only_for_numbers_that_are_measured() -> None:
+    """A misspelt name would silently never be found."""
+    sources = [path.read_text() for path in Path(perfdoctor.rules.__file__).parent.glob("*.py")]
+    asked = {
+        name
+        for source in sources
+        for name in re.findall(r'(?:number|amount)\(\s*(?:facts, )?"(\w+)"', source)
+    }
+    shown: set[str] = set()
+    for source in sources:
+        for call in ast.walk(ast.parse(source)):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "finding":
+                names = call.args[3]
+                assert isinstance(names, ast.Constant)
+                shown |= set(str(names.value).split())
+    assert asked
+    assert shown
+    assert (asked | shown) - set(MEANINGS) == set()
 
 
 def test_findings_are_sorted_by_share() -> None:

@@ -1,5 +1,7 @@
 """How many loader workers are advised, and what that is said to gain."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
@@ -166,3 +168,21 @@ def test_a_saturated_device_wants_no_more_readers() -> None:
     found = first(facts, "io.storage_read")
     assert advised(found) is None
     assert any("the device had requests under way for 98 % of the time" in fix.why for fix in found.fixes)
+
+
+def test_workers_that_mostly_wait_can_share_a_core() -> None:
+    """Measured: one worker that waits for its disk used 0.05 of a core; 2 cores serve several."""
+    numbers = {"workers_busy": 1.0, "worker_cores": 0.05, "job_cores": 0.18, "device_busy": 0.1}
+    facts = job(0.88, 1, cause="io.storage_read", numbers=numbers, settings={"cores": 2.0})
+    found = first(facts, "io.storage_read")
+    assert advised(found) == "8"
+    assert found.predicted_speedup == pytest.approx(8.0)
+
+
+def test_a_fix_promises_no_more_than_its_finding() -> None:
+    """Workers would hide both causes, but each finding speaks for its own share."""
+    given = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})
+    both = replace(given, shares={CAUSE: 0.5, "io.storage_read": 0.3, "cpu.model_compute": 0.2})
+    found = first(both)
+    assert found.predicted_speedup == pytest.approx(2.0)
+    assert "Expected pace: 2 times" in found.fixes[0].why

@@ -44,10 +44,9 @@ class Program:
 
 @contextmanager
 def program(code: str) -> Iterator[Program]:
-    """Starts ``code``, in which ``done(text)`` says that a step is done and waits until the next is asked for."""
-    prelude = (
-        "import os, sys, time\ndef done(*text):\n    print(*text, flush=True)\n    sys.stdin.readline() or sys.exit()\n"
-    )
+    """Starts ``code``, in which ``done(text)`` ends a step and waits for the next."""
+    prelude = "import os, sys, time\n"
+    prelude += "def done(*text):\n    print(*text, flush=True)\n    sys.stdin.readline() or sys.exit()\n"
     with subprocess.Popen(
         [sys.executable, "-c", f"{prelude}sys.stdin.readline()\n{code}\ndone()"],
         stdin=subprocess.PIPE,

@@ -23,7 +23,7 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     images, labels = common.digits()
-    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    model = nn.Sequential(nn.Linear(64, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     confusion = torch.zeros(10, 10, dtype=torch.long)
     count = count_by_element if run.sick else count_at_once

@@ -29,17 +29,22 @@ def main() -> None:
     torch.set_num_threads(1)
     images, labels = common.digits()
     model = nn.Sequential(
-        nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+        nn.Linear(64, 512),
+        nn.ReLU(),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, 10),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     with machine.folder() as folder, machine.slow_disk(Path(folder), enabled=run.sick, write_bps=25_000_000):
-        step = 0
-        for batch, targets in run.steps(common.shuffled(images, labels, size=512)):
+        batches = common.shuffled(images, labels, size=512)
+        for step, (batch, targets) in enumerate(run.steps(batches), start=1):
             loss = nn.functional.cross_entropy(model(batch), targets)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            step += 1
             if run.sick and step % EVERY == 0:
                 save(Path(folder, "digits.pt"), model, optimizer)
 

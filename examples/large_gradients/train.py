@@ -1,4 +1,4 @@
-"""Two ranks train a wide net with little arithmetic per parameter: every step moves all gradients between them."""
+"""Two ranks train a wide net with little arithmetic per parameter: each step moves all its gradients."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,6 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
-
 
 EVERY = 16
 """The cure, local SGD: the ranks step on their own and average their parameters only so often."""
@@ -34,13 +33,12 @@ def main() -> None:
     if run.sick:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    step = 0
-    for batch, targets in run.steps(common.shuffled(images, labels, size=64), lead=1 if run.sick else EVERY):
+    batches = run.steps(common.shuffled(images, labels, size=64), lead=1 if run.sick else EVERY)
+    for step, (batch, targets) in enumerate(batches, start=1):
         loss = nn.functional.cross_entropy(model(batch), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        step += 1
         if not run.sick and step % EVERY == 0:
             average(model)
     dist.destroy_process_group()

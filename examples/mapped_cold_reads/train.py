@@ -1,4 +1,4 @@
-"""Crops of photographs lie in one memory-mapped array on a slow disk, and the data set is larger than memory."""
+"""Crops lie in one memory-mapped array on a slow disk, and the data set is larger than memory."""
 
 import mmap
 import os
@@ -22,6 +22,7 @@ class Mapped(torch.utils.data.Dataset):
     def __init__(self, path: Path, labels: np.ndarray, cold: bool) -> None:
         self.path, self.labels, self.cold = path, labels, cold
         self.array = np.load(path, mmap_mode="r")
+        self.array.base.madvise(mmap.MADV_RANDOM)  # no read-ahead: neighbours are of no use
         self.fd = os.open(path, os.O_RDONLY)
 
     def __len__(self) -> int:
@@ -53,9 +54,13 @@ def main() -> None:
     with machine.folder() as folder:
         path = Path(folder, "crops.npy")
         labels = write_array(path)
-        with machine.slow_disk(path, enabled=run.sick, read_bps=150_000_000):
+        with machine.slow_disk(path, enabled=run.sick, read_bps=8_000_000):
             loader = torch.utils.data.DataLoader(
-                Mapped(path, labels, cold=run.sick), batch_size=24, shuffle=True, num_workers=1, persistent_workers=True
+                Mapped(path, labels, cold=run.sick),
+                batch_size=24,
+                shuffle=True,
+                num_workers=1,
+                persistent_workers=True,
             )
             for images, targets in run.steps(loader):
                 loss = nn.functional.cross_entropy(model(images), targets)

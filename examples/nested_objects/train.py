@@ -1,4 +1,4 @@
-"""Workers hand over every sample as nested Python objects with many small tensors, and the trainer puts them together."""
+"""A worker hands over every sample as nested Python objects, and the trainer puts them together."""
 
 import sys
 from pathlib import Path

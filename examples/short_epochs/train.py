@@ -13,7 +13,7 @@ import common
 def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
-    pieces, labels = common.crops(240, 40)
+    pieces, labels = common.crops(96, 40)
     images = torch.from_numpy(pieces).permute(0, 3, 1, 2).float() / 255
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(images, torch.from_numpy(labels)),

@@ -12,12 +12,14 @@ import common
 
 
 class Digits(torch.utils.data.Dataset):
-    """Digits enlarged to 32 x 32, each time distorted a little differently, or one such distortion kept for good."""
+    """Digits enlarged to 32 x 32, distorted anew on every access, or once for all."""
 
     def __init__(self, distort_once: bool) -> None:
         images, self.labels = common.digits()
         self.images = images.view(-1, 8, 8).numpy()
-        self.kept = torch.stack([self.distorted(i) for i in range(len(self.images))]) if distort_once else None
+        self.kept = (
+            torch.stack([self.distorted(i) for i in range(len(self.images))]) if distort_once else None
+        )
 
     def __len__(self) -> int:
         return len(self.images)

@@ -44,7 +44,11 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     loader = torch.utils.data.DataLoader(
-        Photographs(prepared=not run.sick), batch_size=16, shuffle=True, num_workers=2, persistent_workers=True
+        Photographs(prepared=not run.sick),
+        batch_size=16,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
     )
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.ReLU(),

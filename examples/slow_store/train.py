@@ -75,7 +75,11 @@ def main() -> None:
     context = multiprocessing.get_context("fork")
     context.Process(target=serve, args=(server, os.getpid()), name="store", daemon=True).start()
     loader = torch.utils.data.DataLoader(
-        Remote(server.server_port, labels), batch_size=16, shuffle=True, num_workers=1, persistent_workers=True
+        Remote(server.server_port, labels),
+        batch_size=16,
+        shuffle=True,
+        num_workers=1,
+        persistent_workers=True,
     )
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),

@@ -1,4 +1,4 @@
-"""Every sample is a small JPEG file of its own on a disk with few operations per second; no file stays in memory."""
+"""Every sample is a small file of its own on a disk with few operations a second; none stays in memory."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""A worker decodes and augments all the time, but keeps ahead of the trainer: the time goes into the model."""
+"""A worker decodes and augments all the time, but keeps ahead of the trainer: the model is what counts."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""A worker reads many megabytes a second from raw shards, all of them in the page cache: the time goes into the model."""
+"""A worker reads many megabytes a second from raw shards, all of them in the page cache."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,11 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with machine.folder() as folder:
         loader = torch.utils.data.DataLoader(
-            Shard(Path(folder, "shard.bin")), batch_size=32, shuffle=True, num_workers=1, persistent_workers=True
+            Shard(Path(folder, "shard.bin")),
+            batch_size=32,
+            shuffle=True,
+            num_workers=1,
+            persistent_workers=True,
         )
         for images, labels in run.steps(loader):
             loss = nn.functional.cross_entropy(model(images.permute(0, 3, 1, 2).float() / 255), labels)

@@ -1,6 +1,5 @@
 """Two ranks train together; the shard of rank 1 lies on a slow disk and is larger than memory."""
 
-import os
 import sys
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two ranks train together; the shard of rank 1 was left at full resolution, and its loader scales it down every time."""
+"""Two ranks train together; the samples of rank 1 are large, and its loader scales them down every time."""
 
 import io
 import sys
@@ -44,7 +44,8 @@ def main() -> None:
         nn.Sequential(
             nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 2),
+            nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 2),
         )
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -1,4 +1,4 @@
-"""A job keeps all features in memory, but its memory limit is smaller than they are: the rest is swapped out."""
+"""A job keeps all features in memory, but its memory limit is smaller: the rest is swapped out."""
 
 import sys
 from contextlib import nullcontext

@@ -20,17 +20,20 @@ def main() -> None:
     images, labels = common.digits()
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    with machine.folder() as folder, machine.slow_disk(Path(folder), enabled=run.sick, write_iops=600):
-        with Path(folder, "metrics.jsonl").open("w") as log:
-            for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
-                loss = nn.functional.cross_entropy(model(batch), targets)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                log.write(json.dumps({"time": time.time(), "loss": loss.item()}) + "\n")
-                if run.sick:
-                    log.flush()
-                    os.fsync(log.fileno())
+    with (
+        machine.folder() as folder,
+        machine.slow_disk(Path(folder), enabled=run.sick, write_iops=300),
+        Path(folder, "metrics.jsonl").open("w") as log,
+    ):
+        for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
+            loss = nn.functional.cross_entropy(model(batch), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            log.write(json.dumps({"time": time.time(), "loss": loss.item()}) + "\n")
+            if run.sick:
+                log.flush()
+                os.fsync(log.fileno())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two ranks average the gradients of a deep, narrow net parameter by parameter: hundreds of tiny collectives a step."""
+"""Two ranks average the gradients of a deep, narrow net parameter by parameter: hundreds of collectives."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,6 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
-
 
 
 def average_one_by_one(parameters: list[nn.Parameter]) -> None:
@@ -38,7 +37,7 @@ def main() -> None:
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.01)
     average = average_one_by_one if run.sick else average_at_once
-    for batch, targets in run.steps(common.shuffled(images, labels, size=512)):
+    for batch, targets in run.steps(common.shuffled(images, labels, size=1024)):
         loss = nn.functional.cross_entropy(model(batch), targets)
         optimizer.zero_grad()
         loss.backward()

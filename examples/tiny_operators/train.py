@@ -1,4 +1,4 @@
-"""A convolutional net with a contrastive loss that is written as a loop over pairs of samples: thousands of tiny operators."""
+"""A convolutional net with a loss that is written as a loop over pairs of samples: many tiny operators."""
 
 import sys
 from pathlib import Path

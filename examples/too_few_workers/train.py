@@ -1,4 +1,4 @@
-"""JPEG crops are decoded and augmented in the training process although a core is idle: the loader has no worker."""
+"""JPEG crops are decoded and augmented in the training process although a core is idle."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""A job that was set up for a larger machine: each operator is split among many more threads than there are cores."""
+"""A job that was set up for a larger machine: many more threads per operator than there are cores."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Workers decode photographs under one lock that was meant for the archive they share: only one works at a time."""
+"""Workers decode photographs under one lock that was meant for their archive: only one works at a time."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ class Archive(torch.utils.data.Dataset):
     """JPEG crops of photographs."""
 
     def __init__(self, lock) -> None:  # type: ignore[no-untyped-def]
-        pieces, self.labels = common.crops(512, 192)
+        pieces, self.labels = common.crops(256, 400)
         self.files = common.jpegs(pieces)
         self.lock = lock
 
@@ -28,7 +28,11 @@ class Archive(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         with self.lock or contextlib.nullcontext():
-            image = Image.open(io.BytesIO(self.files[index])).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS)
+            image = (
+                Image.open(io.BytesIO(self.files[index]))
+                .convert("RGB")
+                .resize((32, 32), Image.Resampling.LANCZOS)
+            )
         return torch.from_numpy(np.asarray(image, np.float32) / 255).permute(2, 0, 1), int(self.labels[index])
 
 
@@ -40,7 +44,11 @@ def main() -> None:
         Archive(lock), batch_size=16, shuffle=True, num_workers=3, persistent_workers=True
     )
     model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 2)
+        nn.Conv2d(3, 16, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 2),
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for images, targets in run.steps(loader):

@@ -39,6 +39,22 @@ def _whole(facts: Facts, name: str) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
+_COMPRESS = Fix(
+    "Send gradients in 16 bits",
+    "Half the bytes for the same gradients.",
+    "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
+    "model.register_comm_hook(state=None, hook=bf16_compress_hook)",
+)
+
+
+_OVERLAP = Fix(
+    "Let the exchange overlap with the backward pass",
+    "DistributedDataParallel sends a bucket as soon as its gradients are there; unused parameters "
+    "and very large buckets delay that.",
+    "DistributedDataParallel(model, find_unused_parameters=False, gradient_as_bucket_view=True)",
+)
+
+
 def bandwidth(facts: Facts) -> Finding | None:
     """All ranks are in the collective and move bytes."""
     cause = "communication.bandwidth"
@@ -55,23 +71,11 @@ def bandwidth(facts: Facts) -> Finding | None:
         Fix(
             "Exchange gradients every few steps",
             f"All {world} ranks are in the exchange for {percent(facts.share(cause))} of the time.{moved} "
-            "Accumulating over 4 steps "
-            "sends a quarter of the bytes.",
+            "Accumulating over 4 steps sends a quarter of the bytes.",
             "with (model.no_sync() if step % 4 else contextlib.nullcontext()):\n    (loss / 4).backward()",
         ),
-        Fix(
-            "Send gradients in 16 bits",
-            "Half the bytes for the same gradients.",
-            "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
-            "model.register_comm_hook(state=None, hook=bf16_compress_hook)",
-        ),
-        Fix(
-            "Let the exchange overlap with the backward pass",
-            "DistributedDataParallel sends a bucket as soon as its gradients are there; unused parameters "
-            "and very large buckets "
-            "delay that.",
-            "DistributedDataParallel(model, find_unused_parameters=False, gradient_as_bucket_view=True)",
-        ),
+        _COMPRESS,
+        _OVERLAP,
     ]
     if uses_gpu(facts):
         fixes.append(
@@ -86,11 +90,18 @@ def bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Moving data between ranks"),
-        ("received", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received", "gpu_pcie_received"),
+        "received sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received",
         fixes,
         "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the "
         "cause.",
     )
+
+
+_FEWER_METRICS = Fix(
+    "Reduce metrics rarely, and drop barriers",
+    "A metric that is only printed need not be exact on every rank in every step; barrier() only waits.",
+    "if step % 100 == 0: torch.distributed.all_reduce(metrics)",
+)
 
 
 def latency(facts: Facts) -> Finding | None:
@@ -119,22 +130,16 @@ def latency(facts: Facts) -> Finding | None:
             "It gathers gradients into buckets of 25 MB and sends them during the backward pass.",
             "model = DistributedDataParallel(model, bucket_cap_mb=25)",
         ),
-        Fix(
-            "Reduce metrics rarely, and drop barriers",
-            "A metric that is only printed need not be exact on every rank in every step; barrier() only "
-            "waits.",
-            "if step % 100 == 0: torch.distributed.all_reduce(metrics)",
-        ),
+        _FEWER_METRICS,
     ]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Many small exchanges between ranks"),
-        ("packets", "bytes_per_packet", "received", "trainer_switches"),
+        "packets bytes_per_packet received trainer_switches",
         fixes,
-        "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number "
-        "of exchanges costs; if it "
-        "takes ten times as long, the bytes do.",
+        "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number of "
+        "exchanges costs; if it takes ten times as long, the bytes do.",
     )
 
 
@@ -148,8 +153,7 @@ def data_parallel(facts: Facts) -> Finding | None:
         Fix(
             "Use DistributedDataParallel",
             "nn.DataParallel copies the model to every GPU in each step and runs "
-            f"{f'all {gpus:g} GPUs' if gpus else 'all GPUs'} from one "
-            "Python process.",
+            f"{f'all {gpus:g} GPUs' if gpus else 'all GPUs'} from one Python process.",
             f"torchrun --nproc-per-node={f'{gpus:g}' if gpus else 'gpu'} train.py\n"
             "# in train.py: init_process_group('nccl'); model = "
             "DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])",
@@ -159,7 +163,7 @@ def data_parallel(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "nn.DataParallel's scatter, replicate and gather"),
-        ("gpus", "gpu_busy", "trainer_running", "gpu_nvlink_received", "gpu_pcie_received"),
+        "gpus gpu_busy trainer_running gpu_nvlink_received gpu_pcie_received",
         fixes,
         "Run on one GPU without nn.DataParallel: if the samples per second fall in proportion, it did no "
         "harm.",
@@ -181,8 +185,7 @@ def unattributed_wait(facts: Facts) -> Finding | None:
         Fix(
             "Watch the other ranks too",
             f"The watched ranks wait in collectives for {percent(facts.share(cause))} of the time, and "
-            f"{missing}: one that was not may "
-            "be late, or the exchange itself slow.",
+            f"{missing}: one that was not may be late, or the exchange itself slow.",
             "perfdoctor attach PID   # on each host, at the same time",
         )
     ]
@@ -190,7 +193,7 @@ def unattributed_wait(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for ranks that were not watched"),
-        ("received", "sent"),
+        "received sent",
         fixes,
         "Watch all ranks: if none of them is late, the exchange itself takes the time.",
     )

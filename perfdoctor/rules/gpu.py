@@ -19,7 +19,7 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        ("gpu_busy", "gpu_sm", "gpu_tensor", "gpu_dram", "gpu_power", "gpu_power_limit"),
+        "gpu_busy gpu_sm gpu_tensor gpu_dram gpu_power gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -34,8 +34,8 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         Fix(
             "Fuse element-wise operations",
             f"Memory traffic fills {amount(facts, 'gpu_dram') or 'most'}, tensor cores "
-            f"{amount(facts, 'gpu_tensor') or 'little'}: "
-            "each element-wise operation reads and writes its whole tensor.",
+            f"{amount(facts, 'gpu_tensor') or 'little'}: each element-wise operation reads and writes its "
+            "whole tensor.",
             "model = torch.compile(model)",
         ),
         Fix(
@@ -47,18 +47,18 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
             "Use fused attention and, for convolutions, channels last",
             "Attention that writes its score matrix moves far more bytes than it needs; convolutions "
             "convert layouts otherwise.",
-            "torch.nn.functional.scaled_dot_product_attention(q, k, v)\nmodel = "
-            "model.to(memory_format=torch.channels_last)",
+            "torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+            "model = model.to(memory_format=torch.channels_last)",
         ),
     ]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
-        ("gpu_dram", "gpu_tensor", "gpu_sm", "gpu_busy"),
+        "gpu_dram gpu_tensor gpu_sm gpu_busy",
         fixes,
-        "Compile the model's element-wise part: if the step takes as long as before, memory traffic is "
-        "not what it waits for.",
+        "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
+        "what it waits for.",
     )
 
 
@@ -71,8 +71,8 @@ def low_occupancy(facts: Facts) -> Finding | None:
     room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
     larger = Fix(
         "Use a larger batch",
-        f"Kernels run on a part of the GPU only ({amount(facts, 'gpu_sm') or 'few'} of the "
-        f"multiprocessors' time).{room}",
+        f"Kernels run on a part of the GPU only ({amount(facts, 'gpu_sm') or 'few'} of the multiprocessors' "
+        f"time).{room}",
         "DataLoader(..., batch_size=2 * batch_size)",
     )
     fused = Fix(
@@ -85,10 +85,24 @@ def low_occupancy(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Kernels with too little work for the GPU"),
-        ("gpu_sm", "gpu_occupancy", "gpu_busy", "gpu_power", "gpu_memory_share"),
+        "gpu_sm gpu_occupancy gpu_busy gpu_power gpu_memory_share",
         fixes,
         "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
     )
+
+
+_ALLOW_TF32_AGAIN = Fix(
+    "Unset NVIDIA_TF32_OVERRIDE",
+    "It is set to 0 and forbids TF32 everywhere.",
+    "unset NVIDIA_TF32_OVERRIDE",
+)
+
+
+_TF32 = Fix(
+    "Allow TF32",
+    "One line; weights and activations stay in float32.",
+    "torch.set_float32_matmul_precision('high')",
+)
 
 
 def no_tensor_cores(facts: Facts) -> Finding | None:
@@ -99,13 +113,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
     capability = setting(facts, "compute_capability")
     fixes = []
     if variable(facts, "NVIDIA_TF32_OVERRIDE") == "0":
-        fixes.append(
-            Fix(
-                "Unset NVIDIA_TF32_OVERRIDE",
-                "It is set to 0 and forbids TF32 everywhere.",
-                "unset NVIDIA_TF32_OVERRIDE",
-            )
-        )
+        fixes.append(_ALLOW_TF32_AGAIN)
     why = f"Tensor cores were busy for {amount(facts, 'gpu_tensor') or 'next to none of the time'}"
     if capability is None or capability >= _AMPERE:
         fixes += [
@@ -114,11 +122,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
                 f"{why}; matrix products in bfloat16 run on them.",
                 "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
             ),
-            Fix(
-                "Allow TF32",
-                "One line; weights and activations stay in float32.",
-                "torch.set_float32_matmul_precision('high')",
-            ),
+            _TF32,
         ]
     else:
         fixes.append(
@@ -134,10 +138,10 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        ("gpu_tensor", "gpu_fp32", "gpu_sm", "gpu_dram"),
+        "gpu_tensor gpu_fp32 gpu_sm gpu_dram",
         fixes,
-        "Run some steps under torch.autocast: if they take as long as before, matrix products are not "
-        "where the time goes.",
+        "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
+        "the time goes.",
     )
 
 

@@ -41,11 +41,18 @@ def host_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Copying between host and GPU"),
-        ("gpu_pcie_received", "gpu_pcie_sent", "gpu_busy"),
+        "gpu_pcie_received gpu_pcie_sent gpu_busy",
         fixes,
         "Reuse one batch that is on the GPU already: if the step takes as long as before, copies are not "
         "the cause.",
     )
+
+
+_KEEP_THE_CACHE = Fix(
+    "Remove torch.cuda.empty_cache() from the step",
+    "It gives memory back that the next step asks for again.",
+    "# delete the call",
+)
 
 
 def memory_pressure(facts: Facts) -> Finding | None:
@@ -55,13 +62,9 @@ def memory_pressure(facts: Facts) -> Finding | None:
         return None
     allocator = " ".join(variable(facts, name) or "" for name in _ALLOCATOR)
     used = facts.number("gpu_memory_share")
-    full = (
-        f"{percent(used)} of the GPU's memory is in use" if used is not None else "The GPU's memory is short"
-    )
+    full = "The GPU's memory is short" if used is None else f"{percent(used)} of the GPU's memory is in use"
     fixes = unset(
-        facts,
-        "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        "Every tensor then costs a cudaMalloc and a cudaFree, which waits for the GPU.",
+        facts, "PYTORCH_NO_CUDA_MEMORY_CACHING", "Every tensor then costs a cudaMalloc and a cudaFree."
     )
     if "expandable_segments:true" not in allocator.lower().replace(" ", ""):
         fixes.append(
@@ -73,11 +76,7 @@ def memory_pressure(facts: Facts) -> Finding | None:
             )
         )
     fixes += [
-        Fix(
-            "Remove torch.cuda.empty_cache() from the step",
-            "It gives memory back that the next step asks for again.",
-            "# delete the call",
-        ),
+        _KEEP_THE_CACHE,
         Fix(
             "Use less memory",
             f"{full}.",
@@ -89,11 +88,18 @@ def memory_pressure(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Running out of GPU memory"),
-        ("gpu_memory", "gpu_memory_share", "gpu_busy"),
+        "gpu_memory gpu_memory_share gpu_busy",
         fixes,
-        "Read torch.cuda.memory_stats()['num_alloc_retries'] twice: if it stands still, the allocator "
-        "does not run short.",
+        "Read torch.cuda.memory_stats()['num_alloc_retries'] twice: if it stands still, the allocator does "
+        "not run short.",
     )
+
+
+_UNLOCK_CLOCKS = Fix(
+    "Check for locked clocks",
+    "Application clocks may have been set for another job.",
+    "nvidia-smi -q -d CLOCK; nvidia-smi -rgc",
+)
 
 
 def throttled(facts: Facts) -> Finding | None:
@@ -123,30 +129,17 @@ def throttled(facts: Facts) -> Finding | None:
             "nvidia-smi -q -d PERFORMANCE",
         ),
     }
-    locked = Fix(
-        "Check for locked clocks",
-        "Application clocks may have been set for another job.",
-        "nvidia-smi -q -d CLOCK; nvidia-smi -rgc",
-    )
+    locked = _UNLOCK_CLOCKS
     fixes = [remedy[reason], locked] if reasons[reason] > 0 else [locked]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Lowered GPU clocks"),
-        (
-            "gpu_clock",
-            "gpu_clock_max",
-            "gpu_clock_deficit",
-            "gpu_limited_by_power",
-            "gpu_limited_by_heat",
-            "gpu_limited_by_hardware",
-            "gpu_power",
-            "gpu_power_limit",
-            "gpu_temperature",
-        ),
+        "gpu_clock gpu_clock_max gpu_clock_deficit gpu_limited_by_power gpu_limited_by_heat "
+        "gpu_limited_by_hardware gpu_power gpu_power_limit gpu_temperature",
         fixes,
-        "Time one large matrix product on an idle twin of this GPU: if it is as slow there, the clocks "
-        "are not the cause.",
+        "Time one large matrix product on an idle twin of this GPU: if it is as slow there, the clocks are "
+        "not the cause.",
     )
 
 
@@ -178,7 +171,7 @@ def contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Sharing the GPU with other processes"),
-        ("gpu_foreign_processes", "gpu_foreign_sm", "gpu_busy", "gpu_memory_share"),
+        "gpu_foreign_processes gpu_foreign_sm gpu_busy gpu_memory_share",
         fixes,
         "Stop the other processes for a minute: if the pace stays the same, they are not the cause.",
     )

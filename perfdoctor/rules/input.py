@@ -10,54 +10,61 @@ from perfdoctor.rules.workers import bounded_by_workers, no_more_workers, plan_w
 _SLACK = 0.20
 
 
+_PREPARE_ONCE = Fix(
+    "Do the part that never changes once",
+    "What is computed anew in each epoch with the same result can be kept: decoded, resized or "
+    "tokenised samples.",
+    "Write the prepared samples once (numpy.save, torch.save per shard) and read them with "
+    "numpy.load(path, mmap_mode='r').",
+)
+
+
 def input_preprocessing(facts: Facts) -> Finding | None:
     """Decoding, augmenting, tokenising, collating: the input pipeline's own computation."""
     cause = "cpu.input_preprocessing"
     if facts.share(cause) < REPORTED:
         return None
     plan = plan_workers(facts, cause)
-    fixes = worker_fixes(facts, plan)
+    fixes = worker_fixes(facts, cause, plan)
     line = at(facts, cause, "the dataset's transforms")
     fixes.append(
         Fix(
             f"Make {line} cheaper",
-            f"Preparing the input holds the trainer up for {percent(facts.share(cause))} of the time."
-            f"{no_more_workers(plan)}",
+            f"Preparing the input holds the trainer up for {percent(facts.share(cause))} of the "
+            f"time.{no_more_workers(plan)}",
             "Work on whole arrays instead of elements, decode to the size that is needed (PIL: "
-            "image.draft('RGB', size) "
-            "before load), and leave out what the model does not use.",
+            "image.draft('RGB', size) before load), and leave out what the model does not use.",
         )
     )
-    fixes.append(
-        Fix(
-            "Do the part that never changes once",
-            "What is computed anew in each epoch with the same result can be kept: decoded, resized or "
-            "tokenised samples.",
-            "Write the prepared samples once (numpy.save, torch.save per shard) and read them with "
-            "numpy.load(path, mmap_mode='r').",
-        )
-    )
+    fixes.append(_PREPARE_ONCE)
     if uses_gpu(facts):
         fixes.append(
             Fix(
                 "Augment whole batches on the GPU",
                 "The GPU waits while the CPU prepares: random crops, flips and normalisation are cheap "
                 "there.",
-                "batch = transforms(batch.to(device, non_blocking=True))  # torchvision.transforms.v2 on "
-                "a uint8 batch",
+                "batch = transforms(batch.to(device, non_blocking=True))  # torchvision.transforms.v2 on a "
+                "uint8 batch",
             )
         )
     found = finding(
         facts,
         cause,
         takes(facts, cause, "Preparing the input on the CPU"),
-        ("workers_busy", "worker_busy", "job_cores", "worker_cores", "neighbour_cores", "page_cache"),
+        "workers_busy worker_busy job_cores worker_cores neighbour_cores page_cache",
         fixes,
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
-        "not what holds "
-        "the job up.",
+        "not what holds the job up.",
     )
     return bounded_by_workers(found, plan)
+
+
+_LONGER_EPOCHS = Fix(
+    "Make epochs longer",
+    "Where an epoch is only a few batches, one pass over a longer sampler starts workers once for "
+    "many epochs.",
+    "DataLoader(..., sampler=RandomSampler(dataset, replacement=True, num_samples=100 * len(dataset)))",
+)
 
 
 def worker_startup(facts: Facts) -> Finding | None:
@@ -77,13 +84,7 @@ def worker_startup(facts: Facts) -> Finding | None:
             f"{why} If persistent_workers is set already, the DataLoader itself is made anew: make it once.",
             "loader = DataLoader(..., persistent_workers=True)  # once, before the loop over epochs",
         ),
-        Fix(
-            "Make epochs longer",
-            "Where an epoch is only a few batches, one pass over a longer sampler starts workers once for "
-            "many epochs.",
-            "DataLoader(..., sampler=RandomSampler(dataset, replacement=True, num_samples=100 * "
-            "len(dataset)))",
-        ),
+        _LONGER_EPOCHS,
     ]
     if facts.settings.get("start_method") == "spawn":
         fixes.append(
@@ -98,10 +99,42 @@ def worker_startup(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Starting loader workers anew"),
-        ("worker_starts", "worker_life"),
+        "worker_starts worker_life",
         fixes,
         "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not "
         "their cause.",
+    )
+
+
+_PIN_LESS = Fix(
+    "Give the pinning thread less to do",
+    "One thread of the trainer copies every tensor of every batch into pinned memory, holding "
+    "the interpreter lock between them.",
+    "Pack a batch into one tensor, or give its class a pin_memory() method that pins one buffer.",
+)
+
+
+_WITHOUT_WORKERS = Fix(
+    "Try without workers",
+    "With num_workers=0 nothing is handed over; where preparing a batch costs less than handing "
+    "it over, that is faster.",
+    "DataLoader(..., num_workers=0)",
+)
+
+
+def _fewer_tensors(slack: float | None) -> Fix:
+    spare = (
+        f" Workers have no work for {percent(slack)} of the time; more of them will not help."
+        if slack
+        else ""
+    )
+    return Fix(
+        "Return few large tensors per batch",
+        "Every tensor or Python object of a batch is pickled, sent and rebuilt on its own, and the trainer "
+        f"pays for rebuilding.{spare}",
+        "def collate(samples):\n"
+        "    return torch.stack([s['image'] for s in samples]), torch.tensor([s['label'] for s in samples])\n"
+        "DataLoader(..., collate_fn=collate)  # no lists of dicts, no per-sample objects",
     )
 
 
@@ -111,57 +144,29 @@ def data_transfer(facts: Facts) -> Finding | None:
     if facts.share(cause) < REPORTED:
         return None
     idle = None if (busy := facts.number("worker_busy")) is None else 1 - busy
-    spare = ""
-    if idle is not None and idle >= _SLACK:
-        spare = f" The workers have no work for {percent(idle)} of the time, so more of them will not help."
-    fixes = [
-        Fix(
-            "Return few large tensors per batch",
-            "Every tensor or Python object of a batch is pickled, sent and rebuilt on its own, and the "
-            "trainer pays for "
-            f"rebuilding.{spare}",
-            "def collate(samples):\n"
-            "    return torch.stack([s['image'] for s in samples]), torch.tensor([s['label'] for s in "
-            "samples])\n"
-            "DataLoader(..., collate_fn=collate)  # no lists of dicts, no per-sample objects",
-        )
-    ]
+    slack = idle if idle is not None and idle >= _SLACK else None
+    fixes = [_fewer_tensors(slack)]
     if facts.settings.get("pin_thread") == "yes":
-        fixes.append(
-            Fix(
-                "Give the pinning thread less to do",
-                "One thread of the trainer copies every tensor of every batch into pinned memory, holding "
-                "the interpreter lock "
-                "between them.",
-                "Pack a batch into one tensor, or give its class a pin_memory() method that pins one buffer.",
-            )
-        )
-    if idle is not None and idle >= _SLACK:
+        fixes.append(_PIN_LESS)
+    if slack:
         fixes.append(
             Fix(
                 "Do not wait for the slowest worker",
-                f"Workers are idle for {percent(idle)} of the time while the trainer waits: batches are "
+                f"Workers are idle for {percent(slack)} of the time while the trainer waits: batches are "
                 "handed out in order.",
                 "DataLoader(..., in_order=False, prefetch_factor=4)  # the order of batches then varies",
             )
         )
     if (setting(facts, "workers") or 0) > 0 and not uses_gpu(facts):
-        fixes.append(
-            Fix(
-                "Try without workers",
-                "With num_workers=0 nothing is handed over; where preparing a batch costs less than "
-                "handing it over, that is faster.",
-                "DataLoader(..., num_workers=0)",
-            )
-        )
+        fixes.append(_WITHOUT_WORKERS)
     return finding(
         facts,
         cause,
         takes(facts, cause, "Handing batches from the workers to the trainer"),
-        ("worker_busy", "workers_busy", "trainer_switches"),
+        "worker_busy workers_busy trainer_switches",
         fixes,
-        "Let the dataset return one tensor of the same number of bytes: if the wait stays, the hand-over "
-        "is not its cause.",
+        "Let the dataset return one tensor of the same number of bytes: if the wait stays, the hand-over is "
+        "not its cause.",
     )
 
 
@@ -179,8 +184,8 @@ def lock_contention(facts: Facts) -> Finding | None:
             "def __getitem__(self, index):\n"
             "    if self._file is None:  # opened in the worker, at its first sample\n"
             "        self._file = open(self.path, 'rb')\n"
-            "    return decode(os.pread(self._file.fileno(), size, offset))  # needs no lock: pread has "
-            "no shared position",
+            "    return decode(os.pread(self._file.fileno(), size, offset))  # needs no lock: pread has no "
+            "shared position",
         ),
         Fix(
             "Hold the lock only for the shared part",
@@ -192,11 +197,10 @@ def lock_contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Queueing for a lock of the job's own"),
-        ("worker_busy", "worker_cores"),
+        "worker_busy worker_cores",
         fixes,
-        "Run with num_workers=1: if the pace stays nearly the same, the lock serialises the workers; if "
-        "it falls with the number "
-        "of workers, it does not.",
+        "Run with num_workers=1: if the pace stays nearly the same, the lock serialises the workers; if it "
+        "falls with the number of workers, it does not.",
     )
 
 

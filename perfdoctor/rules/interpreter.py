@@ -40,6 +40,20 @@ def optimizer_fixes(facts: Facts) -> list[Fix]:
     ]
 
 
+_LARGER_BATCH = Fix(
+    "Use a larger batch",
+    "The number of calls per step stays the same while each computes more.",
+    "DataLoader(..., batch_size=2 * batch_size)  # and check that the loss still falls as before",
+)
+
+
+_COMPILE = Fix(
+    "Compile the model",
+    "A compiled model runs many small operators as few large ones, without Python between them.",
+    "model = torch.compile(model)",
+)
+
+
 def python_overhead(facts: Facts) -> Finding | None:
     """Interpreter and operator dispatch in the trainer."""
     cause = "cpu.python_overhead"
@@ -52,41 +66,35 @@ def python_overhead(facts: Facts) -> Finding | None:
             f"Replace the loop at {line} by operations on whole tensors"
             if hot_line(facts, cause)
             else "Use fewer, larger operations",
-            f"{percent(facts.share(cause))} of the time goes into calling operations instead of "
-            "computing: each call costs some "
-            "microseconds, however little it computes.",
-            "Replace loops over elements, samples or parameters by one tensor operation "
-            "(torch.stack, torch.where, index_add_, torch._foreach_* in place of a loop).",
+            f"{percent(facts.share(cause))} of the time goes into calling operations instead of computing: "
+            "each call costs some microseconds, however little it computes.",
+            "Replace loops over elements, samples or parameters by one tensor operation (torch.stack, "
+            "torch.where, index_add_, torch._foreach_* in place of a loop).",
         ),
     ]
     if not switched_on(facts, "TORCH_COMPILE_DISABLE") and not switched_on(facts, "TORCHDYNAMO_DISABLE"):
-        fixes.append(
-            Fix(
-                "Compile the model",
-                "A compiled model runs many small operators as few large ones, without Python between them.",
-                "model = torch.compile(model)",
-            )
-        )
+        fixes.append(_COMPILE)
     else:
         for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
             fixes += unset(facts, name, "It turns torch.compile off, which would merge small operators.")
     fixes += optimizer_fixes(facts)
-    fixes.append(
-        Fix(
-            "Use a larger batch",
-            "The number of calls per step stays the same while each computes more.",
-            "DataLoader(..., batch_size=2 * batch_size)  # and check that the loss still falls as before",
-        )
-    )
+    fixes.append(_LARGER_BATCH)
     return finding(
         facts,
         cause,
         takes(facts, cause, "Calling operations (interpreter and dispatch)"),
-        ("trainer_running", "trainer_cores"),
+        "trainer_running trainer_cores",
         fixes,
         "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
         "not into calls.",
     )
+
+
+_REST = Fix(
+    "Let the other thread rest",
+    "A thread that polls or spins in Python takes the lock for 5 ms at a time (sys.getswitchinterval()).",
+    "Block in queue.get() or event.wait() instead of polling; sleep between polls.",
+)
 
 
 def gil_contention(facts: Facts) -> Finding | None:
@@ -106,19 +114,14 @@ def gil_contention(facts: Facts) -> Finding | None:
             "pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))\n"
             "pool.submit(work, plain_data)  # no CUDA tensors",
         ),
-        Fix(
-            "Let the other thread rest",
-            "A thread that polls or spins in Python takes the lock for 5 ms at a time "
-            "(sys.getswitchinterval()).",
-            "Block in queue.get() or event.wait() instead of polling; sleep between polls.",
-        ),
+        _REST,
     ]
     if facts.settings.get("pin_thread") == "yes":
         fixes.append(
             Fix(
                 "Hand over fewer tensors per batch",
-                "The pinning thread is Python too: it walks through every tensor of a batch while it "
-                "holds the lock.",
+                "The pinning thread is Python too: it walks through every tensor of a batch while it holds "
+                "the lock.",
                 "Return one or two large tensors from collate_fn.",
             )
         )
@@ -126,11 +129,19 @@ def gil_contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for the interpreter lock"),
-        ("trainer_running", "trainer_cores", "trainer_switches"),
+        "trainer_running trainer_cores trainer_switches",
         fixes,
         "Stop the other thread for some steps: if the pace stays the same, the lock is not what holds the "
         "job up.",
     )
+
+
+_FEWER_OBJECTS = Fix(
+    "Keep fewer Python objects alive",
+    "What the collector costs grows with the number of objects: lists of samples, dicts per sample, "
+    "kept graphs.",
+    "Hold such data in NumPy arrays or tensors, and keep float(loss) rather than loss.",
+)
 
 
 def garbage_collection(facts: Facts) -> Finding | None:
@@ -146,18 +157,13 @@ def garbage_collection(facts: Facts) -> Finding | None:
     fixes = [
         Fix(
             "Collect at times of your choosing",
-            "The collector walks through all Python objects again and again: "
-            f"{percent(facts.share(cause))} of the time.",
+            f"The collector walks through all Python objects again and again: {percent(facts.share(cause))} "
+            "of the time.",
             "import gc\n"
             "gc.collect(); gc.freeze(); gc.disable()  # once, after model and data are set up\n"
             f"if step % 500 == 0: gc.collect()  #{ranks or ' rarely'}",
         ),
-        Fix(
-            "Keep fewer Python objects alive",
-            "What the collector costs grows with the number of objects: lists of samples, dicts per "
-            "sample, kept graphs.",
-            "Hold such data in NumPy arrays or tensors, and keep float(loss) rather than loss.",
-        ),
+        _FEWER_OBJECTS,
     ]
     if hot_line(facts, cause):
         fixes.append(
@@ -171,7 +177,7 @@ def garbage_collection(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The cyclic garbage collector"),
-        ("trainer_rss",),
+        "trainer_rss",
         fixes,
         "Run some hundred steps after gc.disable(): if the pace stays the same, the collector is not the "
         "cause.",

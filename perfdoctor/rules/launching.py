@@ -35,7 +35,7 @@ def kernel_launch(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Launching small GPU kernels"),
-        ("gpu_busy", "gpu_sm", "gpu_power", "trainer_running", "trainer_run_delay"),
+        "gpu_busy gpu_sm gpu_power trainer_running trainer_run_delay",
         fixes,
         "Double the batch size: if the step takes as long as before, launching holds it up; if twice as "
         "long, the GPU's work does.",
@@ -52,24 +52,23 @@ def synchronization(facts: Facts) -> Finding | None:
         *unset(facts, "CUDA_LAUNCH_BLOCKING", "Every launch then waits for its kernel to end."),
         Fix(
             f"Keep values on the GPU at {line}",
-            "Reading a value (.item(), .cpu(), float(loss), print, if tensor:) waits until the GPU has "
-            "done all it was given, "
-            "and the GPU then idles until new work arrives.",
+            "Reading a value (.item(), .cpu(), float(loss), print, if tensor:) waits until the GPU has done "
+            "all it was given, and the GPU then idles until new work arrives.",
             "total += loss.detach()                      # stays on the GPU\n"
             "if step % 100 == 0: print(total.item())     # one wait in a hundred steps",
         ),
         Fix(
             "Copy without waiting",
             "A copy to the host waits unless it goes to pinned memory.",
-            "host = tensor.to('cpu', non_blocking=True); event = torch.cuda.Event(); event.record()  # "
-            "read it after the event",
+            "host = tensor.to('cpu', non_blocking=True); event = torch.cuda.Event(); event.record()  # read "
+            "it after the event",
         ),
     ]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Waiting for the GPU's queue to drain and refill"),
-        ("gpu_busy", "gpu_sm", "trainer_running"),
+        "gpu_busy gpu_sm trainer_running",
         fixes,
         "Run once with torch.cuda.set_sync_debug_mode('warn'): if it names no line of the step, nothing "
         "there synchronises.",

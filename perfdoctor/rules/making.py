@@ -29,7 +29,7 @@ def severity(cause: str, share: float) -> str:
 
 
 def finding(
-    facts: Facts, cause: str, summary: str, numbers: Iterable[str], fixes: Iterable[Fix], refuted_by: str
+    facts: Facts, cause: str, summary: str, numbers: str, fixes: Iterable[Fix], refuted_by: str
 ) -> Finding:
     """A finding whose share is what the breakdown gave to its cause.
 
@@ -37,7 +37,7 @@ def finding(
         facts: what was measured.
         cause: its id.
         summary: one sentence.
-        numbers: names of the numbers to show as evidence, where they were measured.
+        numbers: names of the numbers to show as evidence where they were measured, separated by spaces.
         fixes: the one to do first first.
         refuted_by: the test that would prove the finding wrong.
     """
@@ -45,7 +45,7 @@ def finding(
     shown = [
         Evidence(f"wall time spent on {CAUSES[cause].title}", round(share, 4), "of the time", "breakdown")
     ]
-    shown += [facts.numbers[name] for name in numbers if name in facts.numbers]
+    shown += [facts.numbers[name] for name in numbers.split() if name in facts.numbers]
     shown += [
         Evidence("where most of it is", text, "", "stacks") for text in _listed(facts.lines.get(cause, ()))
     ]
@@ -76,9 +76,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
 
 
-def counted(number: float, thing: str) -> str:
+def counted(number: float, thing: str, things: str = "") -> str:
     """A number of things: ``1 core``, ``1.5 cores``."""
-    return f"{number:g} {thing}{'' if number == 1 else 's'}"
+    return f"{number:g} {thing if number == 1 else things or thing + 's'}"
 
 
 def takes(facts: Facts, cause: str, what: str) -> str:

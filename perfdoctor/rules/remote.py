@@ -5,6 +5,19 @@ from perfdoctor.facts import Facts
 from perfdoctor.rules.making import REPORTED, amount, finding, setting, takes
 from perfdoctor.rules.workers import plan_workers, worker_fixes
 
+_LARGER_OBJECTS = Fix(
+    "Fetch fewer, larger objects over kept connections",
+    "Every request waits at least one round trip; a new connection waits for two or three.",
+    "Use shards of 100 MB or more, and one session per worker (requests.Session, urllib3.PoolManager).",
+)
+
+
+_FURTHER_AHEAD = Fix(
+    "Fetch further ahead",
+    "By default each worker prepares two batches ahead; more hide answers that are late now and then.",
+    "DataLoader(..., prefetch_factor=8)",
+)
+
 
 def network_read(facts: Facts) -> Finding | None:
     """Reads from sockets: object stores, HTTP, databases."""
@@ -14,44 +27,32 @@ def network_read(facts: Facts) -> Finding | None:
     plan = plan_workers(facts, cause)
     rate = f" They deliver {amount(facts, 'received')}." if facts.number("received") is not None else ""
     fixes = [
-        *worker_fixes(facts, plan),
+        *worker_fixes(facts, cause, plan),
         Fix(
             "Fetch the samples of a batch at the same time",
             "A reader spends its time waiting for answers, not computing: many can wait at once without "
             f"more cores.{rate}",
             "def __getitems__(self, indices):  # DataLoader calls it with the whole batch\n"
-            "    return list(self._pool.map(self._fetch, indices))  # self._pool = "
-            "ThreadPoolExecutor(32), made in the worker",
+            "    return list(self._pool.map(self._fetch, indices))  # self._pool = ThreadPoolExecutor(32), "
+            "made in the worker",
         ),
         Fix(
             "Keep a local copy",
             "What is fetched once need not be fetched again in the next epoch.",
             "Write each object to $TMPDIR/cache at its first use and look there first.",
         ),
-        Fix(
-            "Fetch fewer, larger objects over kept connections",
-            "Every request waits at least one round trip; a new connection waits for two or three.",
-            "Use shards of 100 MB or more, and one session per worker (requests.Session, "
-            "urllib3.PoolManager).",
-        ),
+        _LARGER_OBJECTS,
     ]
     if (setting(facts, "workers") or 0) > 0:
-        fixes.append(
-            Fix(
-                "Fetch further ahead",
-                "By default each worker prepares two batches ahead; more hide answers that are late now "
-                "and then.",
-                "DataLoader(..., prefetch_factor=8)",
-            )
-        )
+        fixes.append(_FURTHER_AHEAD)
     return finding(
         facts,
         cause,
         takes(facts, cause, "Waiting for data from the network"),
-        ("received", "packets", "retransmits", "worker_busy", "workers_busy", "worker_cores"),
+        "received packets retransmits worker_busy workers_busy worker_cores",
         fixes,
-        "Serve the same samples from local files: if the pace stays the same, the network is not what "
-        "holds the job up.",
+        "Serve the same samples from local files: if the pace stays the same, the network is not what holds "
+        "the job up.",
     )
 
 
@@ -77,8 +78,8 @@ def swap(facts: Facts) -> Finding | None:
             "Keep the dataset out of Python objects",
             "Lists and dicts are copied into each worker page by page, since reading them changes their "
             "reference counts.",
-            "Hold names, labels and offsets in NumPy arrays or tensors; map large arrays: "
-            "numpy.load(path, mmap_mode='r').",
+            "Hold names, labels and offsets in NumPy arrays or tensors; map large arrays: numpy.load(path, "
+            "mmap_mode='r').",
         ),
         Fix(
             "Give the job more memory",
@@ -90,15 +91,7 @@ def swap(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Paging memory in from swap"),
-        (
-            "swap_in",
-            "swap_out",
-            "swapped",
-            "major_faults",
-            "trainer_rss",
-            "memory_available",
-            "memory_pressure",
-        ),
+        "swap_in swap_out swapped major_faults trainer_rss memory_available memory_pressure",
         fixes,
         "Watch si in vmstat 1 while the job runs: if it stays 0, the job does not wait for swap.",
     )

@@ -10,10 +10,28 @@ from perfdoctor.rules.making import REPORTED, bounded, finding, hot_line, hot_pa
 _BEARABLE = REPORTED
 
 
+_SAVE_BEHIND = """\
+state = {name: value.detach().to('cpu', copy=True) for name, value in model.state_dict().items()}
+if saving is not None: saving.result()
+saving = saver.submit(torch.save, state, path)  # saver = ThreadPoolExecutor(1)"""
+_SAVE_TOGETHER = """\
+from torch.distributed.checkpoint import async_save
+# needs a CPU backend too: init_process_group('cpu:gloo,cuda:nccl')
+if saving is not None: saving.result()
+saving = async_save({'model': model.state_dict()}, checkpoint_id=folder)"""
+
+
 def times_rarer(share: float, bearable: float = _BEARABLE) -> int:
     """How many times more rarely something must happen until its share of the time is bearable."""
     rest = max(1 - share, 0.01)
     return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
+
+
+_FASTER_STORAGE = Fix(
+    "Save to faster storage first",
+    "A copy to a fast local disk, moved on by another process, frees the step sooner.",
+    "torch.save(state, f'{local}/checkpoint.pt')  # then rsync in the background",
+)
 
 
 def checkpoint_write(facts: Facts) -> Finding | None:
@@ -24,45 +42,27 @@ def checkpoint_write(facts: Facts) -> Finding | None:
         return None
     path = hot_path(facts, cause)
     line = f" It is done at {hot_line(facts, cause)}." if hot_line(facts, cause) else ""
-    several = len(facts.trainers) > 1
-    behind = (
-        "from torch.distributed.checkpoint import async_save\n"
-        "# needs a CPU backend too: init_process_group('cpu:gloo,cuda:nccl')\n"
-        "if saving is not None: saving.result()\n"
-        "saving = async_save({'model': model.state_dict()}, checkpoint_id=folder)"
-        if several
-        else "state = {name: value.detach().to('cpu', copy=True) for name, value in "
-        "model.state_dict().items()}\n"
-        "if saving is not None: saving.result()\n"
-        "saving = saver.submit(torch.save, state, path)  # saver = ThreadPoolExecutor(1)"
-    )
     rarer = times_rarer(share)
     fixes = [
         Fix(
             "Save while training goes on",
             f"The trainer stands still while {path or 'a checkpoint'} is written: {percent(share)} of the "
-            f"time.{line}"
-            " Only the copy in memory must be made in the step.",
-            behind,
+            f"time.{line} Only the copy in memory must be made in the step.",
+            _SAVE_TOGETHER if len(facts.trainers) > 1 else _SAVE_BEHIND,
         ),
         Fix(
             f"Save {rarer} times less often",
             f"At the present pace of saving {percent(share)} of the time goes there; {rarer} times rarer "
-            "leaves less than "
-            f"{percent(_BEARABLE)}.",
+            f"leaves less than {percent(_BEARABLE)}.",
             f"if step % ({rarer} * save_every) == 0: save(...)",
         ),
-        Fix(
-            "Save to faster storage first",
-            "A copy to a fast local disk, moved on by another process, frees the step sooner.",
-            "torch.save(state, f'{local}/checkpoint.pt')  # then rsync in the background",
-        ),
+        _FASTER_STORAGE,
     ]
     found = finding(
         facts,
         cause,
         takes(facts, cause, "Saving checkpoints"),
-        ("written_to_storage", "written_by_calls", "device_written", "device_busy"),
+        "written_to_storage written_by_calls device_written device_busy",
         fixes,
         "Leave saving out for some hundred steps: if the pace stays the same, it is not the cause.",
     )
@@ -103,7 +103,7 @@ def log_write(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Writing logs"),
-        ("write_calls", "written_to_storage", "device_busy"),
+        "write_calls written_to_storage device_busy",
         fixes,
         "Send the log to /dev/null: if the pace stays the same, writing it is not the cause.",
     )

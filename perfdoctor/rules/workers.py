@@ -9,6 +9,8 @@ from perfdoctor.rules.making import bounded, counted, culprits, setting, uses_gp
 
 # A gain below this is not worth a change: it drowns in the job's own scatter.
 _WORTHWHILE = 0.95
+# Workers that wait for storage can share a core, but each is a process with memory of its own.
+_MOST_PER_CORE = 4
 # The trainer's own time per second may not count as less than this, or the need for workers has no end.
 _LEAST_OWN = 0.01
 
@@ -57,7 +59,8 @@ def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
     floor = _cores_floor(facts, busy + own if trainer.workers else 1.0, cores)
     useful = needed
     if cores is not None:
-        useful = max(1, min(useful, int(cores) // len(facts.trainers)))
+        room = cores / (len(facts.trainers) * _core_per_worker(facts, trainer, waiting))
+        useful = max(1, min(useful, int(room + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
     pace = max(own, busy / useful, floor if cores is not None else 0.0)
     return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores)
@@ -69,6 +72,17 @@ def _busy(facts: Facts, trainer: Trainer, waiting: float) -> float | None:
         return waiting
     own = facts.number(f"workers_busy.{trainer.pid}")
     return own if own is not None else facts.number("workers_busy")
+
+
+def _core_per_worker(facts: Facts, trainer: Trainer, waiting: float) -> float:
+    """The part of a core that a busy worker uses: less than 1 where it waits for storage or a network."""
+    if trainer.workers == 0:
+        running = facts.number("trainer_running")
+        part = None if running is None or waiting <= 0 else running / waiting
+    else:
+        used, busy = facts.number("worker_cores"), facts.number("workers_busy")
+        part = None if used is None or not busy else used / (busy * len(facts.trainers))
+    return 1.0 if part is None else min(1.0, max(part, 1 / _MOST_PER_CORE))
 
 
 def _cores_floor(facts: Facts, assumed: float, cores: float | None) -> float:
@@ -88,18 +102,20 @@ def _cores_floor(facts: Facts, assumed: float, cores: float | None) -> float:
     return max(_LEAST_OWN, (assumed if used is None else used) / max(free, 0.5))
 
 
-def worker_fixes(facts: Facts, plan: WorkerPlan | None) -> list[Fix]:
+def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]:
     """More workers, with the numbers of this job; nothing where they would not help."""
     if plan is None or not plan.helps:
         return []
     need = (
         f"Each second holds {plan.busy:.2g} s of preparation and {plan.own:.2g} s of the trainer's other "
-        "work, "
-        f"so ceil({plan.busy:.2g} / {plan.own:.2g}) = {counted(plan.needed, 'worker')} would keep up; it has {plan.now}."
+        f"work, so ceil({plan.busy:.2g} / {plan.own:.2g}) = {counted(plan.needed, 'worker')} would keep up; "
+        f"it has {plan.now}."
     )
     if plan.useful < plan.needed and plan.cores is not None:
         need += f" The {counted(plan.cores, 'core')} it may use limit that to {plan.useful}."
-    gain = f" Expected pace: {1 / plan.pace:.2g} times the present one."
+    # Workers help against all causes in the input; this finding may promise no more than its own share.
+    pace = max(plan.pace, 1 - facts.share(cause))
+    gain = f" Expected pace: {1 / pace:.2g} times the present one."
     pinned = uses_gpu(facts) and facts.settings.get("pin_thread") != "yes"
     pin = ", pin_memory=True" if pinned else ""
     change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
@@ -114,9 +130,8 @@ def no_more_workers(plan: WorkerPlan | None) -> str:
         return ""
     if plan.needed <= plan.now:
         return (
-            f" More workers will not help: the {plan.now} there are have only {plan.busy:.2g} s of work "
-            "in each second, "
-            "so it is the order or the size of their pieces that makes the trainer wait."
+            f" More workers will not help: the {plan.now} there are have only {plan.busy:.2g} s of work in "
+            "each second, so it is the order or the size of their pieces that makes the trainer wait."
         )
     if plan.cores is not None:
         return f" More workers will not help: no core of the {plan.cores:g} that the job may use is free."

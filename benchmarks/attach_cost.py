@@ -1,0 +1,261 @@
+"""What it costs to be watched: the pace of the examples alone and watched, and the watcher's CPU and memory.
+
+Each example runs once. Windows alone and watched alternate, first with ``perfdoctor attach`` and then with
+``py-spy record`` at its defaults, so that a drift of the machine meets all of them. A watched window lasts as
+long as the command does, start and analysis included.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+import jobs
+import machine
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "overhead.md"
+PACE_TARGET = 0.98
+
+
+@dataclass
+class Window:
+    """One command beside a job.
+
+    Attributes:
+        pace: the job's steps per second meanwhile.
+        cpu_s: CPU seconds of the command and its children.
+        memory_bytes: their resident memory at its highest; pages that they share count for each.
+        watching_cores: cores that perfdoctor says it used while it watched, None for other commands.
+    """
+
+    pace: float
+    wall_s: float
+    cpu_s: float
+    memory_bytes: int
+    watching_cores: float | None = None
+
+
+@dataclass
+class Cost:
+    """All windows of one example."""
+
+    name: str
+    alone: list[float] = field(default_factory=list)
+    attach: list[Window] = field(default_factory=list)
+    py_spy: list[Window] = field(default_factory=list)
+    note: str = ""
+
+    def ratios(self, windows: list[Window]) -> list[float]:
+        """Pace watched over pace alone, the latter as the mean of the windows just before and after."""
+        pairs = zip(self.alone, self.alone[1:], strict=False)
+        return [w.pace / statistics.mean(pair) for w, pair in zip(windows, pairs, strict=False)]
+
+
+def memory_of(process: psutil.Process) -> int:
+    """Resident bytes of a process and its descendants, 0 where they are gone."""
+    total = 0
+    try:
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    for member in family:
+        try:
+            total += member.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def watched(job: jobs.Job, command: list[str], timeout_s: float) -> Window:
+    """Runs a command beside a job until it ends; raises RuntimeError if it fails."""
+    before, begin, start = resource.getrusage(resource.RUSAGE_CHILDREN), job.progress(), time.monotonic()
+    memory = 0
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+        while process.poll() is None:
+            memory = max(memory, memory_of(psutil.Process(process.pid)))
+            if time.monotonic() - start > timeout_s:
+                process.kill()
+            time.sleep(0.25)
+        out.seek(0)
+        text = out.read().decode(errors="replace")
+    end, after = job.progress(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode != 0 or end[0] == begin[0]:
+        raise RuntimeError(f"{command[-1]} ended with {process.returncode}: {text.strip()[-300:]}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Window((end[0] - begin[0]) / (end[1] - begin[1]), time.monotonic() - start, cpu, memory)
+
+
+def attached(job: jobs.Job, seconds: float) -> Window:
+    """A window with ``perfdoctor attach``."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "diagnosis.json")
+        command = [sys.executable, "-m", "perfdoctor", "attach", str(job.pid), "--duration", str(seconds)]
+        window = watched(job, [*command, "--json", str(target)], seconds + 120)
+        window.watching_cores = json.loads(target.read_text())["overhead"].get("cpu_cores")
+        return window
+
+
+def py_spied(job: jobs.Job, seconds: float) -> Window:
+    """A window with ``py-spy record`` on the same processes, at its own rate, pausing them as it does."""
+    with tempfile.TemporaryDirectory() as folder:
+        py_spy = str(Path(sys.executable).with_name("py-spy"))
+        target = ["--subprocesses", "--pid", str(job.pid), "--duration", str(round(seconds))]
+        output = ["--format", "raw", "--output", str(Path(folder, "stacks"))]
+        return watched(job, [py_spy, "record", *target, *output], seconds + 120)
+
+
+def cost_of(example: jobs.Example, rounds: int, seconds: float) -> Cost:
+    """Windows alone, attached, alone, attached …, and the same with py-spy, in one run of an example."""
+    cost = Cost(example.name)
+    if not jobs.wait_until_quiet():
+        cost.note = "the machine was not quiet"
+    with jobs.running(example, "sick", 4 * rounds * (seconds + 30) + 120) as job:
+        job.wait_until_ready()
+        time.sleep(jobs.WARM_UP_S)
+        try:
+            cost.alone.append(job.pace(seconds))
+            for _ in range(rounds):
+                cost.attach.append(attached(job, seconds))
+                cost.alone.append(job.pace(seconds))
+            spied_from = len(cost.alone) - 1
+            spied = Cost(example.name, alone=cost.alone[spied_from:])
+            for _ in range(rounds):
+                spied.py_spy.append(py_spied(job, seconds))
+                spied.alone.append(job.pace(seconds))
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            cost.note = str(problem).replace("\n", " ")
+            return cost
+    cost.py_spy = spied.py_spy
+    cost.alone = [*cost.alone[: spied_from + 1], *spied.alone[1:]]
+    return cost
+
+
+@dataclass(frozen=True)
+class Row:
+    """Medians of one example: pace ratios, cores over the command's life and while watching, memory."""
+
+    name: str
+    attach_ratio: float
+    py_spy_ratio: float
+    attach_cores: float
+    watching_cores: float
+    py_spy_cores: float
+    attach_mib: float
+    py_spy_mib: float
+
+    @classmethod
+    def of(cls, cost: Cost) -> "Row":
+        median = statistics.median
+        spied = Cost(cost.name, alone=cost.alone[len(cost.attach) :])
+        return cls(
+            cost.name,
+            median(cost.ratios(cost.attach)),
+            median(spied.ratios(cost.py_spy)),
+            median(w.cpu_s / w.wall_s for w in cost.attach),
+            median(w.watching_cores or float("nan") for w in cost.attach),
+            median(w.cpu_s / w.wall_s for w in cost.py_spy),
+            median(w.memory_bytes for w in cost.attach) / 2**20,
+            median(w.memory_bytes for w in cost.py_spy) / 2**20,
+        )
+
+    def numbers(self) -> list[str]:
+        ratios = [f"{value:.3f}" for value in (self.attach_ratio, self.py_spy_ratio)]
+        cores = [f"{value:.3f}" for value in (self.watching_cores, self.attach_cores, self.py_spy_cores)]
+        return [*ratios, *cores, f"{self.attach_mib:.0f}", f"{self.py_spy_mib:.0f}"]
+
+
+COLUMNS = (
+    "pace, attached",
+    "pace, py-spy",
+    "cores, watching",
+    "cores, attach in all",
+    "cores, py-spy",
+    "MiB, attach",
+    "MiB, py-spy",
+)
+
+PAGE = """\
+# What it costs to be watched
+
+Pace is steps per second while watched over steps per second alone, in the same run of the job:
+1.000 costs nothing. Windows of {seconds:g} s alternate, {rounds} of each kind; medians. A watched
+window lasts as long as the command does, its start and its analysis included; `cores, watching`
+leaves these out. `py-spy record --subprocesses` runs at its defaults otherwise. Memory is resident
+memory of all processes of the command at its highest.
+
+| example | {columns} |
+{rule}
+{table}
+
+Median pace: {attach:.3f} attached (target {target}), {py_spy:.3f} with py-spy.
+
+Measured on {machine}.
+
+Reproduce with `python benchmarks/attach_cost.py --write`, as root on an otherwise idle machine
+with two cores.
+"""
+
+
+def document(rows: list[Row], arguments: argparse.Namespace) -> str:
+    """The page docs/overhead.md."""
+    attach, py_spy = medians(rows)
+    return PAGE.format(
+        seconds=arguments.seconds,
+        rounds=arguments.rounds,
+        columns=" | ".join(COLUMNS),
+        rule="|---" * (1 + len(COLUMNS)) + "|",
+        table="\n".join(f"| {row.name} | " + " | ".join(row.numbers()) + " |" for row in rows),
+        attach=attach,
+        target=PACE_TARGET,
+        py_spy=py_spy,
+        machine=jobs.machine(),
+    )
+
+
+def medians(rows: list[Row]) -> tuple[float, float]:
+    """Median pace attached and with py-spy."""
+    return statistics.median(r.attach_ratio for r in rows), statistics.median(r.py_spy_ratio for r in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these examples only")
+    parser.add_argument("--rounds", type=int, default=2, help="watched windows of each kind (default 2)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="length of a window (default 15)")
+    parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(ROOT)}")
+    arguments = parser.parse_args()
+    chosen = [e for e in jobs.examples(arguments.only) if not (e.needs_root and machine.needs_root())]
+    rows = []
+    print(f"{'':27}" + "  ".join(COLUMNS), flush=True)
+    for example in chosen:
+        cost = cost_of(example, arguments.rounds, arguments.seconds)
+        if not cost.py_spy:
+            print(f"{example.name:27}{cost.note}", flush=True)
+            continue
+        rows.append(Row.of(cost))
+        cells = [f"{text:>{len(column)}}" for text, column in zip(rows[-1].numbers(), COLUMNS, strict=True)]
+        print(f"{example.name:27}" + "  ".join(cells) + f"  {cost.note}", flush=True)
+    if not rows:
+        return 1
+    attach, py_spy = medians(rows)
+    print(f"\nmedian pace: {attach:.3f} attached, {py_spy:.3f} with py-spy (target {PACE_TARGET})")
+    if arguments.write:
+        DOCUMENT.write_text(document(rows, arguments))
+    return 0 if attach >= PACE_TARGET else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

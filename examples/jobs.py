@@ -1,0 +1,169 @@
+"""Starts examples as jobs of their own and measures their pace, for scorecard, benchmark and tests."""
+
+import contextlib
+import mmap
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import common
+
+EXAMPLES = Path(__file__).resolve().parent
+HEALTHY = "cpu.model_compute"
+WARM_UP_S = 2.0
+
+
+@dataclass(frozen=True)
+class Example:
+    """A folder under ``examples/``.
+
+    Attributes:
+        expected: the cause that a diagnosis should name.
+        straggler: the rank that the others wait for, if there is one.
+    """
+
+    name: str
+    expected: str
+    straggler: int | None
+
+    @property
+    def sound(self) -> bool:
+        return self.expected == HEALTHY
+
+    @property
+    def needs_root(self) -> bool:
+        return "Needs root" in (EXAMPLES / self.name / "README.md").read_text()
+
+
+def examples(only: list[str] | None = None) -> list[Example]:
+    """All examples, or those named, as their READMEs describe them."""
+    found = []
+    for readme in sorted(EXAMPLES.glob("*/README.md")):
+        head = dict(line.split(": ", 1) for line in readme.read_text().split("\n\n")[0].splitlines())
+        straggler = int(head["straggler"]) if "straggler" in head else None
+        found.append(Example(readme.parent.name, head["expected"], straggler))
+    unknown = set(only or ()) - {example.name for example in found}
+    if unknown:
+        sys.exit(f"no such example: {', '.join(sorted(unknown))}")
+    return [example for example in found if not only or example.name in only]
+
+
+class Job:
+    """A running example.
+
+    Attributes:
+        pid: of the process that was started: the trainer, or its launcher.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", counter: mmap.mmap, log: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self._counter = counter
+        self._log = log
+
+    def progress(self) -> tuple[int, float]:
+        """Steps done so far, and when the last one ended (CLOCK_MONOTONIC seconds)."""
+        while True:
+            first: tuple[int, int] = common.COUNTER.unpack_from(self._counter)
+            if first == common.COUNTER.unpack_from(self._counter):
+                return first[0], first[1] / 1e9
+
+    def wait_until_ready(self, timeout_s: float = 120.0) -> None:
+        """Returns after the first step; raises RuntimeError with the job's output if it never comes."""
+        deadline = time.monotonic() + timeout_s
+        while self.progress()[0] < 1:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the job did not get ready: {self.output()[-2000:]}")
+            time.sleep(0.05)
+
+    def pace(self, seconds: float) -> float:
+        """Steps per second in the window that begins now."""
+        begin = self.progress()
+        time.sleep(seconds)
+        end = self.progress()
+        return (end[0] - begin[0]) / (end[1] - begin[1]) if end[0] > begin[0] else 0.0
+
+    def output(self) -> str:
+        """What the job has printed."""
+        return self._log.read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def running(example: Example, state: str, seconds: float) -> Iterator[Job]:
+    """The example as a process of its own; it is ended, all its descendants included, with this context."""
+    with tempfile.TemporaryDirectory() as folder:
+        progress, log = Path(folder, "progress"), Path(folder, "output")
+        progress.write_bytes(bytes(common.COUNTER.size))
+        command = [
+            sys.executable,
+            str(EXAMPLES / example.name / "train.py"),
+            state,
+            "--seconds",
+            str(seconds),
+        ]
+        environment = {**os.environ, common.PROGRESS: str(progress)}
+        with log.open("wb") as out, progress.open("r+b") as file:
+            counter = mmap.mmap(file.fileno(), common.COUNTER.size)
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
+        try:
+            yield Job(process, counter, log)
+        finally:
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    for member in psutil.wait_procs(family, timeout=5)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.kill()
+    process.wait()
+
+
+def cores_busy(seconds: float = 0.5) -> float:
+    """How many cores of this machine were busy in the window that begins now."""
+    idle = 1 - psutil.cpu_percent(interval=seconds) / 100
+    return (1 - idle) * (psutil.cpu_count() or 1)
+
+
+def wait_until_quiet(limit: float = 0.2, timeout_s: float = 60.0) -> bool:
+    """Waits until nobody else computes on this machine; False if that did not come."""
+    deadline = time.monotonic() + timeout_s
+    while cores_busy() > limit:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(1.0)
+    return True
+
+
+def machine() -> str:
+    """This machine and the versions that matter, in one line."""
+    from importlib.metadata import version
+
+    model = next(
+        (
+            line.split(": ")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return (
+        f"{psutil.cpu_count()} cores of {model}, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, torch {version('torch')}, perfdoctor {version('perfdoctor')}"
+    )

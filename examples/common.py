@@ -121,6 +121,19 @@ def under_torchrun(ranks: int = 2) -> None:
     os.execve(sys.executable, [sys.executable, *launcher, *sys.argv], environment)
 
 
+def leave_group() -> None:
+    """Ends a rank after training.
+
+    Now and then gloo's threads make the interpreter's own shutdown abort ("terminate called without an active
+    exception", seen with torch 2.13), and torchrun then calls the whole job failed. So this does without it.
+    """
+    import torch.distributed as dist
+
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
+
+
 def _map_counter() -> mmap.mmap | None:
     path = os.environ.get(PROGRESS)
     if not path:

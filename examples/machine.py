@@ -4,6 +4,7 @@ All of it is undone when the job ends.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ def little_memory(limit: int, swap: int) -> Iterator[None]:
     """This process may from now on hold ``limit`` bytes in memory; more goes to ``swap`` bytes on disk."""
     for line in Path("/proc/swaps").read_text().splitlines()[1:]:
         left_over = Path(line.split()[0])
-        if PREFIX in left_over.name and not Path("/proc", left_over.name.removeprefix(PREFIX)).exists():
+        if _owner_is_gone(left_over):
             subprocess.run(["swapoff", left_over], check=True)
             left_over.unlink()
     with control_group("memory", {"memory.limit_in_bytes": str(limit)}):
@@ -94,13 +95,25 @@ def little_memory(limit: int, swap: int) -> Iterator[None]:
             subprocess.run(["swapon", file], check=True)
             yield
         finally:
+            # What is swapped out comes back now, and must find room.
+            (GROUPS / "memory" / file.name / "memory.limit_in_bytes").write_text("-1")
             subprocess.run(["swapoff", file], check=False)
             file.unlink()
 
 
 def folder():  # type: ignore[no-untyped-def]
     """A temporary folder on a disk (``/tmp`` may live in memory; ``/var/tmp`` does not)."""
-    return tempfile.TemporaryDirectory(dir="/var/tmp", prefix=PREFIX)
+    for left_over in Path("/var/tmp").glob(f"{PREFIX}*-*"):
+        if _owner_is_gone(left_over):
+            shutil.rmtree(left_over)
+    return tempfile.TemporaryDirectory(dir="/var/tmp", prefix=f"{PREFIX}{os.getpid()}-")
+
+
+def _owner_is_gone(path: Path) -> bool:
+    """It is an example's, as its name says, and the process in its name has ended."""
+    if not path.name.startswith(PREFIX):
+        return False
+    return not Path("/proc", path.name.removeprefix(PREFIX).partition("-")[0]).exists()
 
 
 def forget(fd: int) -> None:

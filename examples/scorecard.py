@@ -85,7 +85,8 @@ def conditions(skipped: list[str], arguments: argparse.Namespace) -> list[str]:
     return [
         *([f"Not run here: {', '.join(skipped)}.", ""] if skipped else []),
         f"Measured on {jobs.machine()}.",
-        f"Runs of each: {arguments.repeats}; {arguments.duration:g} s of watching, {arguments.seconds:g} s of pace.",
+        f"Runs of each: {arguments.repeats}; {arguments.duration:g} s of watching, {arguments.seconds:g} s "
+        "of pace.",
     ]
 
 

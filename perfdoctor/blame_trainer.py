@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from perfdoctor.blame import LOCK_CALLS, SLEEPS, WRITES, Part, is_network, running_parts, scale, storage_cause, unattributed
 from perfdoctor.blame_input import BUSY, input_parts
-from perfdoctor.code_mix import CodeMix
+from perfdoctor.code_mix import SPIN, CodeMix
 from perfdoctor.phases import TRAINING_PHASES, Place
 from perfdoctor.roles import Process
 from perfdoctor.scene import Scene
@@ -60,7 +61,8 @@ class Blame:
     def _running(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> list[Part]:
         _, collecting = self.scene.timelines.interpreter_at(trainer.pid, time_ns)
         causes: Mapping[str, float]
-        if collecting:
+        if collecting and place.detail not in LOADER_WAITS:
+            # While a batch is unpickled, its many objects are what the collector is called for.
             causes = {"cpu.garbage_collection": 1.0}
         elif place.phase == "saving":
             causes = {"io.checkpoint_write": 1.0}
@@ -75,8 +77,22 @@ class Blame:
         elif place.detail == "collective":
             causes = {self.communication: 1.0}
         else:
-            causes = self.mixes[trainer.pid].causes(place.phase)
+            causes = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
         return running_parts(self.scene, moment, time_ns, causes, place.line)
+
+    def _at_barrier(self, trainer: Process, mix: Mapping[str, float], time_ns: int) -> Mapping[str, float]:
+        """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU."""
+        spin = mix.get(SPIN, 0.0)
+        if not spin:
+            return mix
+        pool = [thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid)]
+        delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
+        delay = max(delays, default=0.0)
+        causes = Counter({cause: weight for cause, weight in mix.items() if cause != SPIN})
+        causes["cpu.model_compute"] += spin * (1 - delay)
+        for cause, weight in self.scene.delay_parts(time_ns).items():
+            causes[cause] += spin * delay * weight
+        return causes
 
     def _waiting(self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool) -> list[Part]:
         scene, saved = self.scene, self.saved_paths[trainer.pid]

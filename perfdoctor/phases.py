@@ -30,13 +30,15 @@ class Place:
         phase: one of ``PHASES``.
         detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
             ``loader wait``, ``collective``, ``data parallel``, ``compile``, ``collector`` or "".
-        waits: the innermost frame is one that blocks (a queue, a lock, a pipe, a socket).
+        waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
+        only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
     """
 
     phase: str
     detail: str = ""
     waits: bool = False
+    only_waits: bool = False
     line: str = ""
 
 
@@ -98,17 +100,24 @@ _INNERMOST: tuple[_Rule, ...] = (
     _rule(r"torch/nn/modules/module\.py", "", "forward"),
 )  # fmt: skip
 
+_ONLY_WAITING = (
+    _rule(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", ""),
+    _rule(r"multiprocessing/connection\.py", "_poll wait poll accept", ""),
+    _rule(r"multiprocessing/(?:popen_fork|popen_spawn_posix|popen_forkserver)\.py", "poll wait", ""),
+    _rule(r"selectors\.py", "select", ""),
+    _rule(r"socket\.py", "accept", ""),
+    _rule(r"subprocess\.py", "wait _wait _try_wait", ""),
+)
+# These also copy or convert what they waited for.
 _WAITING = (
-    _rule(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", "", ""),
-    _rule(r"queue\.py", "get put", "", ""),
-    _rule(r"multiprocessing/connection\.py", "_recv _recv_bytes _poll wait poll _send _send_bytes accept recv_bytes", "", ""),
-    _rule(r"multiprocessing/queues\.py", "get put", "", ""),
-    _rule(r"multiprocessing/(?:popen_fork|popen_spawn_posix|popen_forkserver)\.py", "poll wait", "", ""),
-    _rule(r"multiprocessing/synchronize\.py", "", "", ""),
-    _rule(r"selectors\.py", "select", "", ""),
-    _rule(r"(?:socket|ssl|asyncio/.*)\.py", "recv_into readinto recv read accept connect send sendall", "", ""),
-    _rule(r"subprocess\.py", "wait _wait _try_wait communicate _communicate", "", ""),
-    _rule(r"concurrent/futures/.*\.py", "result wait", "", ""),
+    *_ONLY_WAITING,
+    _rule(r"queue\.py", "get put", ""),
+    _rule(r"multiprocessing/connection\.py", "_recv _recv_bytes _send _send_bytes recv_bytes recv", ""),
+    _rule(r"multiprocessing/queues\.py", "get put", ""),
+    _rule(r"multiprocessing/synchronize\.py", "", ""),
+    _rule(r"(?:socket|ssl|asyncio/.*)\.py", "recv_into readinto recv read connect send sendall", ""),
+    _rule(r"subprocess\.py", "communicate _communicate", ""),
+    _rule(r"concurrent/futures/.*\.py", "result wait", ""),
 )
 _LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")
 _HANDOVER = re.compile(r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$")
@@ -124,18 +133,23 @@ def locate(frames: Sequence[Frame]) -> Place:
     if not frames:
         return UNKNOWN
     leaf = frames[-1]
-    waits = any(_matches(rule, leaf) for rule in _WAITING)
     line = own_line(frames)
+    phase, detail = _phase(frames)
+    waits = any(_matches(rule, leaf) for rule in _WAITING)
+    return Place(phase, detail, waits, any(_matches(rule, leaf) for rule in _ONLY_WAITING), line)
+
+
+def _phase(frames: Sequence[Frame]) -> tuple[str, str]:
     for group in _DOMINANT:
         for depth, frame in enumerate(frames):
             for rule in group:
                 if _matches(rule, frame):
-                    return Place(rule[2], _data_detail(rule[3], frames[depth:]), waits, line)
+                    return rule[2], _data_detail(rule[3], frames[depth:])
     for frame in reversed(frames):
         for rule in _INNERMOST:
             if _matches(rule, frame):
-                return Place(rule[2], rule[3], waits, line)
-    return Place("other", "", waits, line)
+                return rule[2], rule[3]
+    return "other", ""
 
 
 def _matches(rule: _Rule, frame: Frame) -> bool:

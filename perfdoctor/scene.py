@@ -10,12 +10,14 @@ import numpy.typing as npt
 from perfdoctor.phases import UNKNOWN, Place, holds_lock_frame
 from perfdoctor.recording import Recording
 from perfdoctor.roles import Process, Roles, assign_roles
-from perfdoctor.samples import Reading
+from perfdoctor.samples import InterpreterSample, PythonThread, Reading
 from perfdoctor.stacks import Stacks, Track
 from perfdoctor.timelines import GONE, Moment, Timeline, Timelines
 
 # A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
 STACK_REACH_NS = 400_000_000
+# py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
+STACK_PERIOD_NS = 40_000_000
 # A wake-up that costs less than this fraction of the wanted CPU time is the scheduler's everyday business.
 MIN_DELAY = 0.02
 # Calls in which a thread waits for somebody to send or signal something.
@@ -46,6 +48,7 @@ class Scene:
     roles: Roles
     cores: float
     _tracks: dict[int, Track | None] = field(default_factory=dict)
+    _python: dict[int, set[int]] = field(default_factory=dict)
     _quotas: list[tuple[Counter, Counter]] = field(default_factory=list)
     _swapped_in: Counter | None = None
     _occupants: dict[int, tuple[float, float]] = field(default_factory=dict)
@@ -95,22 +98,27 @@ class Scene:
         track = self._tracks[pid]
         if track is None:
             return None
-        at = int(np.searchsorted(track.times_ns, time_ns, side="right")) - 1
         nearest: int | None = None
-        for index in (at, at + 1, at - 1, at + 2, at - 2, at + 3, at - 3):
-            if not 0 <= index < len(track.times_ns) or track.stacks[index] < 0:
-                continue
-            # Entry `at` lasts until the next one, so it reaches the instant however old it is.
-            distance = max(0, int(track.times_ns[index]) - time_ns) if index > at else 0
-            if index < at:
-                distance = time_ns - int(track.times_ns[index + 1])
-            if distance > STACK_REACH_NS:
-                continue
+        for index in _nearest_first(track.times_ns, time_ns):
             number = int(track.stacks[index])
+            if number < 0:
+                continue
             nearest = number if nearest is None else nearest
             if _fits(self.stacks.places[number], moment):
                 return number
         return nearest
+
+    def stack_distance(self, pid: int, time_ns: int) -> int:
+        """Nanoseconds to the nearest stack sample; 0 inside a stack that lasted for several of them."""
+        track = self._tracks.get(pid)
+        if track is None or not len(track.times_ns):
+            return STACK_REACH_NS
+        after = int(np.searchsorted(track.times_ns, time_ns, side="right"))
+        since = time_ns - int(track.times_ns[after - 1]) if after else STACK_REACH_NS
+        until = int(track.times_ns[after]) - time_ns if after < len(track.times_ns) else STACK_REACH_NS
+        # The stack was last seen about one period before it was seen changed.
+        lasted = since + until > 3 * STACK_PERIOD_NS and until > 2 * STACK_PERIOD_NS
+        return 0 if lasted else min(since, until)
 
     def queues_for_lock(self, pid: int, time_ns: int, moment: Moment) -> bool:
         """Whether the innermost frame is that of a multiprocessing lock."""
@@ -119,11 +127,21 @@ class Scene:
 
     def pool_threads(self, pid: int) -> list[Timeline]:
         """Native threads that share a process's arithmetic (OpenMP and the like): they wait in futexes only."""
+        python = self._python_threads(pid)
         return [
             thread
             for thread in self.timelines.of(pid)
-            if thread.tid != pid and not thread.name.startswith(("pt_", "cuda", "gloo", "nccl")) and _waits_in_futex_only(thread)
+            if thread.tid != pid and thread.tid not in python and not thread.name.startswith(("pt_", "cuda", "gloo", "nccl")) and _waits_in_futex_only(thread)
         ]
+
+    def _python_threads(self, pid: int) -> set[int]:
+        """Threads that run Python code: py-spy named them, or they were seen to hold the interpreter lock."""
+        if pid not in self._python:
+            named = self.recording.table(PythonThread)
+            seen = self.recording.table(InterpreterSample)
+            tids = [*named.loc[named["pid"] == pid, "tid"], *seen.loc[seen["pid"] == pid, "gil_tid"].dropna().unique()]
+            self._python[pid] = {int(tid) for tid in tids}
+        return self._python[pid]
 
     def throttled_fraction(self, time_ns: int) -> float:
         """Fraction of quota periods around an instant in which the job's control group was stopped."""
@@ -181,14 +199,31 @@ class Scene:
         return next((trainer for trainer in self.roles.trainers if trainer.rank == rank), None)
 
 
+def _nearest_first(times_ns: npt.NDArray[np.int64], time_ns: int) -> list[int]:
+    """Entries of a track near an instant, nearest first.
+
+    An entry lasts until the next one, so it is never farther away than the usual time between two samples.
+    """
+    at = int(np.searchsorted(times_ns, time_ns, side="right")) - 1
+    distances = {}
+    for index in range(max(0, at - 3), min(len(times_ns), at + 5)):
+        if index > at:
+            distance = int(times_ns[index]) - time_ns
+        elif index == at:
+            distance = min(time_ns - int(times_ns[at]), STACK_PERIOD_NS)
+        else:
+            distance = time_ns - int(times_ns[index + 1]) + STACK_PERIOD_NS // 2
+        if distance <= STACK_REACH_NS:
+            distances[index] = distance
+    return sorted(distances, key=lambda index: distances[index])
+
+
 def _fits(place: Place, moment: Moment) -> bool:
     if moment.state == "R":
-        return not place.waits
+        return not place.only_waits
     if moment.syscall in WAITING_CALLS and moment.syscall != "futex" and moment.target.startswith(("pipe", "socket", "anon")):
         return place.waits
-    if moment.is_blocked:
-        return not place.waits
-    return True
+    return not (moment.is_blocked and place.only_waits)
 
 
 def _waits_in_futex_only(thread: Timeline) -> bool:

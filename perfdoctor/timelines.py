@@ -16,6 +16,8 @@ Times = npt.NDArray[np.int64]
 # A thread's use of the CPU at an instant is its mean over this much time around it: the kernel accounts in scheduler
 # ticks of 1 to 10 ms, so a much narrower window would be noise, a much wider one would blur short phases.
 WINDOW_NS = 30_000_000
+# All threads are looked at within this time in a tick of the threads probe, and ticks are farther apart.
+TICK_NS = 6_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,10 @@ class Timeline:
     def at(self, time_ns: int) -> Moment:
         """The thread at an instant."""
         index = int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1
+        after = index + 1
+        if after < len(self.times_ns) and self.times_ns[after] - time_ns < TICK_NS:
+            # Looked at in the same tick as whoever is asked about, only a little later.
+            index = after
         if index < 0 or self.states[index] == "X":
             return GONE
         running, delayed = self.use(time_ns - WINDOW_NS, time_ns + WINDOW_NS)

@@ -14,7 +14,7 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 # sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
 MIN_SHARE = 0.10
 # Some of these is in every job that trains on the CPU; only an excess of it is an illness.
-MIN_SHARE_OF = {"cpu.python_overhead": 0.35, "cpu.contention": 0.15, "cpu.gil_contention": 0.12}
+MIN_SHARE_OF = {"cpu.python_overhead": 0.22, "cpu.contention": 0.15, "cpu.gil_contention": 0.12}
 # Causes that every job has some of anyway give way to a specific one that costs nearly as much.
 GENERIC = frozenset(("cpu.input_preprocessing", "cpu.python_overhead", "cpu.contention"))
 NEARLY = 0.8

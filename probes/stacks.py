@@ -28,8 +28,8 @@ from perfdoctor.probes import Processes
 from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
 
 # Samples per second of all processes that may train together, and of each of those within which bounds.
-SAMPLES_PER_S = 20
-FASTEST_HZ = 20
+SAMPLES_PER_S = 30
+FASTEST_HZ = 25
 SLOWEST_HZ = 4
 AT_MOST = 8
 WORKER_HZ = 3
@@ -37,6 +37,10 @@ WORKERS_AT_MOST = 4
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
 SEGMENT_S = 7
+# py-spy's clock starts when it has read its arguments. Measured with a process that changes its function every 50 ms of
+# CLOCK_MONOTONIC: 2 to 4 ms after it was spawned; on a machine with no free core it can take longer.
+START_NS = 2_500_000
+START_ERROR_NS = 2_000_000
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
 _PATIENCE_S = 3.0
 _ENABLE = "pip install py-spy (0.4 or newer) beside perfdoctor"
@@ -136,9 +140,8 @@ class StacksProbe:
         finally:
             shutil.rmtree(segment.folder, ignore_errors=True)
         if payload:
-            # py-spy's clock starts when it has read its arguments: some milliseconds after it was spawned.
-            error_ns = NS_PER_S // 100
-            yield StackSegment(segment.spawned_ns, error_ns, now_ns(), segment.pid, zlib.compress(payload, 1))
+            zero_ns = segment.spawned_ns + START_NS
+            yield StackSegment(zero_ns, START_ERROR_NS, now_ns(), segment.pid, zlib.compress(payload, 1))
         elif os.path.exists(f"/proc/{segment.pid}"):
             self._failed.add(segment.pid)
             last = said.splitlines()[-1] if said else "it said nothing"

@@ -41,7 +41,7 @@ def main() -> None:
         optimizer.step()
         if not run.sick and step % EVERY == 0:
             average(model)
-    dist.destroy_process_group()
+    common.leave_group()
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    dist.destroy_process_group()
+    common.leave_group()
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def main() -> None:
         loss.backward()
         average(parameters)
         optimizer.step()
-    dist.destroy_process_group()
+    common.leave_group()
 
 
 if __name__ == "__main__":

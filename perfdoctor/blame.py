@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,6 @@ WRITES = frozenset(
 )
 SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
 NETWORK_CALLS = frozenset("recvfrom recvmsg poll ppoll connect select epoll_wait sendto".split())
-LOCK_CALLS = frozenset(("flock", "fcntl", "semtimedop"))
 # Less than this per second from swap is background noise of the host (a page is 4 KiB).
 SWAP_BYTES_PER_S = 256 * 1024
 
@@ -45,19 +45,33 @@ def scale(parts: Iterable[Part], factor: float) -> list[Part]:
     return [replace(part, weight=part.weight * factor) for part in parts]
 
 
-def running_parts(scene: Scene, moment: Moment, time_ns: int, causes: Mapping[str, float], line: str) -> list[Part]:
+def running_parts(
+    scene: Scene, pid: int, moment: Moment, time_ns: int, causes: Mapping[str, float], line: str
+) -> list[Part]:
     """A runnable thread: what it computes, and for the time that it did not get a CPU, why not.
 
+    A thread that touches memory which is not there runs for a good part of what that costs, in the kernel: read-ahead
+    makes the device wait short, and copying and mapping pages is work. That part counts as what it is for.
+
     Args:
+        pid: its process.
         causes: what it computes, cause to weight, summing to 1.
     """
     delay = moment.delay_fraction
-    if delay < MIN_DELAY:
-        delay = 0.0
-    parts = [Part(cause, weight * (1 - delay), line=line) for cause, weight in causes.items() if weight > 0]
-    if delay > 0:
-        parts += [Part(cause, weight * delay, line=line) for cause, weight in scene.delay_parts(time_ns).items() if weight > 0]
-    return parts
+    why = scene.delay_parts(time_ns) if delay >= MIN_DELAY else {}
+    faulting = scene.faulting_fraction(pid, time_ns)
+    work = 1 - delay * sum(why.values())
+    weights = Counter({cause: weight * work * (1 - faulting) for cause, weight in causes.items()})
+    if faulting:
+        weights[fault_cause(scene, time_ns)] += work * faulting
+    for cause, weight in why.items():
+        weights[cause] += weight * delay
+    return [Part(cause, weight, line=line) for cause, weight in weights.items() if weight > 0]
+
+
+def fault_cause(scene: Scene, time_ns: int) -> str:
+    """What a page fault that needs a device brings in: swapped memory, or a mapped file."""
+    return "io.swap" if scene.swap_in_rate(time_ns) > SWAP_BYTES_PER_S else "io.storage_read"
 
 
 def is_network(moment: Moment) -> bool:
@@ -76,7 +90,7 @@ def storage_cause(scene: Scene, moment: Moment, time_ns: int, place: Place, save
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause.
     """
     if moment.syscall == "fault":
-        return "io.swap" if scene.swap_in_rate(time_ns) > SWAP_BYTES_PER_S else "io.storage_read"
+        return fault_cause(scene, time_ns)
     if moment.syscall in WRITES:
         if moment.target.startswith("file:/dev/shm/"):
             return "cpu.data_transfer"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdoctor.blame import (
-    LOCK_CALLS,
     SLEEPS,
     WRITES,
     Part,
@@ -28,6 +27,12 @@ def input_parts(scene: Scene, trainer: Process, time_ns: int, saved_paths: Mappi
     suppliers = [worker for worker in scene.roles.workers_of(trainer.pid) if worker.alive_at(time_ns)]
     suppliers = suppliers or [helper for helper in scene.roles.helpers_of(trainer.pid) if helper.alive_at(time_ns)]
     busy = [parts for supplier in suppliers if (parts := supplier_parts(scene, supplier, time_ns, saved_paths))]
+    if (locked := scene.lock_part(trainer.pid, time_ns)) > 0 and busy:
+        working = [part for parts in busy for part in parts if part.cause != "cpu.lock_contention"]
+        total = sum(part.weight for part in working)
+        line = next((part.line for parts in busy for part in parts if part.cause == "cpu.lock_contention"), "")
+        queueing = Part("cpu.lock_contention", locked if total else 1.0, line=line)
+        return [queueing, *(scale(working, (1 - locked) / total) if total else [])]
     if not busy:
         busy = [parts for thread in _own_threads(scene, trainer.pid) if (parts := _thread_parts(scene, thread, time_ns, saved_paths))]
     if not busy:
@@ -63,20 +68,19 @@ def _computing(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Plac
         cause = "cpu.data_transfer"
     else:
         cause = "cpu.input_preprocessing"
-    return running_parts(scene, moment, time_ns, {cause: 1.0}, place.line)
+    return running_parts(scene, pid, moment, time_ns, {cause: 1.0}, place.line)
 
 
 def _waiting(scene: Scene, supplier: Process, moment: Moment, time_ns: int, place: Place) -> list[Part]:
     """A worker that is asleep: on the network, in a lock, handing over, or idle."""
     if is_network(moment):
         return [Part("io.network_read", 1.0, target=moment.target, line=place.line)]
-    if moment.target.startswith("file:") and moment.syscall not in LOCK_CALLS:
+    if moment.target.startswith("file:") and not scene.queues_for_lock(supplier.pid, time_ns, moment):
         # Network and user-space file systems wait in an ordinary sleep.
         cause = "cpu.data_transfer" if moment.syscall in WRITES else "io.storage_read"
         return [Part(cause, 1.0, target=moment.target, line=place.line)]
-    if moment.syscall in LOCK_CALLS or scene.queues_for_lock(supplier.pid, time_ns, moment):
-        if place.detail not in ("worker idle", "hand over"):
-            return [Part("cpu.lock_contention", 1.0, target=moment.target, line=place.line)]
+    if scene.queues_for_lock(supplier.pid, time_ns, moment):
+        return [Part("cpu.lock_contention", 1.0, target=moment.target, line=place.line)]
     if moment.syscall in SLEEPS and place.detail != "worker idle":
         return [Part("cpu.input_preprocessing", 1.0, line=place.line)]
     if moment.syscall == "futex" and place.detail == "fetch":
@@ -91,7 +95,7 @@ def _in_futex(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Place
     for thread in scene.pool_threads(pid):
         helper = thread.at(time_ns)
         if helper.is_runnable and helper.running + helper.delayed > BUSY:
-            return running_parts(scene, helper, time_ns, {"cpu.input_preprocessing": 1.0}, place.line)
+            return running_parts(scene, pid, helper, time_ns, {"cpu.input_preprocessing": 1.0}, place.line)
     holder, _ = scene.timelines.interpreter_at(pid, time_ns)
     if holder not in (None, 0, pid) and not place.waits:
         return [Part("cpu.gil_contention", 1.0, line=place.line)]
@@ -105,7 +109,7 @@ def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
             continue
         moment = thread.at(time_ns)
         if (moment.is_runnable and moment.running + moment.delayed > BUSY) or moment.syscall in ("write", "sendmsg"):
-            return running_parts(scene, moment, time_ns, {"cpu.data_transfer": 1.0}, "")
+            return running_parts(scene, pid, moment, time_ns, {"cpu.data_transfer": 1.0}, "")
     return []
 
 
@@ -125,7 +129,7 @@ def _thread_parts(scene: Scene, thread: Timeline, time_ns: int, saved_paths: Map
     moment = thread.at(time_ns)
     if moment.is_runnable and moment.running + moment.delayed > BUSY:
         cause = "cpu.data_transfer" if "pin" in thread.name else "cpu.input_preprocessing"
-        return running_parts(scene, moment, time_ns, {cause: 1.0}, "")
+        return running_parts(scene, thread.pid, moment, time_ns, {cause: 1.0}, "")
     if moment.is_blocked:
         return [Part(storage_cause(scene, moment, time_ns, UNKNOWN, saved_paths), 1.0, target=moment.target)]
     if is_network(moment) and moment.syscall not in ("accept", "accept4", "epoll_wait"):

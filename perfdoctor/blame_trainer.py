@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from perfdoctor.blame import LOCK_CALLS, SLEEPS, WRITES, Part, is_network, running_parts, scale, storage_cause, unattributed
+from perfdoctor.blame import SLEEPS, WRITES, Part, is_network, running_parts, scale, storage_cause, unattributed
+from perfdoctor.blame_gpu import Gpus
 from perfdoctor.blame_input import BUSY, input_parts
 from perfdoctor.code_mix import SPIN, CodeMix
 from perfdoctor.phases import TRAINING_PHASES, Place
 from perfdoctor.roles import Process
-from perfdoctor.scene import Scene
+from perfdoctor.scene import LOCK_CALLS, Scene
 from perfdoctor.timelines import Moment
 
 LOADER_WAITS = ("loader wait", "hand over")
@@ -32,9 +33,14 @@ class Blame:
     saved_paths: Mapping[int, Mapping[str, str]]
     communication: str
     restarts: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
+    gpus: Gpus | None = None
 
-    def parts(self, trainer: Process, time_ns: int, *, follow_ranks: bool = True) -> list[Part]:
+    def parts(self, trainer: Process, time_ns: int) -> list[Part]:
         """The parts of an instant, weights summing to 1."""
+        parts = self._host_parts(trainer, time_ns, follow_ranks=True)
+        return parts if self.gpus is None else self.gpus.share_out(parts, time_ns)
+
+    def _host_parts(self, trainer: Process, time_ns: int, *, follow_ranks: bool) -> list[Part]:
         moment = self.scene.main_at(trainer.pid, time_ns)
         place = self.scene.place_at(trainer.pid, time_ns, moment)
         if moment.state in "XZ":
@@ -78,7 +84,7 @@ class Blame:
             causes = {self.communication: 1.0}
         else:
             causes = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
-        return running_parts(self.scene, moment, time_ns, causes, place.line)
+        return running_parts(self.scene, trainer.pid, moment, time_ns, causes, place.line)
 
     def _at_barrier(self, trainer: Process, mix: Mapping[str, float], time_ns: int) -> Mapping[str, float]:
         """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU."""
@@ -88,9 +94,10 @@ class Blame:
         pool = [thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid)]
         delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
         delay = max(delays, default=0.0)
+        why = self.scene.delay_parts(time_ns)
         causes = Counter({cause: weight for cause, weight in mix.items() if cause != SPIN})
-        causes["cpu.model_compute"] += spin * (1 - delay)
-        for cause, weight in self.scene.delay_parts(time_ns).items():
+        causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))
+        for cause, weight in why.items():
             causes[cause] += spin * delay * weight
         return causes
 
@@ -140,7 +147,7 @@ class Blame:
         for thread in scene.pool_threads(trainer.pid):
             helper = thread.at(time_ns)
             if place.phase in TRAINING_PHASES and helper.is_runnable and helper.running + helper.delayed > BUSY:
-                return running_parts(scene, helper, time_ns, {"cpu.model_compute": 1.0}, place.line)
+                return running_parts(scene, trainer.pid, helper, time_ns, {"cpu.model_compute": 1.0}, place.line)
         holder, _ = scene.timelines.interpreter_at(trainer.pid, time_ns)
         taken = holder not in (None, 0, trainer.pid)
         if taken and not place.waits:
@@ -178,7 +185,7 @@ class Blame:
             return [Part("communication.unattributed_wait" if unseen else self.communication, 1.0)]
         found: list[Part] = []
         for other in late:
-            parts = self.parts(other, time_ns, follow_ranks=False)
+            parts = self._host_parts(other, time_ns, follow_ranks=False)
             found += [replace(part, rank=other.rank) for part in scale(parts, 1 / len(late))]
         return found
 

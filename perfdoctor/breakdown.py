@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfdoctor.blame import WRITES, Part
+from perfdoctor.blame_gpu import read_gpus
 from perfdoctor.blame_trainer import LOADER_WAITS, Blame
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.code_mix import read_code_mix
@@ -81,6 +82,7 @@ def account(scene: Scene) -> list[Ledger]:
         mixes={trainer.pid: read_code_mix(scene, trainer.pid) for trainer in trainers},
         saved_paths={trainer.pid: _saved_paths(scene, trainer) for trainer in trainers},
         communication=_communication_cause(scene),
+        gpus=read_gpus(scene.recording),
         restarts={trainer.pid: _restart_waits(scene, trainer) for trainer in trainers},
     )
     return [_account_for(scene, blame, trainer) for trainer in trainers]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.machine_code import classify
-from perfdoctor.phases import TRAINING_PHASES
+from perfdoctor.phases import PHASES, TRAINING_PHASES
 from perfdoctor.samples import CodeSample, Symbol
 from perfdoctor.scene import Scene
 from perfdoctor.timelines import Moment
@@ -16,13 +16,15 @@ from perfdoctor.timelines import Moment
 MIN_SAMPLES = 20
 _RUNNING = Moment("R", None, "", 1.0, 0.0)
 
-# In a step of some milliseconds, only a stack taken this close to an instant tells the phase at that instant.
-SURE_NS = 4_000_000
+# Above this many changes of the sampled stack per second, steps are so short that a sample of machine code cannot be given
+# to a phase by its time: nearly every stack sample (25 per second) then differs from the one before.
+BLURRED_PER_S = 8.0
+# Phases that have a cause of their own, whatever is computed in them.
+CLAIMED = frozenset(("data", "saving", "logging"))
 # Where more than this fraction of a phase's samples cannot be told (no symbols: the recorder was killed), the rest would
 # mislead.
 MAX_OTHER = 0.2
 SPIN = "spin"
-_OTHER = "other"
 
 # Which cause each class of machine code counts for, by whether the phase is one of a training step.
 _IN_STEP = {
@@ -57,25 +59,55 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     samples = scene.recording.table(CodeSample)
     samples = samples[samples["tid"] == pid]
     symbols = {(row.image, row.offset): row.symbol for row in scene.recording.table(Symbol).itertuples()}
-    near: dict[str, Counter[str]] = {}
-    counts: dict[str, Counter[str]] = {}
+    by_phase: dict[str, Counter[str]] = {}
     for row in samples.itertuples():
         time_ns = int(row.time_ns)
         if scene.timelines.interpreter_at(pid, time_ns)[1]:
             continue
         phase = scene.place_at(pid, time_ns, _RUNNING).phase
         kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
-        cause = (_IN_STEP if phase in TRAINING_PHASES else _OUTSIDE).get(kind, _OTHER)
-        counts.setdefault(phase, Counter())[cause] += 1
-        if scene.stack_distance(pid, time_ns) <= SURE_NS:
-            near.setdefault(phase, Counter())[cause] += 1
-    mixes = {phase: _fractions(near.get(phase, Counter())) or _fractions(found) for phase, found in counts.items()}
+        by_phase.setdefault(phase, Counter())[kind] += 1
+    if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
+        together = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
+        by_phase = {phase: together for phase in PHASES}
+    mixes = {phase: _fractions(counts, phase) for phase, counts in by_phase.items()}
     return CodeMix({phase: mix for phase, mix in mixes.items() if mix})
 
 
-def _fractions(counts: Counter[str]) -> dict[str, float]:
-    """Counts as fractions; {} where they say too little."""
-    known = counts.total() - counts[_OTHER]
-    if known < MIN_SAMPLES or counts[_OTHER] > MAX_OTHER * counts.total():
+def _claimed_fraction(scene: Scene, pid: int) -> float:
+    """Fraction of a main thread's running time in phases whose cause is known without looking at machine code."""
+    timeline = scene.timelines.main(pid)
+    claimed = running = 0
+    for time_ns in timeline.times_ns.tolist() if timeline is not None else ():
+        moment = scene.main_at(pid, time_ns)
+        if moment.is_runnable:
+            running += 1
+            claimed += scene.place_at(pid, time_ns, moment).phase in CLAIMED
+    return claimed / running if running else 0.0
+
+
+def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
+    """Takes the claimed phases' part out of all samples, library and interpreter code first.
+
+    That is what input and saving are made of, and taking it there errs on the side of calling a job sound.
+    """
+    left = Counter(counts)
+    to_take = claimed * counts.total()
+    for kind in ("library", "interpreter", "dispatch", "kernel"):
+        taken = min(left[kind], to_take)
+        left[kind] -= taken  # type: ignore[assignment]
+        to_take -= taken
+    return left
+
+
+def _fractions(counts: Counter[str], phase: str) -> dict[str, float]:
+    """Counts of code kinds as fractions by cause; {} where they say too little."""
+    known = counts.total() - counts["other"]
+    if known < MIN_SAMPLES or counts["other"] > MAX_OTHER * counts.total():
         return {}
-    return {cause: count / known for cause, count in counts.items() if cause != _OTHER}
+    causes = _IN_STEP if phase in TRAINING_PHASES else _OUTSIDE
+    found: Counter[str] = Counter()
+    for kind, count in counts.items():
+        if kind != "other":
+            found[causes[kind]] += count
+    return {cause: count / known for cause, count in found.items()}

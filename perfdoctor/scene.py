@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.clock import NS_PER_S
 from perfdoctor.phases import UNKNOWN, Place, holds_lock_frame
 from perfdoctor.recording import Recording
 from perfdoctor.roles import Process, Roles, assign_roles
@@ -16,6 +17,15 @@ from perfdoctor.timelines import GONE, Moment, Timeline, Timelines
 
 # A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
 STACK_REACH_NS = 400_000_000
+LOCK_CALLS = frozenset(("flock", "fcntl", "semtimedop"))
+LOCK_WINDOW_NS = 250_000_000
+# Mean number of workers that queue for a lock below which the lock is not to blame.
+MIN_QUEUE = 0.15
+IDLE_USE = 0.02
+# Major faults per second below which they are start-up noise (notes: a mapped dataset takes 20 with read-ahead, 1,000 without).
+MIN_FAULTS_PER_S = 10.0
+# Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
+MARGIN = 0.2
 # py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
 STACK_PERIOD_NS = 40_000_000
 # A wake-up that costs less than this fraction of the wanted CPU time is the scheduler's everyday business.
@@ -48,10 +58,14 @@ class Scene:
     roles: Roles
     cores: float
     _tracks: dict[int, Track | None] = field(default_factory=dict)
+    _locked: dict[tuple[int, int], float] = field(default_factory=dict)
+    _faulting: dict[tuple[int, int], float] = field(default_factory=dict)
+    _counters: dict[tuple[str, str], Counter] = field(default_factory=dict)
     _python: dict[int, set[int]] = field(default_factory=dict)
     _quotas: list[tuple[Counter, Counter]] = field(default_factory=list)
     _swapped_in: Counter | None = None
-    _occupants: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _neighbours: Counter | None = None
+    _occupants: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, recording: Recording) -> Scene:
@@ -66,16 +80,19 @@ class Scene:
         groups = readings[readings["name"] == "throttled_periods_total"]["subject"].unique()
         for group in groups:
             scene._quotas.append((scene._counter(group, "throttled_periods_total"), scene._counter(group, "quota_periods_total")))
-        if len(readings[readings["name"] == "swapped_in_bytes_total"]):
+        if (readings["name"] == "neighbours_seconds_total").any():
+            scene._neighbours = scene._counter("host", "neighbours_seconds_total")
+        if (readings["name"] == "swapped_in_bytes_total").any():
             scene._swapped_in = scene._counter("host", "swapped_in_bytes_total")
         return scene
 
     def _counter(self, subject: str, name: str) -> Counter:
-        readings = self.recording.table(Reading)
-        rows = readings[(readings["subject"] == subject) & (readings["name"] == name)].dropna(subset=["value"])
-        if not len(rows):
-            return Counter(np.array([0.0]), np.array([0.0]))
-        return Counter(rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64))
+        if (subject, name) not in self._counters:
+            readings = self.recording.table(Reading)
+            rows = readings[(readings["subject"] == subject) & (readings["name"] == name)].dropna(subset=["value"])
+            times, values = rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64)
+            self._counters[subject, name] = Counter(times, values) if len(rows) else Counter(np.zeros(1), np.zeros(1))
+        return self._counters[subject, name]
 
     def main_at(self, pid: int, time_ns: int) -> Moment:
         """The main thread of a process at an instant."""
@@ -108,22 +125,51 @@ class Scene:
                 return number
         return nearest
 
-    def stack_distance(self, pid: int, time_ns: int) -> int:
-        """Nanoseconds to the nearest stack sample; 0 inside a stack that lasted for several of them."""
-        track = self._tracks.get(pid)
-        if track is None or not len(track.times_ns):
-            return STACK_REACH_NS
-        after = int(np.searchsorted(track.times_ns, time_ns, side="right"))
-        since = time_ns - int(track.times_ns[after - 1]) if after else STACK_REACH_NS
-        until = int(track.times_ns[after]) - time_ns if after < len(track.times_ns) else STACK_REACH_NS
-        # The stack was last seen about one period before it was seen changed.
-        lasted = since + until > 3 * STACK_PERIOD_NS and until > 2 * STACK_PERIOD_NS
-        return 0 if lasted else min(since, until)
+    def stack_changes_per_s(self, pid: int) -> float:
+        """How often per second a process's main thread was seen in another stack than before."""
+        track = self.stacks.main_track(pid)
+        if track is None or len(track.times_ns) < 2:
+            return 0.0
+        return (len(track.times_ns) - 1) * NS_PER_S / float(track.times_ns[-1] - track.times_ns[0])
 
     def queues_for_lock(self, pid: int, time_ns: int, moment: Moment) -> bool:
-        """Whether the innermost frame is that of a multiprocessing lock."""
+        """Whether a main thread waits for a lock of the job's own inside its work: multiprocessing's, or a file's."""
+        if moment.syscall not in ("futex", *LOCK_CALLS):
+            return False
         number = self.stack_at(pid, time_ns, moment)
-        return number is not None and holds_lock_frame(self.stacks.frames[number])
+        if number is None:
+            return moment.syscall in LOCK_CALLS
+        if self.stacks.places[number].detail in ("worker idle", "hand over", "worker start"):
+            return False
+        return moment.syscall in LOCK_CALLS or holds_lock_frame(self.stacks.frames[number])
+
+    def lock_part(self, trainer_pid: int, time_ns: int) -> float:
+        """How much of the workers' pace a lock takes at an instant: 1 minus how many of them run over how many could.
+
+        Queues for short locks form and vanish within a sample, so the mean over some ticks is taken.
+        """
+        key = (trainer_pid, time_ns // LOCK_WINDOW_NS)
+        if key not in self._locked:
+            self._locked[key] = self._lock_part_at(trainer_pid, time_ns)
+        return self._locked[key]
+
+    def _lock_part_at(self, trainer_pid: int, time_ns: int) -> float:
+        queueing = running = active = 0.0
+        for worker in self.roles.workers_of(trainer_pid):
+            timeline = self.timelines.main(worker.pid)
+            if timeline is None or not worker.alive_at(time_ns):
+                continue
+            first, last = np.searchsorted(timeline.times_ns, [time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS])
+            moments = [(int(time), timeline.at(int(time))) for time in timeline.times_ns[first:last]]
+            waits = [self.queues_for_lock(worker.pid, time, moment) for time, moment in moments]
+            queueing += sum(waits) / max(1, len(waits))
+            used = timeline.use(time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS)[0]
+            running += used
+            active += used > IDLE_USE or any(waits)
+        trainer = self.timelines.main(trainer_pid)
+        taken = trainer.use(time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS)[0] if trainer is not None else 0.0
+        could = min(active, max(1.0, self.cores - taken))
+        return max(0.0, 1 - running / could) if queueing > MIN_QUEUE and could > 0 else 0.0
 
     def pool_threads(self, pid: int) -> list[Timeline]:
         """Native threads that share a process's arithmetic (OpenMP and the like): they wait in futexes only."""
@@ -156,26 +202,41 @@ class Scene:
         """Bytes per second that the host pages in from swap around an instant; 0 where it was not read."""
         return self._swapped_in.growth(time_ns - 1e9, time_ns + 1e9) / 2 if self._swapped_in is not None else 0.0
 
+    def faulting_fraction(self, pid: int, time_ns: int) -> float:
+        """Fraction of a process's CPU time that goes into the kernel while it takes major page faults; else 0."""
+        key = (pid, time_ns // NS_PER_S)
+        if key not in self._faulting:
+            span = (time_ns - NS_PER_S, time_ns + NS_PER_S)
+            grown = {
+                name: self._counter(f"pid:{pid}", name).growth(*span)
+                for name in ("major_faults_total", "user_seconds_total", "system_seconds_total")
+            }
+            busy = grown["user_seconds_total"] + grown["system_seconds_total"]
+            faults = grown["major_faults_total"] / 2
+            self._faulting[key] = grown["system_seconds_total"] / busy if faults >= MIN_FAULTS_PER_S and busy > 0 else 0.0
+        return self._faulting[key]
+
     def delay_parts(self, time_ns: int) -> dict[str, float]:
-        """Why a runnable thread does not run: cause to weight, summing to 1.
+        """Why a runnable thread does not run: cause to weight.
 
         The quota, if it stopped the group; else whoever is on the CPUs instead: input workers, whose work is then the
-        cause, or other threads of the job and neighbours.
+        cause, or other threads of the job and neighbours. Cores that were idle are nobody's fault but the scheduler's:
+        their weight is missing in the sum.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
         key = time_ns // 100_000_000
         if key not in self._occupants:
             self._occupants[key] = self._occupants_at(time_ns)
-        workers, others = self._occupants[key]
-        input_part = workers / (workers + others) if workers + others > 0 else 0.0
+        workers, others, idle = self._occupants[key]
+        total = workers + others + idle
         return {
             "cpu.throttled": stopped,
-            "cpu.input_preprocessing": (1 - stopped) * input_part,
-            "cpu.contention": (1 - stopped) * (1 - input_part),
+            "cpu.input_preprocessing": (1 - stopped) * workers / total,
+            "cpu.contention": (1 - stopped) * others / total,
         }
 
-    def _occupants_at(self, time_ns: int) -> tuple[float, float]:
-        """Cores used by the main threads of loader workers, and by everybody else but the trainers' main threads."""
+    def _occupants_at(self, time_ns: int) -> tuple[float, float, float]:
+        """Cores used by the main threads of loader workers, by everybody else but a trainer itself, and by nobody."""
         span = (time_ns - 150_000_000, time_ns + 150_000_000)
         workers = trainers = others = 0.0
         for thread in self.timelines.threads.values():
@@ -188,11 +249,13 @@ class Scene:
                 trainers += used
             else:
                 others += used
-        neighbours = max(0.0, self.cores - workers - trainers - others)
+        unused = max(0.0, self.cores - workers - trainers - others)
+        busy = self._neighbours.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2 if self._neighbours is not None else unused
+        neighbours = min(unused, busy)
         if len(self.roles.trainers) > 1:
             # Ranks that crowd each other out are each other's competition.
             others += trainers
-        return workers, others + neighbours
+        return workers, others + neighbours, max(1e-3, unused - neighbours - MARGIN)
 
     def trainer_of(self, rank: int) -> Process | None:
         """The trainer with a rank."""

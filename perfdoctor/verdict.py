@@ -18,6 +18,8 @@ MIN_SHARE_OF = {"cpu.python_overhead": 0.22, "cpu.contention": 0.15, "cpu.gil_co
 # Causes that every job has some of anyway give way to a specific one that costs nearly as much.
 GENERIC = frozenset(("cpu.input_preprocessing", "cpu.python_overhead", "cpu.contention"))
 NEARLY = 0.8
+# A lock makes its holder's work look guilty, although it only matters because the others queue for it.
+NEARLY_OF = {"cpu.lock_contention": 0.6}
 # Where more than this is unattributed, nothing is named that costs less than the unknown.
 MAX_UNATTRIBUTED = 0.5
 RESAMPLES = 200
@@ -40,7 +42,7 @@ def first_cause(by_share: Mapping[str, float]) -> str | None:
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     if ill:
         top = max(ill, key=lambda cause: ill[cause])
-        specific = {cause: share for cause, share in ill.items() if cause not in GENERIC and share >= NEARLY * ill[top]}
+        specific = {cause: share for cause, share in ill.items() if cause not in GENERIC and share >= NEARLY_OF.get(cause, NEARLY) * ill[top]}
         if top in GENERIC and specific:
             top = max(specific, key=lambda cause: specific[cause])
         return top if ill[top] >= unknown * MIN_SHARE or unknown < MAX_UNATTRIBUTED else None
@@ -75,7 +77,7 @@ def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
     A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (the share that TraceML and Ascend's
     advisor ask of a culprit), and if that waiting is a part of the verdict's cause that matters.
     """
-    if cause is None or len(ledgers) < 2:
+    if cause is None or CAUSES[cause].healthy or cause.startswith("communication.") or len(ledgers) < 2:
         return None
     blamed: Counter[int] = sum((ledger.blamed for ledger in ledgers), Counter())
     waited = sum(blamed.values())

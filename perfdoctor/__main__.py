@@ -15,7 +15,9 @@ COMMANDS = ("attach", "report", "check")
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser with all subcommands; a subcommand's help is its module's docstring."""
-    parser = argparse.ArgumentParser(prog="perfdoctor", description="Says why a PyTorch training job is slow, and what to change.")
+    parser = argparse.ArgumentParser(
+        prog="perfdoctor", description="Says why a PyTorch training job is slow, and what to change."
+    )
     parser.add_argument("-V", "--version", action="version", version=f"perfdoctor {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.phases import Place
 from perfdoctor.scene import MIN_DELAY, Scene
 from perfdoctor.timelines import Moment
 
-READS = frozenset("read pread64 readv preadv openat open newfstatat statx stat lstat getdents64 getdents readahead fault".split())
-WRITES = frozenset(
-    "write pwrite64 writev pwritev fsync fdatasync ftruncate fallocate sync_file_range msync syncfs close rename renameat "
-    "renameat2 unlink unlinkat mkdir copy_file_range".split()
-)
+READS = frozenset((
+    "read", "pread64", "readv", "preadv", "openat", "open", "newfstatat", "statx", "stat", "lstat",
+    "getdents64", "getdents", "readahead", "fault",
+))  # fmt: skip
+WRITES = frozenset((
+    "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "ftruncate", "fallocate",
+    "sync_file_range", "msync", "syncfs", "close", "rename", "renameat", "renameat2", "unlink", "unlinkat",
+    "mkdir", "copy_file_range",
+))  # fmt: skip
 SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
-NETWORK_CALLS = frozenset("recvfrom recvmsg poll ppoll connect select epoll_wait sendto".split())
+NETWORK_CALLS = frozenset(["recvfrom", "recvmsg", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"])
 # Less than this per second from swap is background noise of the host (a page is 4 KiB).
 SWAP_BYTES_PER_S = 256 * 1024
 
@@ -54,14 +58,18 @@ def running_parts(
     makes the device wait short, and copying and mapping pages is work. That part counts as what it is for.
 
     Args:
-        pid: its process.
+        scene: the job.
+        pid: the thread's process.
+        moment: the thread at the instant.
+        time_ns: the instant.
         causes: what it computes, cause to weight, summing to 1.
+        line: where in the job's own code it is.
     """
     delay = moment.delay_fraction
     why = scene.delay_parts(time_ns) if delay >= MIN_DELAY else {}
     faulting = scene.faulting_fraction(pid, time_ns)
     work = 1 - delay * sum(why.values())
-    weights = Counter({cause: weight * work * (1 - faulting) for cause, weight in causes.items()})
+    weights = Amounts({cause: weight * work * (1 - faulting) for cause, weight in causes.items()})
     if faulting:
         weights[fault_cause(scene, time_ns)] += work * faulting
     for cause, weight in why.items():
@@ -78,15 +86,25 @@ def is_network(moment: Moment) -> bool:
     """Whether a thread waits for another host, or for a server on this one."""
     if moment.target.startswith(("socket:tcp", "socket:udp")):
         return True
-    # A connection that was opened and closed again before its kind could be looked up. Python's multiprocessing uses plain
-    # reads and recvmsg on its own (unix) sockets, never these.
-    return moment.target == "socket:other" and moment.syscall in NETWORK_CALLS - {"recvmsg"} or moment.syscall == "connect"
+    # A connection that was opened and closed again before its kind could be looked up. Python's multiprocessing uses
+    # plain reads and recvmsg on its own (unix) sockets, never these.
+    return (
+        (moment.target == "socket:other"
+        and moment.syscall in NETWORK_CALLS - {"recvmsg"})
+        or moment.syscall == "connect"
+    )
 
 
-def storage_cause(scene: Scene, moment: Moment, time_ns: int, place: Place, saved_paths: Mapping[str, str]) -> str:
+def storage_cause(
+    scene: Scene, moment: Moment, time_ns: int, place: Place, saved_paths: Mapping[str, str]
+) -> str:
     """The cause for a thread that is blocked in the kernel on storage.
 
     Args:
+        scene: the job.
+        moment: the thread at the instant.
+        time_ns: the instant.
+        place: where in the code it is.
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause.
     """
     if moment.syscall == "fault":

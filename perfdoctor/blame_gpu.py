@@ -37,7 +37,9 @@ class Gpus:
     def share_out(self, parts: Iterable[Part], time_ns: int) -> list[Part]:
         """Splits an instant between the GPU and the host's own account of it."""
         busy = min(1.0, max(0.0, float(np.interp(time_ns, self.busy.times_ns, self.busy.values))))
-        host = [replace(part, cause=_LAUNCHING.get(part.cause, part.cause)) for part in scale(parts, 1 - busy)]
+        host = [
+            replace(part, cause=_LAUNCHING.get(part.cause, part.cause)) for part in scale(parts, 1 - busy)
+        ]
         return [Part(self.cause, busy), *(part for part in host if part.weight > 0)]
 
 

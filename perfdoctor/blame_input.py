@@ -25,23 +25,35 @@ BUSY = 0.15
 def input_parts(scene: Scene, trainer: Process, time_ns: int, saved_paths: Mapping[str, str]) -> list[Part]:
     """What the suppliers of a trainer that waits for a batch are doing at an instant; equal weight to each busy one."""
     suppliers = [worker for worker in scene.roles.workers_of(trainer.pid) if worker.alive_at(time_ns)]
-    suppliers = suppliers or [helper for helper in scene.roles.helpers_of(trainer.pid) if helper.alive_at(time_ns)]
-    busy = [parts for supplier in suppliers if (parts := supplier_parts(scene, supplier, time_ns, saved_paths))]
+    suppliers = suppliers or [
+        helper for helper in scene.roles.helpers_of(trainer.pid) if helper.alive_at(time_ns)
+    ]
+    busy = [
+        parts for supplier in suppliers if (parts := supplier_parts(scene, supplier, time_ns, saved_paths))
+    ]
     if (locked := scene.lock_part(trainer.pid, time_ns)) > 0 and busy:
         working = [part for parts in busy for part in parts if part.cause != "cpu.lock_contention"]
         total = sum(part.weight for part in working)
-        line = next((part.line for parts in busy for part in parts if part.cause == "cpu.lock_contention"), "")
+        line = next(
+            (part.line for parts in busy for part in parts if part.cause == "cpu.lock_contention"), ""
+        )
         queueing = Part("cpu.lock_contention", locked if total else 1.0, line=line)
         return [queueing, *(scale(working, (1 - locked) / total) if total else [])]
     if not busy:
-        busy = [parts for thread in _own_threads(scene, trainer.pid) if (parts := _thread_parts(scene, thread, time_ns, saved_paths))]
+        busy = [
+            parts
+            for thread in _own_threads(scene, trainer.pid)
+            if (parts := _thread_parts(scene, thread, time_ns, saved_paths))
+        ]
     if not busy:
         # Everybody is idle and yet the trainer waits: the batch is on its way between them.
         return [Part("cpu.data_transfer", 1.0)]
     return [part for parts in busy for part in scale(parts, 1 / len(busy))]
 
 
-def supplier_parts(scene: Scene, supplier: Process, time_ns: int, saved_paths: Mapping[str, str]) -> list[Part]:
+def supplier_parts(
+    scene: Scene, supplier: Process, time_ns: int, saved_paths: Mapping[str, str]
+) -> list[Part]:
     """What a loader worker is doing at an instant; [] if it is idle."""
     moment = scene.main_at(supplier.pid, time_ns)
     if moment.state in "XZ":
@@ -91,7 +103,7 @@ def _waiting(scene: Scene, supplier: Process, moment: Moment, time_ns: int, plac
 
 
 def _in_futex(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Place) -> list[Part]:
-    """Inside a fetch: the process's own thread pool computes, its interpreter lock is taken, or a lock of the job's own."""
+    """Inside a fetch: its own thread pool computes, its interpreter lock is taken, or a lock of the job's own is."""
     for thread in scene.pool_threads(pid):
         helper = thread.at(time_ns)
         if helper.is_runnable and helper.running + helper.delayed > BUSY:
@@ -108,7 +120,10 @@ def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
         if thread.tid == pid:
             continue
         moment = thread.at(time_ns)
-        if (moment.is_runnable and moment.running + moment.delayed > BUSY) or moment.syscall in ("write", "sendmsg"):
+        if (moment.is_runnable and moment.running + moment.delayed > BUSY) or moment.syscall in (
+            "write",
+            "sendmsg",
+        ):
             return running_parts(scene, pid, moment, time_ns, {"cpu.data_transfer": 1.0}, "")
     return []
 
@@ -120,7 +135,9 @@ def _own_threads(scene: Scene, pid: int) -> list[Timeline]:
     return [
         thread
         for thread in scene.timelines.of(pid)
-        if thread.tid != pid and (python or thread.tid not in pool) and not thread.name.startswith(("pt_gloo", "pt_autograd"))
+        if thread.tid != pid
+        and (python or thread.tid not in pool)
+        and not thread.name.startswith(("pt_gloo", "pt_autograd"))
     ]
 
 

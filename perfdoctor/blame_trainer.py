@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from perfdoctor.blame import SLEEPS, WRITES, Part, is_network, running_parts, scale, storage_cause, unattributed
+from perfdoctor.amounts import Amounts
+from perfdoctor.blame import (
+    SLEEPS,
+    WRITES,
+    Part,
+    is_network,
+    running_parts,
+    scale,
+    storage_cause,
+    unattributed,
+)
 from perfdoctor.blame_gpu import Gpus
 from perfdoctor.blame_input import BUSY, input_parts
 from perfdoctor.code_mix import SPIN, CodeMix
@@ -24,7 +33,8 @@ class Blame:
 
     Attributes:
         mixes: per trainer, what its main thread computes in each phase.
-        saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all others.
+        saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all
+        others.
         communication: which communication cause it is when every rank is in the collective.
     """
 
@@ -95,13 +105,15 @@ class Blame:
         delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
         delay = max(delays, default=0.0)
         why = self.scene.delay_parts(time_ns)
-        causes = Counter({cause: weight for cause, weight in mix.items() if cause != SPIN})
+        causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
         causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))
         for cause, weight in why.items():
             causes[cause] += spin * delay * weight
         return causes
 
-    def _waiting(self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool) -> list[Part]:
+    def _waiting(
+        self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool
+    ) -> list[Part]:
         scene, saved = self.scene, self.saved_paths[trainer.pid]
         if place.detail == "loader start":
             return [Part("cpu.worker_startup", 1.0, line=place.line)]
@@ -123,7 +135,11 @@ class Blame:
         if moment.target.startswith("file:"):
             return [Part("io.storage_read", 1.0, target=moment.target, line=place.line)]
         if moment.syscall in SLEEPS:
-            return [Part("cpu.input_preprocessing", 1.0, line=place.line)] if place.phase == "data" else unattributed(place)
+            return (
+                [Part("cpu.input_preprocessing", 1.0, line=place.line)]
+                if place.phase == "data"
+                else unattributed(place)
+            )
         if moment.target.startswith(("pipe", "socket", "anon")) or moment.syscall in ("wait4", "waitid"):
             # It waits for another process of its own, a decoder or a pool for instance.
             parts = input_parts(scene, trainer, time_ns, saved)
@@ -141,13 +157,21 @@ class Blame:
             cause = saved.get(moment.target, saved[""])
         return Part(cause, 1.0, target=moment.target, line=place.line)
 
-    def _in_futex(self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool) -> list[Part]:
-        """A futex may be the arithmetic's own barrier, the interpreter lock, a collective, a queue or a lock of the job."""
+    def _in_futex(
+        self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool
+    ) -> list[Part]:
+        """A futex may be the arithmetic's barrier, the interpreter lock, a collective, a queue or a lock of the job."""
         scene = self.scene
         for thread in scene.pool_threads(trainer.pid):
             helper = thread.at(time_ns)
-            if place.phase in TRAINING_PHASES and helper.is_runnable and helper.running + helper.delayed > BUSY:
-                return running_parts(scene, trainer.pid, helper, time_ns, {"cpu.model_compute": 1.0}, place.line)
+            if (
+                place.phase in TRAINING_PHASES
+                and helper.is_runnable
+                and helper.running + helper.delayed > BUSY
+            ):
+                return running_parts(
+                    scene, trainer.pid, helper, time_ns, {"cpu.model_compute": 1.0}, place.line
+                )
         holder, _ = scene.timelines.interpreter_at(trainer.pid, time_ns)
         taken = holder not in (None, 0, trainer.pid)
         if taken and not place.waits:
@@ -168,8 +192,10 @@ class Blame:
         if place.detail == "collective":
             return True
         # DistributedDataParallel waits inside backward (and forward, for buffers) without a frame of its own.
-        return place.phase in ("backward", "forward", "optimizer") and moment.syscall == "futex" and not self._pool_works(
-            trainer, time_ns
+        return (
+            place.phase in ("backward", "forward", "optimizer")
+            and moment.syscall == "futex"
+            and not self._pool_works(trainer, time_ns)
         )
 
     def _pool_works(self, trainer: Process, time_ns: int) -> bool:
@@ -178,7 +204,11 @@ class Blame:
 
     def _follow_ranks(self, waiting: Process, time_ns: int) -> list[Part]:
         """Whoever is not in the collective is the culprit; if all are, it is communication."""
-        others = [trainer for trainer in self.scene.roles.trainers if trainer.pid != waiting.pid and trainer.alive_at(time_ns)]
+        others = [
+            trainer
+            for trainer in self.scene.roles.trainers
+            if trainer.pid != waiting.pid and trainer.alive_at(time_ns)
+        ]
         late = [other for other in others if not self.in_collective(other, time_ns)]
         if not late:
             unseen = len(others) + 1 < self.scene.roles.world_size
@@ -192,5 +222,3 @@ class Blame:
     def _waits_for_restart(self, trainer: Process, time_ns: int) -> bool:
         """Whether the trainer has been waiting since before some of its workers were started."""
         return any(start <= time_ns < end for start, end in self.restarts.get(trainer.pid, ()))
-
-

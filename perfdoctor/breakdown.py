@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfdoctor.amounts import Amounts
 from perfdoctor.blame import WRITES, Part
 from perfdoctor.blame_gpu import read_gpus
 from perfdoctor.blame_trainer import LOADER_WAITS, Blame
@@ -18,7 +18,8 @@ from perfdoctor.roles import Process
 from perfdoctor.samples import Reading
 from perfdoctor.scene import Scene
 
-# Mean bytes per packet on the wire below which a collective is many small messages: a full Ethernet frame is 1.5 kB, and
+# Mean bytes per packet on the wire below which a collective is many small messages: a full Ethernet frame is 1.5 kB,
+# and
 # the kernel sends large buffers in segments of up to 64 kB (measured on loopback: 0.1 to 0.6 kB against 20 to 60 kB).
 SMALL_PACKET_BYTES = 4096
 # Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
@@ -41,37 +42,37 @@ class Ledger:
     """
 
     trainer: Process
-    blocks: dict[int, Counter[str]] = field(default_factory=dict)
-    phases: Counter[str] = field(default_factory=Counter)
-    blamed: Counter[int] = field(default_factory=Counter)
-    by_rank: Counter[tuple[str, int]] = field(default_factory=Counter)
-    targets: dict[str, Counter[str]] = field(default_factory=dict)
-    lines: dict[str, Counter[str]] = field(default_factory=dict)
+    blocks: dict[int, Amounts[str]] = field(default_factory=dict)
+    phases: Amounts[str] = field(default_factory=Amounts)
+    blamed: Amounts[int] = field(default_factory=Amounts)
+    by_rank: Amounts[tuple[str, int]] = field(default_factory=Amounts)
+    targets: dict[str, Amounts[str]] = field(default_factory=dict)
+    lines: dict[str, Amounts[str]] = field(default_factory=dict)
 
     def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
         """Books a span of time."""
         self.phases[place.phase] += seconds
         for part in parts:
             amount = part.weight * seconds
-            self.blocks.setdefault(block, Counter())[part.cause] += amount
+            self.blocks.setdefault(block, Amounts())[part.cause] += amount
             if part.rank is not None:
                 self.blamed[part.rank] += amount
                 self.by_rank[part.cause, part.rank] += amount
             else:
                 self.by_rank[part.cause, self.trainer.rank or 0] += amount
             if part.target:
-                self.targets.setdefault(part.cause, Counter())[part.target] += amount
+                self.targets.setdefault(part.cause, Amounts())[part.target] += amount
             if part.line:
-                self.lines.setdefault(part.cause, Counter())[part.line] += amount
+                self.lines.setdefault(part.cause, Amounts())[part.line] += amount
 
     @property
     def seconds(self) -> float:
         """All booked time."""
-        return sum(self.phases.values())
+        return self.phases.total
 
-    def causes(self) -> Counter[str]:
+    def causes(self) -> Amounts[str]:
         """Cause to seconds."""
-        return sum(self.blocks.values(), Counter())
+        return Amounts.summed(self.blocks.values())
 
 
 def account(scene: Scene) -> list[Ledger]:
@@ -105,13 +106,6 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
     return ledger
 
 
-def shares(counter: Mapping[str, float]) -> dict[str, float]:
-    """Amounts as fractions of their sum, largest first."""
-    total = sum(counter.values())
-    ordered = sorted(counter.items(), key=lambda item: -item[1])
-    return {key: amount / total for key, amount in ordered} if total > 0 else {}
-
-
 def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
     """What each target that the trainer waits to write is, told by library frames, or else by how much is written."""
     timeline = scene.timelines.main(trainer.pid)
@@ -139,7 +133,11 @@ def _communication_cause(scene: Scene) -> str:
     interfaces = {subject for subject in _subjects(scene) if subject.startswith("interface:")}
     sent = sum(_growth(scene, interface, "sent_bytes_total") or 0 for interface in interfaces)
     packets = sum(_growth(scene, interface, "sent_packets_total") or 0 for interface in interfaces)
-    return "communication.latency" if packets > 0 and sent / packets < SMALL_PACKET_BYTES else "communication.bandwidth"
+    return (
+        "communication.latency"
+        if packets > 0 and sent / packets < SMALL_PACKET_BYTES
+        else "communication.bandwidth"
+    )
 
 
 def _subjects(scene: Scene) -> list[str]:
@@ -158,7 +156,9 @@ def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:
     if timeline is None:
         return []
     starts = sorted(
-        worker.started_ns for worker in scene.roles.workers_of(trainer.pid) if worker.started_ns > scene.recording.start_ns
+        worker.started_ns
+        for worker in scene.roles.workers_of(trainer.pid)
+        if worker.started_ns > scene.recording.start_ns
     )
     spans: list[tuple[int, int]] = []
     for start in starts:
@@ -173,5 +173,3 @@ def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:
                 break
         spans.append((start, end))
     return spans
-
-

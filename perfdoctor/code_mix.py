@@ -1,4 +1,4 @@
-"""What a main thread computes in each phase: the model's arithmetic, or the interpreter and operator dispatch around it."""
+"""What a main thread computes in each phase: the model's arithmetic, or interpreter and dispatch around it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from perfdoctor.timelines import Moment
 MIN_SAMPLES = 20
 _RUNNING = Moment("R", None, "", 1.0, 0.0)
 
-# Above this many changes of the sampled stack per second, steps are so short that a sample of machine code cannot be given
-# to a phase by its time: nearly every stack sample (25 per second) then differs from the one before.
+# Above this many changes of the sampled stack per second, steps are so short that a sample of machine code cannot be
+# given to a phase by its time: nearly every stack sample (25 per second) then differs from the one before.
 BLURRED_PER_S = 8.0
 # Phases that have a cause of their own, whatever is computed in them.
 CLAIMED = frozenset(("data", "saving", "logging"))
-# Where more than this fraction of a phase's samples cannot be told (no symbols: the recorder was killed), the rest would
-# mislead.
+# Where more than this fraction of a phase's samples cannot be told (no symbols: the recorder was killed), the rest
+# would mislead.
 MAX_OTHER = 0.2
 SPIN = "spin"
 
@@ -56,20 +56,17 @@ class CodeMix:
 
 def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
-    samples = scene.recording.table(CodeSample)
-    samples = samples[samples["tid"] == pid]
-    symbols = {(row.image, row.offset): row.symbol for row in scene.recording.table(Symbol).itertuples()}
+    symbols = {(row.image, row.offset): row.symbol for row in scene.recording.rows(Symbol)}
     by_phase: dict[str, Counter[str]] = {}
-    for row in samples.itertuples():
-        time_ns = int(row.time_ns)
-        if scene.timelines.interpreter_at(pid, time_ns)[1]:
+    for row in scene.recording.rows(CodeSample):
+        if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
             continue
-        phase = scene.place_at(pid, time_ns, _RUNNING).phase
+        phase = scene.place_at(pid, row.time_ns, _RUNNING).phase
         kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
         by_phase.setdefault(phase, Counter())[kind] += 1
     if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
         together = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
-        by_phase = {phase: together for phase in PHASES}
+        by_phase = dict.fromkeys(PHASES, together)
     mixes = {phase: _fractions(counts, phase) for phase, counts in by_phase.items()}
     return CodeMix({phase: mix for phase, mix in mixes.items() if mix})
 

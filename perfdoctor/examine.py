@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from perfdoctor import __version__
-from perfdoctor.breakdown import Ledger, account, shares
+from perfdoctor.amounts import Amounts
+from perfdoctor.breakdown import Ledger, account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.clock import seconds
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NotExamined, Verdict
@@ -53,17 +54,22 @@ def examine(recording: Recording) -> Diagnosis:
 
 def gather_facts(scene: Scene, ledgers: list[Ledger]) -> Facts:
     """Everything that rules may read."""
-    together: Counter[str] = sum((ledger.causes() for ledger in ledgers), Counter())
-    pids = [(ledger.trainer.pid, [worker.pid for worker in scene.roles.workers_of(ledger.trainer.pid)]) for ledger in ledgers]
+    together = Amounts.summed(ledger.causes() for ledger in ledgers)
+    pids = [
+        (ledger.trainer.pid, [worker.pid for worker in scene.roles.workers_of(ledger.trainer.pid)])
+        for ledger in ledgers
+    ]
     trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
     return Facts(
-        shares=shares(together),
+        shares=together.fractions(),
         trainers=trainers,
         culprits=_culprits(ledgers),
         numbers=measure(scene.recording, pids),
         settings=read_settings(scene.recording, pids),
-        paths={cause: _top([ledger.targets.get(cause, Counter()) for ledger in ledgers]) for cause in together},
-        lines={cause: _top([ledger.lines.get(cause, Counter()) for ledger in ledgers]) for cause in together},
+        paths={
+            cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together
+        },
+        lines={cause: _top([ledger.lines.get(cause, Amounts()) for ledger in ledgers]) for cause in together},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
 
@@ -75,8 +81,8 @@ def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
     return Trainer(
         rank=ledger.trainer.rank or 0,
         pid=ledger.trainer.pid,
-        shares=shares(ledger.causes()),
-        phases=shares(ledger.phases),
+        shares=ledger.causes().fractions(),
+        phases=ledger.phases.fractions(),
         blamed={rank: amount / watched for rank, amount in ledger.blamed.items()},
         worker_pids=tuple(worker.pid for worker in workers),
         workers=sorted(middle)[len(middle) // 2],
@@ -92,25 +98,29 @@ def _culprits(ledgers: list[Ledger]) -> dict[str, tuple[int, ...]]:
     """Cause to the ranks in which most of it lies."""
     if len(ledgers) < 2:
         return {}
-    by_rank: Counter[tuple[str, int]] = sum((ledger.by_rank for ledger in ledgers), Counter())
+    by_rank = Amounts.summed(ledger.by_rank for ledger in ledgers)
     found: dict[str, tuple[int, ...]] = {}
     for cause in {cause for cause, _ in by_rank}:
         ranks = {rank: amount for (name, rank), amount in by_rank.items() if name == cause}
-        found[cause] = tuple(sorted(rank for rank, amount in ranks.items() if amount >= 0.25 * sum(ranks.values())))
+        found[cause] = tuple(
+            sorted(rank for rank, amount in ranks.items() if amount >= 0.25 * sum(ranks.values()))
+        )
     return found
 
 
-def _top(counters: list[Counter[str]]) -> tuple[tuple[str, float], ...]:
-    return tuple(list(shares(sum(counters, Counter())).items())[:_SHOWN])
+def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:
+    return tuple(list(Amounts.summed(parts).fractions().items())[:_SHOWN])
 
 
-def _breakdown(by_share: Any) -> tuple[CauseShare, ...]:
+def _breakdown(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
     if not by_share:
         return (CauseShare(UNATTRIBUTED, 1.0),)
     return tuple(CauseShare(cause, share) for cause, share in by_share.items() if share > 0)
 
 
-def _verdict(scene: Scene, ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None) -> Verdict:
+def _verdict(
+    scene: Scene, ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None
+) -> Verdict:
     silence = why_silent(scene, ledgers)
     if silence or cause is None:
         text = silence or "Too much of the time could not be attributed to name a cause."
@@ -143,11 +153,10 @@ def _rank(trainer: Trainer) -> dict[str, Any]:
 
 
 def _not_examined(recording: Recording) -> list[NotExamined]:
-    missing = [NotExamined(row.probe, row.reason, row.enable) for row in recording.table(Unavailable).itertuples()]
-    events = recording.table(Event)
+    missing = [NotExamined(row.probe, row.reason, row.enable) for row in recording.rows(Unavailable)]
     missing += [
         NotExamined("threads", row.text, "watch longer with --duration, or fewer processes")
-        for row in events.itertuples()
+        for row in recording.rows(Event)
         if row.kind == "rate lowered"
     ]
     return list(dict.fromkeys(missing))

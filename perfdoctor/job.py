@@ -19,7 +19,8 @@ from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
 
 TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
 
-# How often threads other than the main one are asked for children, and processes without torch whether they have it now.
+# How often threads other than the main one are asked for children, and processes without torch whether they have it
+# now.
 SLOW_LOOK_NS = NS_PER_S // 5
 TORCH_LOOK_NS = 2 * NS_PER_S
 
@@ -78,7 +79,7 @@ def is_forked(pid: int, parent_pid: int) -> bool:
 
 
 def _belongs_to_parent(pid: int, parent_pid: int) -> bool:
-    """Whether a process is a part of its parent's job: forked, spawned by multiprocessing, or started by torch's launcher."""
+    """Whether a process is a part of its parent's job: forked, spawned by multiprocessing, or by torch's launcher."""
     if is_forked(pid, parent_pid):
         return True
     arguments = " ".join(_arguments(pid))
@@ -115,7 +116,8 @@ class Job:
         self.root_pid = find_root(pid)
         self.members: dict[int, Member] = {}
         self._slow_look_ns = 0
-        # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a constant.
+        # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
+        # constant.
         self._boot_offset_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def pids(self) -> tuple[int, ...]:
@@ -154,7 +156,11 @@ class Job:
                 yield ProcessGone(now_ns, pid)
                 continue
             for child in children:
-                if child != os.getpid() and child not in self.members and (seen := self._admit(child, pid, now_ns)):
+                if (
+                    child != os.getpid()
+                    and child not in self.members
+                    and (seen := self._admit(child, pid, now_ns))
+                ):
                     yield seen
         if thorough:
             yield from self._ask_again_for_torch(now_ns)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.diagnosis import Diagnosis
@@ -14,8 +16,39 @@ from perfdoctor.errors import PerfDoctorError
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go."""
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML report (one file, opens offline)")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE.html", help="write an HTML report (one file, opens offline)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE.json", help="write the diagnosis as JSON")
+
+
+def require_places(*paths: Path | None) -> None:
+    """Makes sure that files can be written there, before the job is watched rather than after.
+
+    Raises:
+        PerfDoctorError: the folder does not exist or cannot be written to, or the path is a folder itself.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise PerfDoctorError(f"{path} is a folder.", hint=f"Name a file, for instance {path / 'perfdoctor'}{path.suffix}.")
+        if not path.parent.is_dir():
+            raise PerfDoctorError(f"There is no folder {path.parent}.", hint=f"mkdir -p {shlex.quote(str(path.parent))}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise PerfDoctorError(f"{path} cannot be written: no right, or a read-only file system.", hint="Choose another place.")
+
+
+def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path) -> None:
+    """Writes the files that were asked for and prints the diagnosis, each of them even if another one fails.
+
+    Raises:
+        PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
+    """
+    try:
+        write_outputs(diagnosis, report=report, json=json, recording=recording)
+    finally:
+        show(diagnosis)
 
 
 def show(diagnosis: Diagnosis) -> None:
@@ -26,8 +59,17 @@ def show(diagnosis: Diagnosis) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     encoding = sys.stdout.encoding or "ascii"
     text = console.render(diagnosis, width=width, color=on_terminal, encoding=encoding)
-    sys.stdout.buffer.write(text.encode(encoding, errors="replace"))
-    sys.stdout.flush()
+    try:
+        sys.stdout.buffer.write(text.encode(encoding, errors="replace"))
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise PerfDoctorError(
+            f"The diagnosis cannot be printed: {error.strerror}.", hint="Send the output elsewhere, or use --json FILE."
+        ) from None
 
 
 def write_outputs(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path) -> None:
@@ -67,11 +109,22 @@ def conclude(diagnosis: Diagnosis) -> None:
 
 def _write(path: Path, text: str) -> list[str]:
     """Writes a file whole or not at all; returns what went wrong."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
+    except OSError as error:
+        return [f"{path} cannot be written: {error.strerror or error}."]
+    return []
+
+
+def _replace(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.part")
     try:
         scratch.write_text(text, encoding="utf-8")
         scratch.replace(path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True) if os.access(path.parent, os.W_OK) else None
-        return [f"{path} cannot be written: {error.strerror or error}."]
-    return []
+    except OSError:
+        with suppress(OSError):
+            scratch.unlink()
+        raise

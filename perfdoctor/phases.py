@@ -4,7 +4,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PHASES = ("data", "transfer", "forward", "loss", "backward", "gradient sync", "optimizer", "saving", "logging", "other")
+PHASES = (
+    "data",
+    "transfer",
+    "forward",
+    "loss",
+    "backward",
+    "gradient sync",
+    "optimizer",
+    "saving",
+    "logging",
+    "other",
+)
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
 
 
@@ -44,8 +55,8 @@ class Place:
 
 UNKNOWN = Place("other")
 
-# Matched from the innermost frame outwards; the first group in which any frame matches wins. (group, file, functions, phase,
-# detail); no functions means any.
+# Matched from the innermost frame outwards; the first group in which any frame matches wins. (group, file, functions,
+# phase, detail); no functions means any.
 _Rule = tuple[re.Pattern[str], frozenset[str], str, str]
 
 
@@ -53,34 +64,51 @@ def _rule(file: str, functions: str, phase: str, detail: str = "") -> _Rule:
     return re.compile(rf"(?:^|/){file}$"), frozenset(functions.split()), phase, detail
 
 
-# Frames that decide wherever they stand: what is called below them serves them (a torchvision transform is an nn.Module,
-# but inside a dataset it is input work).
+# Frames that decide wherever they stand: what is called below them serves them (a torchvision transform is an
+# nn.Module, but inside a dataset it is input work).
 _DOMINANT: tuple[tuple[_Rule, ...], ...] = (
     (
         _rule(r"torch/serialization\.py", "save _save _legacy_save", "saving"),
         _rule(r"torch/distributed/checkpoint/.*\.py", "", "saving"),
         _rule(r"safetensors/torch\.py", "save_file save save_model", "saving"),
         _rule(r"torch/utils/tensorboard/.*\.py", "", "logging"),
-        _rule(r"(?:tensorboard|tensorboardX|wandb|mlflow|comet_ml|neptune|aim|clearml)/.*\.py", "", "logging"),
+        _rule(
+            r"(?:tensorboard|tensorboardX|wandb|mlflow|comet_ml|neptune|aim|clearml)/.*\.py", "", "logging"
+        ),
         _rule(r"logging/(?:__init__|handlers)\.py", "", "logging"),
     ),
     (
         _rule(r"torch/utils/data/_utils/worker\.py", "_worker_loop", "data", "worker"),
         _rule(r"torch/utils/data/_utils/pin_memory\.py", "", "data", "hand over"),
         _rule(r"torch/utils/data/dataloader\.py", "_shutdown_workers __del__", "data", "loader start"),
-        _rule(r"torch/utils/data/dataloader\.py", "_get_iterator __iter__ __init__ _reset", "data", "loader start"),
+        _rule(
+            r"torch/utils/data/dataloader\.py",
+            "_get_iterator __iter__ __init__ _reset",
+            "data",
+            "loader start",
+        ),
         _rule(r"torch/utils/data/dataloader\.py", "", "data", "loader"),
         _rule(r"torch/utils/data/.*\.py", "", "data", "fetch"),
         _rule(r"torchdata/.*\.py", "", "data", "fetch"),
     ),
     (
-        _rule(r"torch/nn/parallel/(?:data_parallel|scatter_gather|replicate|parallel_apply)\.py", "", "forward", "data parallel"),
+        _rule(
+            r"torch/nn/parallel/(?:data_parallel|scatter_gather|replicate|parallel_apply)\.py",
+            "",
+            "forward",
+            "data parallel",
+        ),
         _rule(r"torch/nn/parallel/_functions\.py", "", "forward", "data parallel"),
     ),
 )
 # Frames of which the innermost decides.
 _INNERMOST: tuple[_Rule, ...] = (
-    _rule(r"torch/_(?:dynamo|inductor|functorch)/.*\.py", "compile _compile compile_inner transform codegen", "other", "compile"),
+    _rule(
+        r"torch/_(?:dynamo|inductor|functorch)/.*\.py",
+        "compile _compile compile_inner transform codegen",
+        "other",
+        "compile",
+    ),
     _rule(r"torch/nn/modules/loss\.py", "", "loss"),
     _rule(
         r"torch/nn/functional\.py",
@@ -91,8 +119,12 @@ _INNERMOST: tuple[_Rule, ...] = (
     _rule(r"torch/autograd/__init__\.py", "backward grad _engine_run_backward", "backward"),
     _rule(r"torch/autograd/graph\.py", "_engine_run_backward", "backward"),
     _rule(r"torch/_tensor\.py", "backward", "backward"),
-    _rule(r"torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|algorithms/.*|nn/.*|_functional_collectives)\.py", "",
-          "gradient sync", "collective"),
+    _rule(
+        r"torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|algorithms/.*|nn/.*|_functional_collectives)\.py",
+        "",
+        "gradient sync",
+        "collective",
+    ),
     _rule(r"torch/nn/utils/clip_grad\.py", "", "optimizer"),
     _rule(r"torch/amp/grad_scaler\.py", "step update unscale_ _unscale_grads_", "optimizer"),
     _rule(r"torch/optim/lr_scheduler\.py", "", "other"),
@@ -120,8 +152,12 @@ _WAITING = (
     _rule(r"concurrent/futures/.*\.py", "result wait", ""),
 )
 _LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")
-_HANDOVER = re.compile(r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$")
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/")
+_HANDOVER = re.compile(
+    r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
+)
+_LIBRARY = re.compile(
+    r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/"
+)
 
 
 def locate(frames: Sequence[Frame]) -> Place:
@@ -171,9 +207,12 @@ def _data_detail(detail: str, frames: Sequence[Frame]) -> str:
     if detail == "loader":
         if any(file.endswith("torch/utils/data/_utils/fetch.py") for file in files):
             return "fetch"
-        if names & {"_shutdown_workers", "_get_iterator", "_reset", "__del__"} or "_MultiProcessingDataLoaderIter.__init__" in {
-            frame.function for frame in frames
-        }:
+        if names & {
+            "_shutdown_workers",
+            "_get_iterator",
+            "_reset",
+            "__del__",
+        } or "_MultiProcessingDataLoaderIter.__init__" in {frame.function for frame in frames}:
             return "loader start"
         if names & {"_try_get_data", "_get_data", "_next_data"}:
             return "hand over" if any(_HANDOVER.search(file) for file in files) else "loader wait"

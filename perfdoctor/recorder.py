@@ -14,7 +14,8 @@ from perfdoctor.recording import RecordingWriter
 from perfdoctor.samples import Event, Reading, Sample
 
 COMMIT_NS = NS_PER_S // 2
-# Probes that are due this soon are sampled in the same wake-up: waking up costs more than most looks do (measured: 0.2 ms).
+# Probes that are due this soon are sampled in the same wake-up: waking up costs more than most looks do (measured:
+# 0.2 ms).
 TOGETHER_NS = NS_PER_S // 125
 # Ticks are spread by this fraction of the period, so that a job whose steps take as long as a period is not always
 # caught at the same place.
@@ -41,9 +42,14 @@ class Recorder:
         self._late = 0
         self._committed_ns = 0
         self._cost_ns = 0
+        self._stopped = ""
+
+    def stop(self, why: str = "interrupted") -> None:
+        """Ends the watching at the next tick; may be called from a signal handler."""
+        self._stopped = why
 
     def run(self, duration_s: float, *, on_tick: Callable[[float], None] = lambda _: None) -> str:
-        """Watches for some seconds, or until the job ends, or Ctrl-C.
+        """Watches for some seconds, or until the job ends, or ``stop`` is called.
 
         Args:
             duration_s: how long at most.
@@ -56,40 +62,38 @@ class Recorder:
             PerfDoctorError: the recording cannot be written any more; what was committed is kept.
         """
         try:
-            return self._run(duration_s, on_tick)
+            self._watch(duration_s, on_tick)
+            self._conclude()
         except sqlite3.Error as error:
             raise PerfDoctorError(
                 f"The recording {self.writer.path} cannot be written any more: {error}.",
                 hint=f"Free some space; what was seen so far is kept: perfdoctor report {self.writer.path}",
             ) from None
+        finally:
+            self._release()
+        return self._stopped
 
-    def _run(self, duration_s: float, on_tick: Callable[[float], None]) -> str:
+    def _watch(self, duration_s: float, on_tick: Callable[[float], None]) -> None:
         start_ns = now_ns()
         end_ns = start_ns + int(duration_s * NS_PER_S)
         self._keep(self.job.refresh(start_ns))
-        why = "duration"
         told_ns = 0
-        try:
-            for probe in list(self.probes):
-                self._open(probe)
-            while (now := now_ns()) < end_ns:
-                self._keep(self.job.refresh(now))
-                if self.job.ended():
-                    why = "job ended"
-                    break
+        for probe in self.probes:
+            self._due_ns[probe.name] = now_ns()
+            self._keep(probe.open(self.job))
+        while not self._stopped:
+            now = now_ns()
+            self._keep(self.job.refresh(now))
+            if self.job.ended():
+                self.stop("job ended")
+            elif now >= end_ns:
+                self.stop("duration")
+            else:
                 self._tick(now)
-                if now - told_ns >= NS_PER_S // 10:
-                    told_ns = now
-                    on_tick(seconds(now - start_ns))
                 self._sleep(end_ns)
-        except KeyboardInterrupt:
-            why = "interrupted"
-        self._finish(why)
-        return why
-
-    def _open(self, probe: Probe) -> None:
-        self._due_ns[probe.name] = now_ns()
-        self._keep(probe.open(self.job))
+            if now - told_ns >= NS_PER_S // 10:
+                told_ns = now
+                on_tick(seconds(now - start_ns))
 
     def _tick(self, now: int) -> None:
         for probe in self.probes:
@@ -113,16 +117,23 @@ class Recorder:
         due = min([end_ns, *self._due_ns.values()])
         time.sleep(max(0.0005, seconds(due - now_ns())))
 
-    def _finish(self, why: str) -> None:
+    def _conclude(self) -> None:
+        """Keeps what the probes still have, and what the watching cost."""
         for probe in self.probes:
             self._keep(probe.close())
-        self.job.close()
         now = now_ns()
         self._keep(_own_cost(now))
         self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
         self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
-        self._keep([Event(now, "stopped", why)])
+        self._keep([Event(now, "stopped", self._stopped)])
         self.writer.commit()
+
+    def _release(self) -> None:
+        """Lets go of the job, also where the recording failed; closing a probe twice does nothing."""
+        for probe in self.probes:
+            for _ in probe.close():
+                pass
+        self.job.close()
 
     def _keep(self, samples: Iterable[Sample]) -> None:
         self.writer.add(samples)
@@ -133,7 +144,9 @@ def _own_cost(now: int) -> Iterable[Sample]:
     own = resource.getrusage(resource.RUSAGE_SELF)
     helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
     yield Reading(now, "recorder", "perfdoctor", "own_cpu_seconds_total", own.ru_utime + own.ru_stime)
-    yield Reading(now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime)
-    yield Reading(now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024)
-
-
+    yield Reading(
+        now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime
+    )
+    yield Reading(
+        now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.samples import TABLES, Sample
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
+
+S = TypeVar("S", bound=Sample)
 
 _HINT_RECORD = "Record the job again with `perfdoctor attach PID --recording FILE`."
 
@@ -52,22 +54,26 @@ class RecordingWriter:
         self.path = path
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
-            # A rollback journal keeps the file whole when either side is killed; durability against power loss is not needed.
+            # A rollback journal keeps the file whole when either side is killed; durability against power loss is not
+            # needed.
             self._db.execute("PRAGMA synchronous = OFF")
+            # All at once: a recording is either empty or has its start, whenever the recorder is killed.
+            self._db.execute("BEGIN")
             self._db.execute(f"PRAGMA application_id = {MAGIC}")
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
             self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
             for table in TABLES:
                 self._db.execute(f'CREATE TABLE "{table.__name__}" ({_columns(table)})')
-            self._db.execute("BEGIN")
             self.set_meta(meta)
+            self.commit()
         except sqlite3.Error as error:
             raise PerfDoctorError(
                 f"The recording cannot be written to {path}: {error}.",
                 hint="Choose another place with --recording FILE.",
             ) from None
         self._inserts = {
-            table: f'INSERT INTO "{table.__name__}" VALUES ({", ".join("?" * len(table._fields))})' for table in TABLES
+            table: f'INSERT INTO "{table.__name__}" VALUES ({", ".join("?" * len(table._fields))})'
+            for table in TABLES
         }
 
     def set_meta(self, meta: Mapping[str, str]) -> None:
@@ -146,10 +152,14 @@ class Recording:
                 raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
             return cls(db, path)
         except sqlite3.DatabaseError as error:
-            kind = "is not a perfdoctor recording" if "not a database" in str(error) else f"is damaged: {error}"
+            kind = (
+                "is not a perfdoctor recording" if "not a database" in str(error) else f"is damaged: {error}"
+            )
             raise PerfDoctorError(f"{path} {kind}.", hint=_HINT_RECORD) from None
         except (KeyError, ValueError):
-            raise PerfDoctorError(f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD) from None
+            raise PerfDoctorError(
+                f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD
+            ) from None
 
     def table(self, kind: type[Sample]) -> pd.DataFrame:
         """All samples of one kind, in order of time where they have one; the columns are the fields of ``kind``."""
@@ -161,8 +171,11 @@ class Recording:
             self._tables[kind] = frame
         return self._tables[kind]
 
+    def rows(self, kind: type[S]) -> list[S]:
+        """The same samples, one by one."""
+        order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
+        return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
+
     def close(self) -> None:
         """Closes the file."""
         self._db.close()
-
-

@@ -50,11 +50,19 @@ class Roles:
 
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
-        return [process for process in self.processes.values() if process.role == "worker" and process.trainer_pid == pid]
+        return [
+            process
+            for process in self.processes.values()
+            if process.role == "worker" and process.trainer_pid == pid
+        ]
 
     def helpers_of(self, pid: int) -> list[Process]:
         """Descendants of a trainer that are no loader workers (a pool, a decoder, a server)."""
-        return [process for process in self.processes.values() if process.role == "other" and process.trainer_pid == pid]
+        return [
+            process
+            for process in self.processes.values()
+            if process.role == "other" and process.trainer_pid == pid
+        ]
 
 
 def assign_roles(recording: Recording, stacks: Stacks, timelines: Timelines) -> Roles:
@@ -75,7 +83,11 @@ def assign_roles(recording: Recording, stacks: Stacks, timelines: Timelines) -> 
         processes[pid] = Process(
             pid, parent, int(str(seen.loc[pid, "started_ns"])), ended, role, above, ranks.get(pid)
         )
-    world = [int(environment["WORLD_SIZE"]) for environment in environments.values() if environment.get("WORLD_SIZE", "").isdigit()]
+    world = [
+        int(environment["WORLD_SIZE"])
+        for environment in environments.values()
+        if environment.get("WORLD_SIZE", "").isdigit()
+    ]
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
     return Roles(ordered, processes, max([len(trainers), *world]))
 
@@ -87,7 +99,9 @@ def _is_worker(pid: int, stacks: Stacks, timelines: Timelines) -> bool:
     track = stacks.main_track(pid)
     if track is None:
         return False
-    functions = {frame.simple_name for number in track.stacks if number >= 0 for frame in stacks.frames[number]}
+    functions = {
+        frame.simple_name for number in track.stacks if number >= 0 for frame in stacks.frames[number]
+    }
     return "_worker_loop" in functions
 
 
@@ -116,9 +130,13 @@ def _phases_of(pid: int, stacks: Stacks) -> set[str]:
     return {stacks.places[number].phase for number in track.stacks if number >= 0}
 
 
-def _ranks(trainers: list[int], environments: dict[int, dict[str, str]], seen: pd.DataFrame) -> dict[int, int]:
+def _ranks(
+    trainers: list[int], environments: dict[int, dict[str, str]], seen: pd.DataFrame
+) -> dict[int, int]:
     """Ranks as the launcher set them; where it set none (multiprocessing), in order of start."""
-    told = {pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()}
+    told = {
+        pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()
+    }
     if len(set(told.values())) == len(trainers):
         return told
     by_start = sorted(trainers, key=lambda pid: (int(str(seen.loc[pid, "started_ns"])), pid))

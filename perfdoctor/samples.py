@@ -12,7 +12,8 @@ class Reading(NamedTuple):
     Counters (names ending in ``_total``) only grow and are meant to be differenced; everything else is a level.
 
     Attributes:
-        subject: whom the number is about: ``host``, ``pid:1234``, ``core:0``, ``device:vda``, ``interface:eth0``, ``gpu:0`` …
+        subject: whom the number is about: ``host``, ``pid:1234``, ``core:0``, ``device:vda``, ``interface:eth0``,
+            ``gpu:0`` …
         name: what is measured, the unit last, e.g. ``rss_bytes`` or ``throttled_seconds_total``.
     """
 
@@ -41,7 +42,8 @@ class ProcessSeen(NamedTuple):
         forked: it runs the same program image and command line as its parent (fork without exec).
         uses_torch: libtorch is mapped; None where the maps could not be read.
         command: the command line, secrets masked, joined by spaces.
-        environment: JSON object with those variables that matter for performance, secrets masked; ``null`` if unreadable.
+        environment: JSON object with those variables that matter for performance, secrets masked; ``null`` if
+            unreadable.
     """
 
     time_ns: int
@@ -76,9 +78,10 @@ class ThreadSample(NamedTuple):
 
     Attributes:
         state: as in /proc: R running or runnable, S asleep, D uninterruptible (mostly disk), T stopped, Z dead.
-        syscall: name of the system call it is in; ``fault`` if blocked outside of one (a page fault); None if running or
-            unreadable.
-        target: what the call is about: ``file:/path``, ``pipe``, ``socket:tcp``, ``socket:unix``, ``anon:eventfd`` …, "" where unknown.
+        syscall: name of the system call it is in; ``fault`` if blocked outside of one (a page fault); None if running
+            or unreadable.
+        target: what the call is about: ``file:/path``, ``pipe``, ``socket:tcp``, ``socket:unix``, ``anon:eventfd`` …,
+        "" where unknown.
         run_ns: time on a CPU so far (schedstat).
         delay_ns: time runnable but not on a CPU so far (schedstat).
         voluntary: voluntary context switches so far; None where not read at this tick.

@@ -22,7 +22,8 @@ LOCK_WINDOW_NS = 250_000_000
 # Mean number of workers that queue for a lock below which the lock is not to blame.
 MIN_QUEUE = 0.15
 IDLE_USE = 0.02
-# Major faults per second below which they are start-up noise (notes: a mapped dataset takes 20 with read-ahead, 1,000 without).
+# Major faults per second below which they are start-up noise (notes: a mapped dataset takes 20 with read-ahead, 1,000
+# without).
 MIN_FAULTS_PER_S = 10.0
 # Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
 MARGIN = 0.2
@@ -31,9 +32,10 @@ STACK_PERIOD_NS = 40_000_000
 # A wake-up that costs less than this fraction of the wanted CPU time is the scheduler's everyday business.
 MIN_DELAY = 0.02
 # Calls in which a thread waits for somebody to send or signal something.
-WAITING_CALLS = frozenset(
-    "poll ppoll select pselect6 epoll_wait epoll_pwait read recvfrom recvmsg accept accept4 wait4 waitid futex".split()
-)
+WAITING_CALLS = frozenset((
+    "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
+    "accept", "accept4", "wait4", "waitid", "futex",
+))  # fmt: skip
 
 
 @dataclass
@@ -79,7 +81,12 @@ class Scene:
         scene = cls(recording, stacks, timelines, roles, cores)
         groups = readings[readings["name"] == "throttled_periods_total"]["subject"].unique()
         for group in groups:
-            scene._quotas.append((scene._counter(group, "throttled_periods_total"), scene._counter(group, "quota_periods_total")))
+            scene._quotas.append(
+                (
+                    scene._counter(group, "throttled_periods_total"),
+                    scene._counter(group, "quota_periods_total"),
+                )
+            )
         if (readings["name"] == "neighbours_seconds_total").any():
             scene._neighbours = scene._counter("host", "neighbours_seconds_total")
         if (readings["name"] == "swapped_in_bytes_total").any():
@@ -89,9 +96,13 @@ class Scene:
     def _counter(self, subject: str, name: str) -> Counter:
         if (subject, name) not in self._counters:
             readings = self.recording.table(Reading)
-            rows = readings[(readings["subject"] == subject) & (readings["name"] == name)].dropna(subset=["value"])
+            rows = readings[(readings["subject"] == subject) & (readings["name"] == name)].dropna(
+                subset=["value"]
+            )
             times, values = rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64)
-            self._counters[subject, name] = Counter(times, values) if len(rows) else Counter(np.zeros(1), np.zeros(1))
+            self._counters[subject, name] = (
+                Counter(times, values) if len(rows) else Counter(np.zeros(1), np.zeros(1))
+            )
         return self._counters[subject, name]
 
     def main_at(self, pid: int, time_ns: int) -> Moment:
@@ -102,7 +113,8 @@ class Scene:
     def place_at(self, pid: int, time_ns: int, moment: Moment) -> Place:
         """Where in the code a process's main thread is.
 
-        Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a thread
+        Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
+        thread
         that sleeps in a read cannot be where the stack shows arithmetic, and one that runs is in no blocking call.
         """
         number = self.stack_at(pid, time_ns, moment)
@@ -159,7 +171,9 @@ class Scene:
             timeline = self.timelines.main(worker.pid)
             if timeline is None or not worker.alive_at(time_ns):
                 continue
-            first, last = np.searchsorted(timeline.times_ns, [time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS])
+            first, last = np.searchsorted(
+                timeline.times_ns, [time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS]
+            )
             moments = [(int(time), timeline.at(int(time))) for time in timeline.times_ns[first:last]]
             waits = [self.queues_for_lock(worker.pid, time, moment) for time, moment in moments]
             queueing += sum(waits) / max(1, len(waits))
@@ -167,7 +181,9 @@ class Scene:
             running += used
             active += used > IDLE_USE or any(waits)
         trainer = self.timelines.main(trainer_pid)
-        taken = trainer.use(time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS)[0] if trainer is not None else 0.0
+        taken = (
+            trainer.use(time_ns - LOCK_WINDOW_NS, time_ns + LOCK_WINDOW_NS)[0] if trainer is not None else 0.0
+        )
         could = min(active, max(1.0, self.cores - taken))
         return max(0.0, 1 - running / could) if queueing > MIN_QUEUE and could > 0 else 0.0
 
@@ -177,7 +193,10 @@ class Scene:
         return [
             thread
             for thread in self.timelines.of(pid)
-            if thread.tid != pid and thread.tid not in python and not thread.name.startswith(("pt_", "cuda", "gloo", "nccl")) and _waits_in_futex_only(thread)
+            if thread.tid != pid
+            and thread.tid not in python
+            and not thread.name.startswith(("pt_", "cuda", "gloo", "nccl"))
+            and _waits_in_futex_only(thread)
         ]
 
     def _python_threads(self, pid: int) -> set[int]:
@@ -185,7 +204,10 @@ class Scene:
         if pid not in self._python:
             named = self.recording.table(PythonThread)
             seen = self.recording.table(InterpreterSample)
-            tids = [*named.loc[named["pid"] == pid, "tid"], *seen.loc[seen["pid"] == pid, "gil_tid"].dropna().unique()]
+            tids = [
+                *named.loc[named["pid"] == pid, "tid"],
+                *seen.loc[seen["pid"] == pid, "gil_tid"].dropna().unique(),
+            ]
             self._python[pid] = {int(tid) for tid in tids}
         return self._python[pid]
 
@@ -200,7 +222,9 @@ class Scene:
 
     def swap_in_rate(self, time_ns: int) -> float:
         """Bytes per second that the host pages in from swap around an instant; 0 where it was not read."""
-        return self._swapped_in.growth(time_ns - 1e9, time_ns + 1e9) / 2 if self._swapped_in is not None else 0.0
+        return (
+            self._swapped_in.growth(time_ns - 1e9, time_ns + 1e9) / 2 if self._swapped_in is not None else 0.0
+        )
 
     def faulting_fraction(self, pid: int, time_ns: int) -> float:
         """Fraction of a process's CPU time that goes into the kernel while it takes major page faults; else 0."""
@@ -213,7 +237,9 @@ class Scene:
             }
             busy = grown["user_seconds_total"] + grown["system_seconds_total"]
             faults = grown["major_faults_total"] / 2
-            self._faulting[key] = grown["system_seconds_total"] / busy if faults >= MIN_FAULTS_PER_S and busy > 0 else 0.0
+            self._faulting[key] = (
+                grown["system_seconds_total"] / busy if faults >= MIN_FAULTS_PER_S and busy > 0 else 0.0
+            )
         return self._faulting[key]
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:
@@ -250,7 +276,11 @@ class Scene:
             else:
                 others += used
         unused = max(0.0, self.cores - workers - trainers - others)
-        busy = self._neighbours.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2 if self._neighbours is not None else unused
+        busy = (
+            self._neighbours.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2
+            if self._neighbours is not None
+            else unused
+        )
         neighbours = min(unused, busy)
         if len(self.roles.trainers) > 1:
             # Ranks that crowd each other out are each other's competition.
@@ -284,7 +314,11 @@ def _nearest_first(times_ns: npt.NDArray[np.int64], time_ns: int) -> list[int]:
 def _fits(place: Place, moment: Moment) -> bool:
     if moment.state == "R":
         return not place.only_waits
-    if moment.syscall in WAITING_CALLS and moment.syscall != "futex" and moment.target.startswith(("pipe", "socket", "anon")):
+    if (
+        moment.syscall in WAITING_CALLS
+        and moment.syscall != "futex"
+        and moment.target.startswith(("pipe", "socket", "anon"))
+    ):
         return place.waits
     return not (moment.is_blocked and place.only_waits)
 

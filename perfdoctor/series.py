@@ -40,7 +40,9 @@ def chart_series(recording: Recording, trainer_pids: Sequence[int]) -> tuple[Ser
         wanted = rows["subject"].str.startswith(("pid:", "interface:", "gpu:"))
         if chart == "Storage of the job":
             wanted = rows["subject"] == "job"
-        for subject, values in rows[wanted & ~rows["subject"].str.contains("/")].groupby("subject", sort=False):
+        for subject, values in rows[wanted & ~rows["subject"].str.contains("/")].groupby(
+            "subject", sort=False
+        ):
             if chart == "Memory" and str(subject) not in {f"pid:{pid}" for pid in trainer_pids}:
                 continue
             text = label if subject == "job" else f"{label} ({subject})"
@@ -49,7 +51,14 @@ def chart_series(recording: Recording, trainer_pids: Sequence[int]) -> tuple[Ser
 
 
 def _series(
-    chart: str, name: str, unit: str, rows: pd.DataFrame, grid: np.ndarray[tuple[int], np.dtype[np.int64]], factor: float, *, counter: bool
+    chart: str,
+    name: str,
+    unit: str,
+    rows: pd.DataFrame,
+    grid: np.ndarray[tuple[int], np.dtype[np.int64]],
+    factor: float,
+    *,
+    counter: bool,
 ) -> Series:
     rows = rows.dropna(subset=["value"])
     times, values = rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64)
@@ -59,7 +68,9 @@ def _series(
     level = np.interp(grid, times, values)
     if counter:
         level = np.gradient(level, grid / NS_PER_S)
-    shown = tuple(float(value) * factor if known else None for value, known in zip(level, inside, strict=True))
+    shown = tuple(
+        float(value) * factor if known else None for value, known in zip(level, inside, strict=True)
+    )
     return Series(chart, name, unit, tuple(((grid - grid[0]) / NS_PER_S).tolist()), shown)
 
 

@@ -25,7 +25,9 @@ def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
         if not (seen["uses_torch"] == 1).any():
             return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
         return "No process of the job was seen training."
-    looks = [timeline for ledger in ledgers if (timeline := scene.timelines.main(ledger.trainer.pid)) is not None]
+    looks = [
+        timeline for ledger in ledgers if (timeline := scene.timelines.main(ledger.trainer.pid)) is not None
+    ]
     if not looks or max(len(timeline.times_ns) for timeline in looks) < MIN_LOOKS:
         return "The job was seen too briefly to tell; watch longer with --duration."
     stuck = [text for ledger in ledgers if (text := _stuck(scene, ledger))]
@@ -42,7 +44,9 @@ def _stuck(scene: Scene, ledger: Ledger) -> str:
     if state == "R" or times < STUCK * len(timeline.times_ns) or _moves(scene, ledger):
         return ""
     about = f" on {target}" if target else ""
-    place = scene.place_at(ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1])))
+    place = scene.place_at(
+        ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1]))
+    )
     line = f", at {place.line}" if place.line else ""
     return (
         f"The job does not train: the main thread of process {ledger.trainer.pid} has been waiting in "
@@ -58,5 +62,11 @@ def _moves(scene: Scene, ledger: Ledger) -> bool:
     used = timeline.use(scene.recording.start_ns, scene.recording.end_ns)[0] if timeline is not None else 0.0
     if used > 0.002:
         return True
-    busy = [thread for process in scene.roles.workers_of(ledger.trainer.pid) for thread in scene.timelines.of(process.pid)]
-    return worked > 0 and any(thread.use(scene.recording.start_ns, scene.recording.end_ns)[0] > 0.05 for thread in busy)
+    busy = [
+        thread
+        for process in scene.roles.workers_of(ledger.trainer.pid)
+        for thread in scene.timelines.of(process.pid)
+    ]
+    return worked > 0 and any(
+        thread.use(scene.recording.start_ns, scene.recording.end_ns)[0] > 0.05 for thread in busy
+    )

@@ -56,8 +56,11 @@ class Stacks:
         """Reads all segments of a recording."""
         stacks = cls()
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for row in recording.table(StackSegment).itertuples():
-            events = json.loads(zlib.decompress(row.trace))
+        for row in recording.rows(StackSegment):
+            try:
+                events = json.loads(zlib.decompress(row.trace))
+            except (ValueError, zlib.error):
+                continue  # py-spy was killed while it wrote
             for pid, ident, time_us, stack in _changes(events):
                 number = stacks._number(stack) if stack else -1
                 entries.setdefault((pid, ident), []).append((row.time_ns + time_us * _NS_PER_US, number))
@@ -85,20 +88,28 @@ class Stacks:
 
     def _is_main(self, numbers: npt.NDArray[np.int64]) -> bool:
         """A thread started by Python code begins in threading's bootstrap, the main thread does not."""
-        first = next((self.frames[number] for number in numbers if number >= 0), ())
-        return bool(first) and not (first[0].file.endswith("threading.py") and "_bootstrap" in first[0].function)
+        seen = [self.frames[number] for number in numbers if number >= 0]
+        outermost = seen[0][0] if seen and seen[0] else None
+        return outermost is not None and not (
+            outermost.file.endswith("threading.py") and "_bootstrap" in outermost.function
+        )
 
 
 def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """A stack without py-spy's line for the process, and in a forked child without the frames of its parent."""
     stack = tuple(frame for frame in stack if frame.file)
     for depth in range(len(stack) - 1, 0, -1):
-        if stack[depth].simple_name == "_bootstrap" and stack[depth].file.endswith("multiprocessing/process.py"):
+        if stack[depth].simple_name == "_bootstrap" and stack[depth].file.endswith(
+            "multiprocessing/process.py"
+        ):
             return stack[depth:]
     return stack
 
 
-def _changes(events: list[dict[str, Any]]) -> Iterator[tuple[int, int, int, tuple[Frame, ...]]]:
+_Change = tuple[int, int, int, tuple[Frame, ...]]
+
+
+def _changes(events: list[dict[str, Any]]) -> Iterator[_Change]:
     """Whenever a thread's stack changed: pid, thread identifier, microseconds, the new stack."""
     open_frames: dict[tuple[int, int], list[Frame]] = {}
     pending: dict[tuple[int, int], int] = {}
@@ -106,7 +117,7 @@ def _changes(events: list[dict[str, Any]]) -> Iterator[tuple[int, int, int, tupl
         key = (event["pid"], event["tid"])
         stack = open_frames.setdefault(key, [])
         if key in pending and pending[key] != event["ts"]:
-            yield *key, pending[key], tuple(stack)
+            yield key[0], key[1], pending[key], tuple(stack)
         pending[key] = event["ts"]
         if event["ph"] == "B":
             arguments = event["args"]
@@ -114,4 +125,4 @@ def _changes(events: list[dict[str, Any]]) -> Iterator[tuple[int, int, int, tupl
         elif stack:
             stack.pop()
     for key, time_us in pending.items():
-        yield *key, time_us, tuple(open_frames[key])
+        yield key[0], key[1], time_us, tuple(open_frames[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,9 @@ class Timeline:
         self.tid, self.pid, self.name = tid, pid, name
         self.times_ns: Times = rows["time_ns"].to_numpy(np.int64)
         self.states: list[str] = rows["state"].tolist()
-        self.syscalls: list[str | None] = [call if isinstance(call, str) else None for call in rows["syscall"]]
+        self.syscalls: list[str | None] = [
+            call if isinstance(call, str) else None for call in rows["syscall"]
+        ]
         self.targets: list[str] = rows["target"].tolist()
         alive = rows["state"] != "X"
         self._counted_ns: Times = self.times_ns[alive.to_numpy()]
@@ -88,7 +91,9 @@ class Timeline:
         """Fractions of a span of time spent on a CPU and waiting for one."""
         if len(self._counted_ns) < 2:
             return 0.0, 0.0
-        ends = np.clip(np.array([from_ns, to_ns], dtype=np.float64), self._counted_ns[0], self._counted_ns[-1])
+        ends = np.clip(
+            np.array([from_ns, to_ns], dtype=np.float64), self._counted_ns[0], self._counted_ns[-1]
+        )
         span = ends[1] - ends[0]
         if span <= 0:
             return 0.0, 0.0
@@ -112,9 +117,9 @@ class Timelines:
             timeline = Timeline(number, int(seen.loc[number, "pid"]), str(seen.loc[number, "name"]), rows)
             self.threads[number] = timeline
             self._by_process.setdefault(timeline.pid, []).append(timeline)
-        self._interpreters = {
-            int(str(pid)): rows for pid, rows in recording.table(InterpreterSample).groupby("pid", sort=False)
-        }
+        self._interpreters: dict[int, list[InterpreterSample]] = {}
+        for sample in recording.rows(InterpreterSample):
+            self._interpreters.setdefault(sample.pid, []).append(sample)
 
     def main(self, pid: int) -> Timeline | None:
         """The main thread of a process."""
@@ -124,15 +129,14 @@ class Timelines:
         """All threads of a process."""
         return self._by_process.get(pid, [])
 
-    def interpreter_at(self, pid: int, time_ns: int, within_ns: int = 100_000_000) -> tuple[int | None, bool | None]:
+    def interpreter_at(
+        self, pid: int, time_ns: int, within_ns: int = 100_000_000
+    ) -> tuple[int | None, bool | None]:
         """Who holds the interpreter lock of a process and whether its collector runs; None where that is unknown."""
-        rows = self._interpreters.get(pid)
-        if rows is None:
+        samples = self._interpreters.get(pid, [])
+        after = bisect.bisect_left(samples, time_ns, key=lambda sample: sample.time_ns)
+        around = samples[max(0, after - 1) : after + 1]
+        near = min(around, key=lambda sample: abs(sample.time_ns - time_ns), default=None)
+        if near is None or abs(near.time_ns - time_ns) > within_ns:
             return None, None
-        times = rows["time_ns"].to_numpy(np.int64)
-        after = int(np.searchsorted(times, time_ns))
-        near = min((i for i in (after - 1, after) if 0 <= i < len(times)), key=lambda i: abs(int(times[i]) - time_ns))
-        if abs(int(times[near]) - time_ns) > within_ns:
-            return None, None
-        holder, collecting = rows["gil_tid"].iat[near], rows["collecting"].iat[near]
-        return (None if pd.isna(holder) else int(holder)), (None if pd.isna(collecting) else bool(collecting))
+        return near.gil_tid, None if near.collecting is None else bool(near.collecting)

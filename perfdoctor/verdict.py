@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from perfdoctor.breakdown import Ledger, shares
+from perfdoctor.amounts import Amounts
+from perfdoctor.breakdown import Ledger
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 
-# A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's policy), and
-# sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
+# A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's
+# policy), and sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
 MIN_SHARE = 0.10
 # Some of these is in every job that trains on the CPU; only an excess of it is an illness.
 MIN_SHARE_OF = {"cpu.python_overhead": 0.22, "cpu.contention": 0.15, "cpu.gil_contention": 0.12}
@@ -42,7 +42,11 @@ def first_cause(by_share: Mapping[str, float]) -> str | None:
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     if ill:
         top = max(ill, key=lambda cause: ill[cause])
-        specific = {cause: share for cause, share in ill.items() if cause not in GENERIC and share >= NEARLY_OF.get(cause, NEARLY) * ill[top]}
+        specific = {
+            cause: share
+            for cause, share in ill.items()
+            if cause not in GENERIC and share >= NEARLY_OF.get(cause, NEARLY) * ill[top]
+        }
         if top in GENERIC and specific:
             top = max(specific, key=lambda cause: specific[cause])
         return top if ill[top] >= unknown * MIN_SHARE or unknown < MAX_UNATTRIBUTED else None
@@ -60,29 +64,27 @@ def confidence(ledgers: Sequence[Ledger], cause: str | None, level: str) -> floa
     blocks = sorted({block for ledger in ledgers for block in ledger.blocks})
     if cause is None or len(blocks) < 2:
         return 0.0
-    accounts = [sum((ledger.blocks.get(block, Counter()) for ledger in ledgers), Counter()) for block in blocks]
+    accounts = [Amounts.summed(ledger.blocks.get(block, {}) for ledger in ledgers) for block in blocks]
     random = np.random.default_rng(_SEED)
     agreed = 0
     for _ in range(RESAMPLES):
-        drawn: Counter[str] = Counter()
-        for index in random.integers(0, len(blocks), len(blocks)):
-            drawn.update(accounts[index])
-        agreed += first_cause(shares(drawn)) == cause
+        drawn = Amounts.summed(accounts[index] for index in random.integers(0, len(blocks), len(blocks)))
+        agreed += first_cause(drawn.fractions()) == cause
     return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
 
 
 def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
     """The rank that the others wait for; None if there is none, or if it is not always the same one.
 
-    A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (the share that TraceML and Ascend's
+    A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (what TraceML and Ascend's
     advisor ask of a culprit), and if that waiting is a part of the verdict's cause that matters.
     """
     if cause is None or CAUSES[cause].healthy or cause.startswith("communication.") or len(ledgers) < 2:
         return None
-    blamed: Counter[int] = sum((ledger.blamed for ledger in ledgers), Counter())
-    waited = sum(blamed.values())
+    blamed = Amounts.summed(ledger.blamed for ledger in ledgers)
+    waited = blamed.total
     watched = max(ledger.seconds for ledger in ledgers)
     if waited < MIN_SHARE * watched:
         return None
-    rank, amount = blamed.most_common(1)[0]
-    return rank if amount >= 0.8 * waited else None
+    rank = max(blamed, key=lambda rank: blamed[rank])
+    return rank if blamed[rank] >= 0.8 * waited else None

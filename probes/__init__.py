@@ -26,8 +26,10 @@ class Probe(Protocol):
     """Looks at one kind of signal.
 
     A probe is made without arguments that touch the job, opened once, sampled at its own period by the recorder,
-    and closed. It never raises for something that it could not see: it yields ``Unavailable`` (or a ``None`` value) instead.
-    Constructors take ``root: Path = Path("/")`` where they read /proc or /sys, so that tests can hand them recorded trees.
+    and closed. It never raises for something that it could not see: it yields ``Unavailable`` (or a ``None`` value)
+    instead.
+    Constructors take ``root: Path = Path("/")`` where they read /proc or /sys, so that tests can hand them a recorded
+    tree.
     """
 
     name: str

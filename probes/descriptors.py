@@ -57,7 +57,10 @@ class Descriptors:
     def name_of(self, descriptor: int) -> str:
         """``file:/path``, ``pipe``, ``socket:tcp|udp|unix|other``, ``anon:eventpoll`` …"""
         try:
-            link = os.readlink(f"/proc/{self.pid}/fd/{descriptor & 0xFFFFFFFF}")
+            # As bytes: a path need not be valid UTF-8, and what is recorded must be.
+            link = os.readlink(f"/proc/{self.pid}/fd/{descriptor & 0xFFFFFFFF}".encode()).decode(
+                errors="replace"
+            )
         except OSError:
             return ""
         if link.startswith("/"):

@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -56,7 +55,8 @@ def find_py_spy() -> str | None:
 class _Segment:
     pid: int
     process: subprocess.Popen[bytes]
-    folder: Path
+    trace: int
+    log: int
     spawned_ns: int
 
 
@@ -99,56 +99,74 @@ class StacksProbe:
         for pid in may_train:
             if pid not in self._running:
                 yield from self._identify_threads(pid)
-                self._running[pid] = self._start(pid, rate)
+                yield from self._start(pid, rate)
         old = [pid for pid in torch if pid in forked and time_ns - self._first_seen_ns[pid] >= MIN_AGE_NS]
         for pid in old[: max(0, WORKERS_AT_MOST - sum(pid in forked for pid in self._running))]:
             if pid not in self._running:
-                self._running[pid] = self._start(pid, WORKER_HZ)
+                yield from self._start(pid, WORKER_HZ)
 
     def close(self) -> Iterator[Sample]:
         """Ends the running segments early and keeps what they saw."""
         for segment in self._running.values():
             segment.process.send_signal(signal.SIGINT)
-        for segment in self._running.values():
+        while self._running:
+            _, segment = self._running.popitem()
             try:
                 segment.process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 segment.process.kill()
                 segment.process.wait()
             yield from self._collect(segment)
-        self._running.clear()
 
-    def _start(self, pid: int, rate: int) -> _Segment:
+    def _start(self, pid: int, rate: int) -> Iterator[Sample]:
         assert self._py_spy is not None
-        folder = Path(tempfile.mkdtemp(prefix="perfdoctor-"))
-        command = [self._py_spy, "record", "--pid", str(pid), "--rate", str(rate), "--duration", str(SEGMENT_S)]
+        # Files in memory: they need no disk that may be full, and nothing of them stays if perfdoctor is killed.
+        trace, log = os.memfd_create("trace"), os.memfd_create("log")
+        command = [
+            self._py_spy,
+            "record",
+            "--pid",
+            str(pid),
+            "--rate",
+            str(rate),
+            "--duration",
+            str(SEGMENT_S),
+        ]
         command += ["--nonblocking", "--idle", "--full-filenames", "--format", "chrometrace"]
-        command += ["--output", str(folder / "trace.json")]
-        with (folder / "log").open("wb") as log:
-            spawned_ns = now_ns()
-            # A session of its own: Ctrl-C in the terminal is for perfdoctor, which then ends py-spy itself.
+        command += ["--output", f"/proc/self/fd/{trace}"]
+        spawned_ns = now_ns()
+        # A session of its own: Ctrl-C in the terminal is for perfdoctor, which then ends py-spy itself.
+        try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[trace],
+                start_new_session=True,
             )
-        return _Segment(pid, process, folder, spawned_ns)
+        except OSError as error:
+            os.close(trace)
+            os.close(log)
+            yield self._failure(pid, f"{self._py_spy} cannot be started: {error.strerror}")
+        else:
+            self._running[pid] = _Segment(pid, process, trace, log, spawned_ns)
 
     def _collect(self, segment: _Segment) -> Iterator[Sample]:
-        trace, log = segment.folder / "trace.json", segment.folder / "log"
-        try:
-            payload = trace.read_bytes() if trace.exists() else b""
-            said = log.read_text(errors="replace").strip()
-        finally:
-            shutil.rmtree(segment.folder, ignore_errors=True)
+        payload = _contents(segment.trace)
+        said = _contents(segment.log).decode(errors="replace").strip()
         if payload:
             zero_ns = segment.spawned_ns + START_NS
             yield StackSegment(zero_ns, START_ERROR_NS, now_ns(), segment.pid, zlib.compress(payload, 1))
         elif os.path.exists(f"/proc/{segment.pid}"):
-            self._failed.add(segment.pid)
-            last = said.splitlines()[-1] if said else "it said nothing"
-            reason = f"py-spy could not read the stacks of process {segment.pid}: {last}"
-            yield Unavailable(self.name, reason, "run `perfdoctor check PID` to see what it needs")
+            yield self._failure(segment.pid, said.splitlines()[-1] if said else "it said nothing")
         else:
             yield Event(now_ns(), "process ended", f"process {segment.pid} ended before its stacks were read")
+
+    def _failure(self, pid: int, why: str) -> Unavailable:
+        self._failed.add(pid)
+        reason = f"py-spy could not read the stacks of process {pid}: {why}"
+        return Unavailable(self.name, reason, f"run `perfdoctor check {pid}` to see what it needs")
 
     def _identify_threads(self, pid: int) -> Iterator[Sample]:
         """Python's identifiers of the threads of a process, in which py-spy's traces speak."""
@@ -165,5 +183,16 @@ class StacksProbe:
         for thread in threads:
             if thread.get("os_thread_id"):
                 yield PythonThread(
-                    time.monotonic_ns(), pid, thread["os_thread_id"], thread["thread_id"], thread["thread_name"] or ""
+                    time.monotonic_ns(),
+                    pid,
+                    thread["os_thread_id"],
+                    thread["thread_id"],
+                    thread["thread_name"] or "",
                 )
+
+
+def _contents(file: int) -> bytes:
+    """All of a file in memory, which is then given back."""
+    with open(file, "rb") as reader:
+        reader.seek(0)
+        return reader.read()

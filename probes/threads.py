@@ -1,4 +1,5 @@
-"""What every thread of the job is doing: state, system call and its target, time on a CPU, time waiting for one, faults.
+"""What every thread of the job is doing: state, system call and its target, time on a CPU, time waiting for one,
+faults.
 
 Main threads of torch processes are looked at in every tick. Any other thread is looked at only if its schedstat moved:
 while a thread sleeps, the kernel's counters of it stand still, so one small read tells that nothing has changed.
@@ -147,14 +148,21 @@ class ThreadsProbe:
         """Looks at a thread, reading only what may have changed since the last look."""
         call = os.pread(thread.syscall, 256, 0) if thread.syscall >= 0 else b""
         last = thread.last_sample
-        if last is not None and call == thread.last_call and schedstat == thread.last_schedstat and not _may_run(call):
+        if (
+            last is not None
+            and call == thread.last_call
+            and schedstat == thread.last_schedstat
+            and not _may_run(call)
+        ):
             sample = last._replace(time_ns=now_ns)
         else:
             sample = self._look_anew(process, thread, call, schedstat, now_ns)
         thread.last_call, thread.last_schedstat, thread.last_sample = call, schedstat, sample
         return sample
 
-    def _look_anew(self, process: _Process, thread: _Thread, call: bytes, schedstat: bytes, now_ns: int) -> ThreadSample:
+    def _look_anew(
+        self, process: _Process, thread: _Thread, call: bytes, schedstat: bytes, now_ns: int
+    ) -> ThreadSample:
         name, target = self._name_call(process, call)
         state, voluntary, involuntary, minor, major = "R", None, None, None, None
         detailed = now_ns - thread.details_ns >= _DETAILS_NS
@@ -167,7 +175,17 @@ class ThreadsProbe:
             voluntary, involuntary = _switches(thread.status)
         run, delay, _ = schedstat.split()
         return ThreadSample(
-            now_ns, thread.tid, state, name, target, int(run), int(delay), voluntary, involuntary, minor, major
+            now_ns,
+            thread.tid,
+            state,
+            name,
+            target,
+            int(run),
+            int(delay),
+            voluntary,
+            involuntary,
+            minor,
+            major,
         )
 
     def _name_call(self, process: _Process, call: bytes) -> tuple[str | None, str]:

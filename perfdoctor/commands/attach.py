@@ -10,6 +10,7 @@ import argparse
 import os
 import platform
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -22,11 +23,11 @@ from perfdoctor.clock import now_ns
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.job import Job
-from perfdoctor.outputs import add_output_arguments, conclude, show, write_outputs
-from perfdoctor.target import require_target
+from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 from perfdoctor.probes import Probe
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import Recording, RecordingWriter
+from perfdoctor.target import require_target
 
 DEFAULT_DURATION_S = 15.0
 
@@ -35,27 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor attach``."""
     parser.add_argument("pid", type=int, metavar="PID", help="any process of the job")
     parser.add_argument(
-        "--duration", type=_seconds, default=DEFAULT_DURATION_S, metavar="S", help="seconds to watch (default: 15)"
+        "--duration",
+        type=_seconds,
+        default=DEFAULT_DURATION_S,
+        metavar="S",
+        help="seconds to watch (default: 15)",
     )
     add_output_arguments(parser)
-    parser.add_argument("--recording", type=Path, metavar="FILE", help="keep what was recorded, for `perfdoctor report FILE`")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="keep what was recorded, for `perfdoctor report FILE`"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Records the job, then makes the diagnosis and the reports."""
     require_target(arguments.pid)
-    path, keep = _recording_path(arguments.recording)
-    try:
+    require_places(arguments.report, arguments.json)
+    with _recording_file(arguments.recording) as path:
         _record(arguments.pid, arguments.duration, path)
         diagnosis = _diagnose(path)
-        show(diagnosis)
-        write_outputs(diagnosis, report=arguments.report, json=arguments.json, recording=path)
-    except BaseException:
-        if not keep and path.exists() and path.stat().st_size:
-            print(f"perfdoctor: what was recorded is in {path}", file=sys.stderr)
-        raise
-    if not keep:
-        path.unlink(missing_ok=True)
+        deliver(diagnosis, report=arguments.report, json=arguments.json, recording=path)
     conclude(diagnosis)
     return 0
 
@@ -98,8 +98,9 @@ def _record(pid: int, duration_s: float, path: Path) -> None:
         "cores": str(os.cpu_count() or 1),
     }
     writer = RecordingWriter(path, meta)
-    with _progress(duration_s) as on_tick:
-        Recorder(Job(pid), make_probes(), writer).run(duration_s, on_tick=on_tick)
+    recorder = Recorder(Job(pid), make_probes(), writer)
+    with _progress(duration_s) as on_tick, _stopped_by_signals(recorder):
+        recorder.run(duration_s, on_tick=on_tick)
     writer.close()
 
 
@@ -113,21 +114,63 @@ def _diagnose(path: Path) -> Diagnosis:
     return diagnosis
 
 
-def _recording_path(asked: Path | None) -> tuple[Path, bool]:
-    """Where to record, and whether the user wants to keep it."""
-    if asked is None:
+@contextmanager
+def _recording_file(asked: Path | None) -> Iterator[Path]:
+    """Where to record. A file that the user did not ask for is removed when it has served, and kept when it has not."""
+    path = _require_free(asked) if asked is not None else _temporary_file()
+    served = False
+    try:
+        yield path
+        served = True
+    except BrokenPipeError:
+        served = True
+        raise
+    except KeyboardInterrupt:
+        raise PerfDoctorError(
+            "Interrupted before the diagnosis was made.",
+            hint=f"What was recorded is kept: perfdoctor report {path}",
+        ) from None
+    finally:
+        if asked is None and (served or not path.stat().st_size):
+            path.unlink()
+
+
+def _temporary_file() -> Path:
+    try:
         handle, name = tempfile.mkstemp(prefix="perfdoctor-", suffix=".perfdoctor")
-        os.close(handle)
-        return Path(name), False
-    if asked.exists() and asked.stat().st_size:
-        raise PerfDoctorError(f"{asked} exists already.", hint="Choose another file for --recording, or remove that one.")
-    return asked, True
+    except OSError as error:
+        raise PerfDoctorError(
+            f"A temporary file for the recording cannot be made: {error.strerror}.",
+            hint="Say where to record: --recording FILE.",
+        ) from None
+    os.close(handle)
+    return Path(name)
+
+
+def _require_free(path: Path) -> Path:
+    require_places(path)
+    if path.exists() and (path.stat().st_size or not path.is_file()):
+        raise PerfDoctorError(
+            f"{path} exists already.", hint="Choose another file for --recording, or remove that one."
+        )
+    return path
 
 
 def _allow_many_files() -> None:
     """Watching a thread takes three open files, and a soft limit of 1024 is common."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def _stopped_by_signals(recorder: Recorder) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the watching between two ticks, so that nothing is left half done."""
+    before = {number: signal.signal(number, lambda *_: recorder.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -146,7 +189,10 @@ def _progress(duration_s: float) -> Iterator[Callable[[float], None]]:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 86_400:
         raise argparse.ArgumentTypeError("must be more than 0 and less than a day, in seconds")
     return value

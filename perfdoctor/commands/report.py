@@ -7,7 +7,7 @@ also from one that was cut short by a crash.
 import argparse
 from pathlib import Path
 
-from perfdoctor.outputs import add_output_arguments, conclude, show, write_outputs
+from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +21,10 @@ def run(arguments: argparse.Namespace) -> int:
     from perfdoctor.examine import examine
     from perfdoctor.recording import Recording
 
+    require_places(arguments.report, arguments.json)
     recording = Recording.open(arguments.recording)
     diagnosis = examine(recording)
     recording.close()
-    show(diagnosis)
-    write_outputs(diagnosis, report=arguments.report, json=arguments.json, recording=arguments.recording)
+    deliver(diagnosis, report=arguments.report, json=arguments.json, recording=arguments.recording)
     conclude(diagnosis)
     return 0

@@ -3,6 +3,7 @@
 The options plant what a test wants to see: how long a step takes, loader workers, more threads, files that are read.
 """
 
+# ruff: noqa: TID253
 import argparse
 import os
 import threading

@@ -33,9 +33,7 @@ def attach(job: jobs.Job, duration: float) -> tuple[dict[str, Any], float]:
             capture_output=True, text=True, timeout=duration + 120, check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            raise RuntimeError(
-                f"attach ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}"
-            )
+            raise RuntimeError(f"attach ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
         return json.loads(target.read_text()), time.monotonic() - begin
 
 
@@ -65,19 +63,26 @@ def examine(example: jobs.Example, alone_s: float, attached_s: float) -> Result:
             job.wait_until_ready()
             time.sleep(jobs.WARM_UP_S)
             sick = 0.0 if example.sound else job.pace(alone_s)
-            result.said, took = attach(job, attached_s)
+            attach_to(job, attached_s, result)
         if not example.sound:
-            cured = pace_of(example, "cured", alone_s)
-            result.true_share = 1 - sick / cured
+            result.true_share = 1 - sick / pace_of(example, "cured", alone_s)
+    except RuntimeError as problem:
+        result.note = str(problem).replace("\n", " ")
+    return result
+
+
+def attach_to(job: jobs.Job, duration: float, result: Result) -> None:
+    """Watches a job and enters what the diagnosis says; a failure is entered as the run's note."""
+    try:
+        result.said, took = attach(job, duration)
     except (RuntimeError, subprocess.TimeoutExpired) as problem:
         result.note = str(problem).replace("\n", " ")
-        return result
+        return
     verdict = result.said["verdict"]
     result.cause, result.straggler = verdict["cause"], verdict["straggler_rank"]
     result.confidence = float(verdict["confidence"])
-    result.said_share = share_of(result.said, example.expected)
-    result.extra_s = took - attached_s
-    return result
+    result.said_share = share_of(result.said, result.example.expected)
+    result.extra_s = took - duration
 
 
 def conditions(skipped: list[str], arguments: argparse.Namespace) -> list[str]:
@@ -85,22 +90,17 @@ def conditions(skipped: list[str], arguments: argparse.Namespace) -> list[str]:
     return [
         *([f"Not run here: {', '.join(skipped)}.", ""] if skipped else []),
         f"Measured on {jobs.machine()}.",
-        f"Runs of each: {arguments.repeats}; {arguments.duration:g} s of watching, {arguments.seconds:g} s "
-        "of pace.",
+        f"Runs of each: {arguments.repeats}; {arguments.duration:g} s of watching, {arguments.seconds:g} s of pace.",
     ]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these examples only")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each example (default 1)")
     parser.add_argument("--seconds", type=float, default=12.0, help="to measure a pace (default 12)")
     parser.add_argument("--duration", type=float, default=15.0, help="to watch (default 15)")
-    parser.add_argument(
-        "--write", action="store_true", help=f"write {DOCUMENT.relative_to(jobs.EXAMPLES.parent)}"
-    )
+    parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(jobs.EXAMPLES.parent)}")
     parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep every diagnosis as JSON here")
     arguments = parser.parse_args()
     chosen = jobs.examples(arguments.only)

@@ -67,9 +67,7 @@ def line(result: Result) -> str:
     )
 
 
-HEADER = (
-    f"{'example':27}{'expected':26}{'said':43}{'true':>5} {'said':>5} {'error':>6}  {'conf':4} {'beyond':>6}"
-)
+HEADER = f"{'example':27}{'expected':26}{'said':43}{'true':>5} {'said':>5} {'error':>6}  {'conf':4} {'beyond':>6}"
 
 
 @dataclass(frozen=True)

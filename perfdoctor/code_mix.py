@@ -17,8 +17,8 @@ MIN_SAMPLES = 20
 _RUNNING = Moment("R", None, "", 1.0, 0.0)
 
 # Above this many changes of the sampled stack per second, steps are so short that a sample of machine code cannot be
-# given to a phase by its time: nearly every stack sample (25 per second) then differs from the one before.
-BLURRED_PER_S = 8.0
+# given to a phase by its time: nearly every stack sample (20 per second) then differs from the one before.
+BLURRED_PER_S = 7.0
 # Phases that have a cause of their own, whatever is computed in them.
 CLAIMED = frozenset(("data", "saving", "logging"))
 # Where more than this fraction of a phase's samples cannot be told (no symbols: the recorder was killed), the rest

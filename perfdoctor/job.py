@@ -134,6 +134,11 @@ class Job:
             os.close(member.children_file)
         self.members.clear()
 
+    def parent_of(self, pid: int) -> int | None:
+        """The parent of one of them."""
+        member = self.members.get(pid)
+        return member.parent_pid if member else None
+
     def forked_pids(self) -> tuple[int, ...]:
         """Those processes that were forked from another one of the job, as loader workers are."""
         return tuple(pid for pid, member in self.members.items() if member.forked)

@@ -13,6 +13,9 @@ from pathlib import Path
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 
+# Without one of these probes there may be no verdict, whatever the job does.
+_NEEDED = ("threads", "stacks")
+
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go."""
@@ -102,8 +105,9 @@ def conclude(diagnosis: Diagnosis) -> None:
     """
     if diagnosis.verdict.bottleneck is None:
         hint = "Attach again while the job trains, or watch longer with --duration SECONDS."
-        if diagnosis.not_examined:
-            hint = "Run `perfdoctor check PID` to see what perfdoctor was not able to look at."
+        if any(missing.probe in _NEEDED for missing in diagnosis.not_examined):
+            pid = diagnosis.job.get("pid", "PID")
+            hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
         raise PerfDoctorError(f"No bottleneck can be named. {diagnosis.verdict.summary}", hint=hint)
 
 

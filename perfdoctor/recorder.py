@@ -14,6 +14,8 @@ from perfdoctor.recording import RecordingWriter
 from perfdoctor.samples import Event, Reading, Sample
 
 COMMIT_NS = NS_PER_S // 2
+# How often new processes are looked for: a loader worker that computes one batch lives longer than this.
+REFRESH_NS = NS_PER_S // 30
 # Probes that are due this soon are sampled in the same wake-up: waking up costs more than most looks do (measured:
 # 0.2 ms).
 TOGETHER_NS = NS_PER_S // 125
@@ -36,8 +38,10 @@ class Recorder:
         self.job = job
         self.probes = list(probes)
         self.writer = writer
+        self._open: list[Probe] = []
         self._due_ns: dict[str, int] = {}
         self._spread = 1.0
+        self._refreshed_ns = 0
         self._ticks = 0
         self._late = 0
         self._committed_ns = 0
@@ -80,6 +84,7 @@ class Recorder:
         told_ns = 0
         for probe in self.probes:
             self._due_ns[probe.name] = now_ns()
+            self._open.append(probe)
             self._keep(probe.open(self.job))
         while not self._stopped:
             now = now_ns()
@@ -119,8 +124,8 @@ class Recorder:
 
     def _conclude(self) -> None:
         """Keeps what the probes still have, and what the watching cost."""
-        for probe in self.probes:
-            self._keep(probe.close())
+        while self._open:
+            self._keep(self._open.pop().close())
         now = now_ns()
         self._keep(_own_cost(now))
         self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
@@ -129,9 +134,9 @@ class Recorder:
         self.writer.commit()
 
     def _release(self) -> None:
-        """Lets go of the job, also where the recording failed; closing a probe twice does nothing."""
-        for probe in self.probes:
-            for _ in probe.close():
+        """Lets go of the job; what the probes still have is lost only where the recording has failed."""
+        while self._open:
+            for _ in self._open.pop().close():
                 pass
         self.job.close()
 

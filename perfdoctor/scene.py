@@ -28,7 +28,7 @@ MIN_FAULTS_PER_S = 10.0
 # Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
 MARGIN = 0.2
 # py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
-STACK_PERIOD_NS = 40_000_000
+STACK_PERIOD_NS = 50_000_000
 # A wake-up that costs less than this fraction of the wanted CPU time is the scheduler's everyday business.
 MIN_DELAY = 0.02
 # Calls in which a thread waits for somebody to send or signal something.

@@ -14,6 +14,12 @@ from perfdoctor.scene import Scene
 MIN_LOOKS = 25
 # A main thread that is asleep in one and the same call for more than this fraction does not train.
 STUCK = 0.98
+# Calls that say more by another name.
+_IN_WORDS = {
+    "futex": "for a lock or another thread (futex)",
+    "clock_nanosleep": "in a sleep (clock_nanosleep)",
+    "wait4": "for another process to end (wait4)",
+}
 
 
 def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
@@ -49,8 +55,8 @@ def _stuck(scene: Scene, ledger: Ledger) -> str:
     )
     line = f", at {place.line}" if place.line else ""
     return (
-        f"The job does not train: the main thread of process {ledger.trainer.pid} has been waiting in "
-        f"{call or 'an unknown call'}{about} all the time{line}."
+        f"The job does not train: the main thread of process {ledger.trainer.pid} has been waiting "
+        f"{_IN_WORDS.get(call, f'in {call}') if call else 'in an unknown call'}{about} all the time{line}."
     )
 
 

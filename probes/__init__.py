@@ -17,6 +17,10 @@ class Processes(Protocol):
         """Those of them that have torch loaded."""
         ...
 
+    def parent_of(self, pid: int) -> int | None:
+        """The parent of one of them."""
+        ...
+
     def forked_pids(self) -> tuple[int, ...]:
         """Those of them that were forked from another one, as loader workers are."""
         ...

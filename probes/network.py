@@ -67,7 +67,7 @@ class NetworkProbe:
     """
 
     name = "network"
-    period_s = 1.0
+    period_s = 2.0
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root

@@ -27,12 +27,12 @@ from perfdoctor.probes import Processes
 from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
 
 # Samples per second of all processes that may train together, and of each of those within which bounds.
-SAMPLES_PER_S = 30
-FASTEST_HZ = 25
+SAMPLES_PER_S = 20
+FASTEST_HZ = 20
 SLOWEST_HZ = 4
 AT_MOST = 8
 WORKER_HZ = 3
-WORKERS_AT_MOST = 4
+WORKERS_AT_MOST = 2
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
 SEGMENT_S = 7
@@ -90,7 +90,7 @@ class StacksProbe:
             if segment.process.poll() is not None:
                 del self._running[pid]
                 yield from self._collect(segment)
-        forked = set(self._job.forked_pids())
+        forked = set(self._job.forked_pids()) | self._launchers()
         torch = [pid for pid in self._job.torch_pids() if pid not in self._failed]
         for pid in torch:
             self._first_seen_ns.setdefault(pid, time_ns)
@@ -117,6 +117,12 @@ class StacksProbe:
                 segment.process.kill()
                 segment.process.wait()
             yield from self._collect(segment)
+
+    def _launchers(self) -> set[int]:
+        """Torch processes that started others afresh: they hand out work, and a few looks tell what they wait for."""
+        assert self._job is not None
+        torch, forked = set(self._job.torch_pids()), set(self._job.forked_pids())
+        return {parent for pid in torch - forked if (parent := self._job.parent_of(pid)) in torch and parent is not None}
 
     def _start(self, pid: int, rate: int) -> Iterator[Sample]:
         assert self._py_spy is not None

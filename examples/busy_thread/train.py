@@ -34,9 +34,7 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     images, labels = common.digits()
-    model = nn.Sequential(
-        nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)
-    )
+    model = nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     statistics = LossStatistics()
     if run.sick:

@@ -17,8 +17,7 @@ def main() -> None:
     pieces, labels = common.crops(2048, 48)
     images = torch.from_numpy(pieces).permute(0, 3, 1, 2).float() / 255
     metadata = [
-        {"id": i, "place": {"row": i // 7, "column": i % 7}, "tags": [f"tag-{i % 13}", [i]]}
-        for i in range(20_000)
+        {"id": i, "place": {"row": i // 7, "column": i % 7}, "tags": [f"tag-{i % 13}", [i]]} for i in range(20_000)
     ]
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.ReLU(),

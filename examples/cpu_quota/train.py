@@ -19,9 +19,7 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     images, labels = common.digits()
-    model = nn.Sequential(
-        nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-    )
+    model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     quota = {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(QUOTA_US)}
     with machine.control_group("cpu", quota) if run.sick else nullcontext():

@@ -17,9 +17,7 @@ class Digits(torch.utils.data.Dataset):
     def __init__(self, distort_once: bool) -> None:
         images, self.labels = common.digits()
         self.images = images.view(-1, 8, 8).numpy()
-        self.kept = (
-            torch.stack([self.distorted(i) for i in range(len(self.images))]) if distort_once else None
-        )
+        self.kept = torch.stack([self.distorted(i) for i in range(len(self.images))]) if distort_once else None
 
     def __len__(self) -> int:
         return len(self.images)

@@ -28,11 +28,7 @@ class Archive(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         with self.lock or contextlib.nullcontext():
-            image = (
-                Image.open(io.BytesIO(self.files[index]))
-                .convert("RGB")
-                .resize((32, 32), Image.Resampling.LANCZOS)
-            )
+            image = Image.open(io.BytesIO(self.files[index])).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS)
         return torch.from_numpy(np.asarray(image, np.float32) / 255).permute(2, 0, 1), int(self.labels[index])
 
 

@@ -1,0 +1,175 @@
+"""For the tests of attach: real jobs to watch, and perfdoctor run the way users run it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+TARGETS = Path(__file__).resolve().parent / "targets"
+TRAINING = (sys.executable, str(TARGETS / "job_training.py"))
+SILENT = (sys.executable, str(TARGETS / "job_silent.py"))
+PERFDOCTOR = (sys.executable, "-m", "perfdoctor")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users and rights, and mount")
+
+
+@dataclass
+class Started:
+    """A job that has been started, and what it has printed so far."""
+
+    process: "subprocess.Popen[str]"
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_for(self, word: str) -> int:
+        """Reads on until a line starts with ``word``; returns the pid that stands behind it."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith(f"{word} "):
+                return int(line.split()[1])
+        raise AssertionError(f"the job ended without saying {word}: {self.lines}")
+
+
+@contextmanager
+def job(*command: str | bytes, ready: str = "ready", **how: Any) -> Iterator[Started]:
+    """Runs a job in a session of its own; kills all of it in the end."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **{"env": ENVIRONMENT, **how},
+    ) as process:
+        started = Started(process)
+        try:
+            if ready:
+                started.wait_for(ready)
+            yield started
+        finally:
+            family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            for member in family:
+                try:
+                    member.kill()
+                except psutil.NoSuchProcess:
+                    continue
+            process.wait()
+
+
+@dataclass
+class Answer:
+    """What perfdoctor said, and the JSON that it wrote (empty if none)."""
+
+    status: int
+    out: str
+    err: str
+    told: dict[str, Any]
+
+    @property
+    def errors(self) -> list[str]:
+        """Lines on stderr."""
+        return self.err.splitlines()
+
+
+def perfdoctor(*arguments: object, prefix: Sequence[str] = (), timeout: float = 60, **how: Any) -> Answer:
+    """Runs perfdoctor to its end."""
+    done = subprocess.run(
+        [*prefix, *PERFDOCTOR, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        **{"env": ENVIRONMENT, **how},
+    )
+    words = list(map(str, arguments))
+    file = Path(words[words.index("--json") + 1]) if "--json" in words else None
+    told = json.loads(file.read_text()) if file is not None and file.is_file() else {}
+    return Answer(done.returncode, done.stdout, done.stderr, told)
+
+
+def refused(answer: Answer, *words: str) -> None:
+    """Makes sure that there was one sentence with these words, one next move, and no traceback."""
+    assert answer.status == 1, answer
+    assert len(answer.errors) == 2, answer.err
+    sentence, move = answer.errors
+    assert sentence.startswith("perfdoctor: ")
+    assert sentence.endswith("."), sentence
+    assert move.startswith("  ")
+    assert move.strip(), answer.err
+    for word in words:
+        assert word in answer.err, answer.err
+
+
+def sampling(pid: int) -> list[psutil.Process]:
+    """Programs that py-spy runs on a process just now."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if len(words) > 3 and "py-spy" in words[0] and str(pid) in words:
+            found.append(process)
+    return found
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
+    """Waits for something to become true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@contextmanager
+def attached(pid: int, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
+    """perfdoctor while it watches, in a process group of its own, as a shell would start it."""
+    with subprocess.Popen(
+        [*PERFDOCTOR, "attach", str(pid), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.poll() is None and os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_a_diagnosis(told: dict[str, Any]) -> None:
+    """Makes sure that a JSON report keeps the contract of the design."""
+    assert told["schema"] == 1
+    for key in ("perfdoctor", "verdict", "breakdown", "findings", "ranks", "steps", "not_examined", "job"):
+        assert key in told
+    assert sum(part["share"] for part in told["breakdown"]) == pytest.approx(1, abs=0.001)
+    verdict = told["verdict"]
+    keys = {
+        "bottleneck", "cause", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",
+    }  # fmt: skip
+    assert verdict.keys() >= keys
+    assert (verdict["bottleneck"] is None) == (verdict["cause"] is None)
+    for finding in told["findings"]:
+        assert finding.keys() >= {
+            "cause", "bottleneck", "severity", "share", "predicted_speedup", "evidence", "fixes", "refuted_by", "ranks"
+        }  # fmt: skip
+        assert 0 <= finding["share"] <= 1
+        assert finding["predicted_speedup"] >= 1

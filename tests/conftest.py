@@ -1,0 +1,39 @@
+"""Every test leaves the machine as it found it: no process, thread, signal handler or variable stays behind."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+# What was told to end may take a moment.
+GRACE_S = 5.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind() -> Iterator[None]:
+    before, threads, children = _settings(), set(threading.enumerate()), set(_children())
+    yield
+    alive = psutil.wait_procs([child for child in _children() if child not in children], timeout=GRACE_S)[1]
+    assert [_describe(child) for child in alive] == []
+    assert [thread for thread in threading.enumerate() if thread not in threads] == []
+    assert _settings() == before
+
+
+def _children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def _settings() -> tuple[object, ...]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return environment, [signal.getsignal(number) for number in SIGNALS], os.getcwd()
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())}"
+    except psutil.NoSuchProcess:
+        return f"{process.pid} (gone)"

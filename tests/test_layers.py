@@ -1,0 +1,126 @@
+"""Arrows only go right: probes, recorder, recording, analysis, reports. Who may import whom, read from the source."""
+
+import sys
+
+import pytest
+
+from tests.sources import Import, imports, modules, named, needed, reached
+
+HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
+# What a probe may know of perfdoctor: the words that it speaks in.
+WORDS = ("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.errors", "perfdoctor.masking", "perfdoctor.probes")
+# What runs before and while a job is watched, in the process that watches. All else in perfdoctor/ lies right of the
+# recording.
+RECORDING_SIDE = {
+    "perfdoctor",
+    "perfdoctor.__main__",
+    "perfdoctor.clock",
+    "perfdoctor.errors",
+    "perfdoctor.job",
+    "perfdoctor.masking",
+    "perfdoctor.outputs",
+    "perfdoctor.preflight",
+    "perfdoctor.pythons",
+    "perfdoctor.recorder",
+    "perfdoctor.recording",
+    "perfdoctor.rights",
+    "perfdoctor.samples",
+    "perfdoctor.syscall_filters",
+    "perfdoctor.target",
+}
+
+
+# What looks at the job, and what leads there.
+JOB = ("psutil", "perfdoctor.job", "perfdoctor.recorder", "perfdoctor.probes", "perfdoctor.commands")
+# What a report may know.
+DIAGNOSIS = ("perfdoctor.diagnosis", "perfdoctor.causes", "perfdoctor.errors", "perfdoctor.clock", "perfdoctor.reports")
+
+
+def is_probe(name: str) -> bool:
+    return within(name, "perfdoctor.probes")
+
+
+def is_report(name: str) -> bool:
+    return within(name, "perfdoctor.reports")
+
+
+def is_left(name: str) -> bool:
+    return is_probe(name) or name in RECORDING_SIDE or within(name, "perfdoctor.commands")
+
+
+def within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+PROBES = [name for name in modules() if is_probe(name)]
+REPORTS = [name for name in modules() if is_report(name)]
+LEFT = [name for name in modules() if is_left(name)]
+RIGHT = [name for name in modules() if not is_left(name)]
+
+
+def complaints(name: str, wrong: "list[Import]") -> list[str]:
+    return [f"{modules()[name].path}:{one.line} imports {one.name}" for one in wrong]
+
+
+def test_all_sides_are_there() -> None:
+    assert min(len(PROBES), len(REPORTS), len(RIGHT)) > 5
+    assert modules().keys() >= RECORDING_SIDE
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_probes_know_only_their_words_and_light_libraries(name: str) -> None:
+    """Wherever the import stands: a probe runs beside or inside the user's job."""
+    allowed = sys.stdlib_module_names | {"psutil", "pynvml"}
+    wrong = [
+        one
+        for one in imports(modules()[name])
+        if not (within(one.name, *WORDS) if within(one.name, "perfdoctor") else one.name.split(".")[0] in allowed)
+        and one.name != "perfdoctor"
+    ]
+    assert complaints(name, wrong) == []
+
+
+@pytest.mark.parametrize("name", [name for name in PROBES if name != "perfdoctor.probes"])
+def test_nvml_is_loaded_only_when_it_is_used(name: str) -> None:
+    wrong = [one for one in imports(modules()[name]) if one.at_start and within(one.name, "pynvml")]
+    assert complaints(name, wrong) == []
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_recording_side_starts_without_heavy_libraries(name: str) -> None:
+    wrong = []
+    for other in sorted(reached(name, needed)):
+        found = [one for one in imports(modules()[other]) if one.at_start and one.name.split(".")[0] in HEAVY]
+        wrong += complaints(other, found)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_recording_side_starts_without_the_analysis(name: str) -> None:
+    """But for the words that both sides speak: what a diagnosis is, and which causes there are."""
+    words = {"perfdoctor.diagnosis", "perfdoctor.causes"}
+    assert sorted(other for other in reached(name, needed) if other in RIGHT and other not in words) == []
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_right_of_the_recording_touches_the_job(name: str) -> None:
+    wrong = [
+        one
+        for one in imports(modules()[name])
+        if within(one.name, *JOB)
+    ]
+    assert complaints(name, wrong) == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports_know_a_diagnosis_and_nothing_else(name: str) -> None:
+    wrong = [
+        one
+        for one in imports(modules()[name])
+        if within(one.name, "perfdoctor") and one.name != "perfdoctor" and not within(one.name, *DIAGNOSIS)
+    ]
+    assert complaints(name, wrong) == []
+
+
+def test_no_module_needs_itself() -> None:
+    assert [name for name in modules() if name in reached(name, named)] == []

@@ -24,6 +24,8 @@ from perfdoctor.roles import Process
 from perfdoctor.scene import LOCK_CALLS, Scene
 from perfdoctor.timelines import Moment
 
+# A delay of this fraction of the wanted CPU time explains all spinning at a barrier.
+SURE_DELAY = 0.25
 LOADER_WAITS = ("loader wait", "hand over")
 
 
@@ -103,7 +105,8 @@ class Blame:
             return mix
         pool = [thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid)]
         delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
-        delay = max(delays, default=0.0)
+        # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
+        delay = min(1.0, max(delays, default=0.0) / SURE_DELAY)
         why = self.scene.delay_parts(time_ns)
         causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
         causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))
@@ -135,11 +138,10 @@ class Blame:
         if moment.target.startswith("file:"):
             return [Part("io.storage_read", 1.0, target=moment.target, line=place.line)]
         if moment.syscall in SLEEPS:
-            return (
-                [Part("cpu.input_preprocessing", 1.0, line=place.line)]
-                if place.phase == "data"
-                else unattributed(place)
-            )
+            # A step that pauses in code of the user's own, outside of model, loss and optimizer, waits for what it is
+            # about to work on: that is how rate limits, retries and polling for input look.
+            between = place.phase in ("data", "other")
+            return [Part("cpu.input_preprocessing", 1.0, line=place.line)] if between else unattributed(place)
         if moment.target.startswith(("pipe", "socket", "anon")) or moment.syscall in ("wait4", "waitid"):
             # It waits for another process of its own, a decoder or a pool for instance.
             parts = input_parts(scene, trainer, time_ns, saved)

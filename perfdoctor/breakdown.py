@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
 import numpy as np
 
-from perfdoctor.amounts import Amounts
-from perfdoctor.blame import WRITES, Part
+from perfdoctor.blame import WRITES
 from perfdoctor.blame_gpu import read_gpus
 from perfdoctor.blame_trainer import LOADER_WAITS, Blame
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.code_mix import read_code_mix
-from perfdoctor.phases import Place
+from perfdoctor.ledger import Ledger, settle_waits
 from perfdoctor.roles import Process
 from perfdoctor.samples import Reading
 from perfdoctor.scene import Scene
@@ -28,53 +24,6 @@ STATE_BYTES_PER_S = 2_000_000
 BLOCK_NS = NS_PER_S
 
 
-@dataclass
-class Ledger:
-    """The account of one trainer.
-
-    Attributes:
-        blocks: per second of the recording, cause to seconds.
-        phases: phase to seconds.
-        blamed: rank to seconds that this trainer waited for it.
-        by_rank: (cause, rank) to seconds, for causes that lie in another rank.
-        targets: cause to targets to seconds.
-        lines: cause to source lines to seconds.
-    """
-
-    trainer: Process
-    blocks: dict[int, Amounts[str]] = field(default_factory=dict)
-    phases: Amounts[str] = field(default_factory=Amounts)
-    blamed: Amounts[int] = field(default_factory=Amounts)
-    by_rank: Amounts[tuple[str, int]] = field(default_factory=Amounts)
-    targets: dict[str, Amounts[str]] = field(default_factory=dict)
-    lines: dict[str, Amounts[str]] = field(default_factory=dict)
-
-    def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
-        """Books a span of time."""
-        self.phases[place.phase] += seconds
-        for part in parts:
-            amount = part.weight * seconds
-            self.blocks.setdefault(block, Amounts())[part.cause] += amount
-            if part.rank is not None:
-                self.blamed[part.rank] += amount
-                self.by_rank[part.cause, part.rank] += amount
-            else:
-                self.by_rank[part.cause, self.trainer.rank or 0] += amount
-            if part.target:
-                self.targets.setdefault(part.cause, Amounts())[part.target] += amount
-            if part.line:
-                self.lines.setdefault(part.cause, Amounts())[part.line] += amount
-
-    @property
-    def seconds(self) -> float:
-        """All booked time."""
-        return self.phases.total
-
-    def causes(self) -> Amounts[str]:
-        """Cause to seconds."""
-        return Amounts.summed(self.blocks.values())
-
-
 def account(scene: Scene) -> list[Ledger]:
     """Accounts for every instant at which the trainers were sampled."""
     trainers = scene.roles.trainers
@@ -86,7 +35,9 @@ def account(scene: Scene) -> list[Ledger]:
         gpus=read_gpus(scene.recording),
         restarts={trainer.pid: _restart_waits(scene, trainer) for trainer in trainers},
     )
-    return [_account_for(scene, blame, trainer) for trainer in trainers]
+    ledgers = [_account_for(scene, blame, trainer) for trainer in trainers]
+    settle_waits(ledgers)
+    return ledgers
 
 
 def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
@@ -155,11 +106,8 @@ def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:
     timeline = scene.timelines.main(trainer.pid)
     if timeline is None:
         return []
-    starts = sorted(
-        worker.started_ns
-        for worker in scene.roles.workers_of(trainer.pid)
-        if worker.started_ns > scene.recording.start_ns
-    )
+    suppliers = [*scene.roles.workers_of(trainer.pid), *scene.roles.helpers_of(trainer.pid)]
+    starts = sorted(process.started_ns for process in suppliers if process.started_ns > scene.recording.start_ns)
     spans: list[tuple[int, int]] = []
     for start in starts:
         if spans and start < spans[-1][1]:

@@ -26,15 +26,15 @@ CLAIMED = frozenset(("data", "saving", "logging"))
 MAX_OTHER = 0.2
 SPIN = "spin"
 
-# Which cause each class of machine code counts for, by whether the phase is one of a training step.
-_IN_STEP = {
+# Which cause each class of machine code counts for.
+_CAUSES = {
     "interpreter": "cpu.python_overhead",
     "dispatch": "cpu.python_overhead",
     "kernel": "cpu.model_compute",
     "spin": SPIN,
-    "library": "cpu.model_compute",
+    # Decoders, compressors and array libraries: a step of torch's has no use for them.
+    "library": "cpu.input_preprocessing",
 }
-_OUTSIDE = {**_IN_STEP, "library": "cpu.input_preprocessing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
         together = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
         by_phase = dict.fromkeys(PHASES, together)
-    mixes = {phase: _fractions(counts, phase) for phase, counts in by_phase.items()}
+    mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
     return CodeMix({phase: mix for phase, mix in mixes.items() if mix})
 
 
@@ -97,14 +97,13 @@ def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
     return left
 
 
-def _fractions(counts: Counter[str], phase: str) -> dict[str, float]:
+def _fractions(counts: Counter[str]) -> dict[str, float]:
     """Counts of code kinds as fractions by cause; {} where they say too little."""
     known = counts.total() - counts["other"]
     if known < MIN_SAMPLES or counts["other"] > MAX_OTHER * counts.total():
         return {}
-    causes = _IN_STEP if phase in TRAINING_PHASES else _OUTSIDE
     found: Counter[str] = Counter()
     for kind, count in counts.items():
         if kind != "other":
-            found[causes[kind]] += count
+            found[_CAUSES[kind]] += count
     return {cause: count / known for cause, count in found.items()}

@@ -7,12 +7,13 @@ from typing import Any
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.breakdown import Ledger, account
+from perfdoctor.breakdown import account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.clock import seconds
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
+from perfdoctor.ledger import Ledger
 from perfdoctor.overhead import own_cost
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
@@ -83,7 +84,7 @@ def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
         pid=ledger.trainer.pid,
         shares=ledger.causes().fractions(),
         phases=ledger.phases.fractions(),
-        blamed={rank: amount / watched for rank, amount in ledger.blamed.items()},
+        blamed={rank: amount / watched for rank, amount in ledger.waited_for().items()},
         worker_pids=tuple(worker.pid for worker in workers),
         workers=sorted(middle)[len(middle) // 2],
     )
@@ -98,7 +99,7 @@ def _culprits(ledgers: list[Ledger]) -> dict[str, tuple[int, ...]]:
     """Cause to the ranks in which most of it lies."""
     if len(ledgers) < 2:
         return {}
-    by_rank = Amounts.summed(ledger.by_rank for ledger in ledgers)
+    by_rank = Amounts.summed(ledger.by_rank() for ledger in ledgers)
     found: dict[str, tuple[int, ...]] = {}
     for cause in {cause for cause, _ in by_rank}:
         ranks = {rank: amount for (name, rank), amount in by_rank.items() if name == cause}

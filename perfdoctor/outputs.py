@@ -35,11 +35,13 @@ def require_places(*paths: Path | None) -> None:
         if path is None:
             continue
         if path.is_dir():
-            raise PerfDoctorError(f"{path} is a folder.", hint=f"Name a file, for instance {path / 'perfdoctor'}{path.suffix}.")
+            raise PerfDoctorError(f"{path} is a folder.", hint=f"Name a file, for instance {path / 'perfdoctor'}.")
         if not path.parent.is_dir():
-            raise PerfDoctorError(f"There is no folder {path.parent}.", hint=f"mkdir -p {shlex.quote(str(path.parent))}")
+            make = f"mkdir -p {shlex.quote(str(path.parent))}"
+            raise PerfDoctorError(f"There is no folder {path.parent}.", hint=make)
         if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise PerfDoctorError(f"{path} cannot be written: no right, or a read-only file system.", hint="Choose another place.")
+            why = "no right, or a read-only file system"
+            raise PerfDoctorError(f"{path} cannot be written: {why}.", hint="Choose another place.")
 
 
 def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path) -> None:
@@ -93,7 +95,7 @@ def write_outputs(diagnosis: Diagnosis, *, report: Path | None, json: Path | Non
     if failed:
         raise PerfDoctorError(
             " ".join(failed),
-            hint=f"What was recorded is kept. Write the report elsewhere: perfdoctor report {recording} --report FILE.html",
+            hint=f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html",
         )
 
 

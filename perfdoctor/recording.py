@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -132,34 +133,21 @@ class Recording:
         Raises:
             PerfDoctorError: there is no such file, it is no recording, it is damaged or from another version.
         """
-        if not path.is_file():
-            raise PerfDoctorError(f"There is no recording at {path}.", hint=_HINT_RECORD)
-        if path.stat().st_size == 0:
-            raise PerfDoctorError(f"The recording {path} is empty.", hint=_HINT_RECORD)
-        try:
-            # A journal left by a killed writer must be rolled back, which needs write access; else read as it is.
-            db = sqlite3.connect(path)
-            magic = db.execute("PRAGMA application_id").fetchone()[0]
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if magic != MAGIC:
-                raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
-            if version != FORMAT:
+        _require_file(path)
+        with ExitStack() as on_failure:
+            try:
+                # A journal left by a killed writer is rolled back here, which needs the right to write.
+                db = on_failure.enter_context(closing(sqlite3.connect(path)))
+                _require_format(db, path)
+                recording = cls(db, path)
+            except sqlite3.Error as error:
+                raise _unreadable(path, error) from None
+            except (KeyError, ValueError):
                 raise PerfDoctorError(
-                    f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
-                    hint="Read it with the perfdoctor version that wrote it.",
-                )
-            if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-                raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
-            return cls(db, path)
-        except sqlite3.DatabaseError as error:
-            kind = (
-                "is not a perfdoctor recording" if "not a database" in str(error) else f"is damaged: {error}"
-            )
-            raise PerfDoctorError(f"{path} {kind}.", hint=_HINT_RECORD) from None
-        except (KeyError, ValueError):
-            raise PerfDoctorError(
-                f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD
-            ) from None
+                    f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD
+                ) from None
+            on_failure.pop_all()
+        return recording
 
     def table(self, kind: type[Sample]) -> pd.DataFrame:
         """All samples of one kind, in order of time where they have one; the columns are the fields of ``kind``."""
@@ -167,7 +155,10 @@ class Recording:
             import pandas as pd
 
             order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
-            frame = pd.read_sql_query(f'SELECT * FROM "{kind.__name__}"{order}', self._db)
+            try:
+                frame = pd.read_sql_query(f'SELECT * FROM "{kind.__name__}"{order}', self._db)
+            except (sqlite3.Error, pd.errors.DatabaseError) as error:
+                raise _unreadable(self.path, error) from None
             self._tables[kind] = frame
         return self._tables[kind]
 
@@ -179,3 +170,46 @@ class Recording:
     def close(self) -> None:
         """Closes the file."""
         self._db.close()
+
+
+def _require_file(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise PerfDoctorError(f"{path} is a folder, not a recording.", hint="Name the file that is in it.")
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise PerfDoctorError(f"There is no recording at {path}.", hint=_HINT_RECORD) from None
+    except OSError as error:
+        raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint=_HINT_RECORD) from None
+    if not path.is_file():
+        raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+    if size == 0:
+        raise PerfDoctorError(f"The recording {path} is empty.", hint=_HINT_RECORD)
+
+
+def _require_format(db: sqlite3.Connection, path: Path) -> None:
+    magic = db.execute("PRAGMA application_id").fetchone()[0]
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if magic != MAGIC:
+        raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+    if version != FORMAT:
+        raise PerfDoctorError(
+            f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
+            hint="Read it with the perfdoctor version that wrote it.",
+        )
+    if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+        raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
+
+
+def _unreadable(path: Path, error: Exception) -> PerfDoctorError:
+    """What SQLite's complaint means to the user."""
+    said = str(error)
+    if "not a database" in said:
+        return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+    if "locked" in said:
+        return PerfDoctorError(f"{path} is being written just now.", hint="Try again in a moment.")
+    if "unable to open" in said or "readonly" in said:
+        return PerfDoctorError(
+            f"{path} cannot be opened: {said}.", hint=f"Copy it, and {path}-journal if there is one, to a folder of yours."
+        )
+    return PerfDoctorError(f"The recording {path} is damaged: {said}.", hint=_HINT_RECORD)

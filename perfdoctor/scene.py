@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.amounts import Amounts
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.phases import UNKNOWN, Place, holds_lock_frame
+from perfdoctor.phases import TRAINING_PHASES, UNKNOWN, Place, holds_lock_frame
 from perfdoctor.recording import Recording
 from perfdoctor.roles import Process, Roles, assign_roles
 from perfdoctor.samples import InterpreterSample, PythonThread, Reading
@@ -133,7 +134,7 @@ class Scene:
             if number < 0:
                 continue
             nearest = number if nearest is None else nearest
-            if _fits(self.stacks.places[number], moment):
+            if _fits(self.stacks.places[number], moment, self.roles.world_size > 1):
                 return number
         return nearest
 
@@ -262,30 +263,31 @@ class Scene:
         }
 
     def _occupants_at(self, time_ns: int) -> tuple[float, float, float]:
-        """Cores used by the main threads of loader workers, by everybody else but a trainer itself, and by nobody."""
+        """Cores used by those who prepare input, by everybody else but a trainer itself, and by nobody."""
         span = (time_ns - 150_000_000, time_ns + 150_000_000)
-        workers = trainers = others = 0.0
+        used = Amounts[str]()
         for thread in self.timelines.threads.values():
-            used = thread.use(*span)[0]
-            process = self.roles.processes.get(thread.pid)
-            role = process.role if process is not None and thread.tid == thread.pid else "other"
-            if role == "worker":
-                workers += used
-            elif role == "trainer":
-                trainers += used
-            else:
-                others += used
-        unused = max(0.0, self.cores - workers - trainers - others)
-        busy = (
-            self._neighbours.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2
-            if self._neighbours is not None
-            else unused
-        )
-        neighbours = min(unused, busy)
+            used[self._kind_of(thread)] += thread.use(*span)[0]
+        unused = max(0.0, self.cores - used.total)
+        neighbours = unused
+        if self._neighbours is not None:
+            neighbours = min(unused, self._neighbours.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2)
+        others = used["other"] + neighbours
         if len(self.roles.trainers) > 1:
             # Ranks that crowd each other out are each other's competition.
-            others += trainers
-        return workers, others + neighbours, max(1e-3, unused - neighbours - MARGIN)
+            others += used["trainer"]
+        return used["supplier"], others, max(1e-3, unused - neighbours - MARGIN)
+
+    def _kind_of(self, thread: Timeline) -> str:
+        """Whether a thread trains, prepares input (loader workers, other helpers, Python threads of a trainer), or neither."""
+        process = self.roles.processes.get(thread.pid)
+        if process is None or process.trainer_pid == process.pid:
+            return "other"
+        if process.role == "trainer":
+            if thread.tid == thread.pid:
+                return "trainer"
+            return "supplier" if thread.tid in self._python_threads(thread.pid) else "other"
+        return "supplier" if thread.tid == thread.pid and process.trainer_pid else "other"
 
     def trainer_of(self, rank: int) -> Process | None:
         """The trainer with a rank."""
@@ -311,7 +313,7 @@ def _nearest_first(times_ns: npt.NDArray[np.int64], time_ns: int) -> list[int]:
     return sorted(distances, key=lambda index: distances[index])
 
 
-def _fits(place: Place, moment: Moment) -> bool:
+def _fits(place: Place, moment: Moment, distributed: bool) -> bool:
     if moment.state == "R":
         return not place.only_waits
     if (
@@ -320,6 +322,9 @@ def _fits(place: Place, moment: Moment) -> bool:
         and moment.target.startswith(("pipe", "socket", "anon"))
     ):
         return place.waits
+    if moment.syscall == "futex":
+        # Queues and locks wait in frames of their own, collectives in whatever started them.
+        return place.waits or (distributed and place.phase in TRAINING_PHASES)
     return not (moment.is_blocked and place.only_waits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from perfdoctor.breakdown import Ledger
+from perfdoctor.ledger import Ledger
 from perfdoctor.phases import TRAINING_PHASES
 from perfdoctor.samples import ProcessSeen
 from perfdoctor.scene import Scene
@@ -49,6 +49,9 @@ def _stuck(scene: Scene, ledger: Ledger) -> str:
     (state, call, target), times = waits.most_common(1)[0]
     if state == "R" or times < STUCK * len(timeline.times_ns) or _moves(scene, ledger):
         return ""
+    if state in ("T", "t"):
+        pid = ledger.trainer.pid
+        return f"The job does not train: process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on."
     about = f" on {target}" if target else ""
     place = scene.place_at(
         ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1]))

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.breakdown import Ledger
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.ledger import Ledger
 
 # A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's
 # policy), and sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
@@ -61,10 +61,10 @@ def confidence(ledgers: Sequence[Ledger], cause: str | None, level: str) -> floa
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
     """
-    blocks = sorted({block for ledger in ledgers for block in ledger.blocks})
+    blocks = sorted(set().union(*(ledger.block_numbers for ledger in ledgers)))
     if cause is None or len(blocks) < 2:
         return 0.0
-    accounts = [Amounts.summed(ledger.blocks.get(block, {}) for ledger in ledgers) for block in blocks]
+    accounts = [Amounts.summed(ledger.block(block) for ledger in ledgers) for block in blocks]
     random = np.random.default_rng(_SEED)
     agreed = 0
     for _ in range(RESAMPLES):
@@ -81,7 +81,7 @@ def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
     """
     if cause is None or CAUSES[cause].healthy or cause.startswith("communication.") or len(ledgers) < 2:
         return None
-    blamed = Amounts.summed(ledger.blamed for ledger in ledgers)
+    blamed = Amounts.summed(ledger.waited_for() for ledger in ledgers)
     waited = blamed.total
     watched = max(ledger.seconds for ledger in ledgers)
     if waited < MIN_SHARE * watched:

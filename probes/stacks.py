@@ -122,7 +122,8 @@ class StacksProbe:
         """Torch processes that started others afresh: they hand out work, and a few looks tell what they wait for."""
         assert self._job is not None
         torch, forked = set(self._job.torch_pids()), set(self._job.forked_pids())
-        return {parent for pid in torch - forked if (parent := self._job.parent_of(pid)) in torch and parent is not None}
+        parents = {self._job.parent_of(pid) for pid in torch - forked}
+        return {parent for parent in parents if parent is not None and parent in torch}
 
     def _start(self, pid: int, rate: int) -> Iterator[Sample]:
         assert self._py_spy is not None

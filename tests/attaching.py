@@ -97,8 +97,8 @@ def perfdoctor(*arguments: object, prefix: Sequence[str] = (), timeout: float = 
         **{"env": ENVIRONMENT, **how},
     )
     words = list(map(str, arguments))
-    file = Path(words[words.index("--json") + 1]) if "--json" in words else None
-    told = json.loads(file.read_text()) if file is not None and file.is_file() else {}
+    file = Path(words[words.index("--json") + 1]) if "--json" in words else Path()
+    told = json.loads(file.read_text()) if file.suffix == ".json" and file.exists() else {}
     return Answer(done.returncode, done.stdout, done.stderr, told)
 
 

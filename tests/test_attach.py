@@ -39,7 +39,8 @@ class Watched:
 def training() -> Iterator[Started]:
     secrets = ["--db-password", PASSWORD, f"--api-token={TOKEN}"]
     environment = {**ENVIRONMENT, "WANDB_API_KEY": TOKEN, "TORCH_HUB_TOKEN": TOKEN}
-    with job(*TRAINING, "--item-ms", "1", *secrets, "--note", "<script>alert('x')</script>\n\"", env=environment) as started:
+    note = "<script>alert('x')</script>\n\""
+    with job(*TRAINING, "--item-ms", "1", *secrets, "--note", note, env=environment) as started:
         yield started
 
 
@@ -151,7 +152,7 @@ def test_a_terminal_gets_colours_unless_told_otherwise(watched: Watched) -> None
 def test_a_reader_that_goes_away_does_not_lose_the_files(training: Started, tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     command = f"{' '.join(PERFDOCTOR)} attach {training.pid} --duration 1.5 --json {file} | true"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert "Traceback" not in done.stderr
     assert file.exists()
 

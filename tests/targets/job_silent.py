@@ -6,7 +6,7 @@ import threading
 import time
 
 if "plain" not in sys.argv:
-    import torch  # noqa: F401, TID253
+    import torch  # noqa: F401
 
 
 def main():

@@ -1,0 +1,104 @@
+"""The account of one trainer's wall time: its own causes, and those of the ranks that it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.blame import Part
+from perfdoctor.phases import Place
+from perfdoctor.roles import Process
+
+
+@dataclass
+class Ledger:
+    """The account of one trainer, in seconds.
+
+    Attributes:
+        own: per second of the recording, causes that lie in this trainer.
+        waits: per second of the recording and rank that was waited for, causes that lie in that rank.
+        phases: by phase.
+        targets: by cause and target (a file, a socket).
+        lines: by cause and source line.
+    """
+
+    trainer: Process
+    own: dict[int, Amounts[str]] = field(default_factory=dict)
+    waits: dict[tuple[int, int], Amounts[str]] = field(default_factory=dict)
+    phases: Amounts[str] = field(default_factory=Amounts)
+    targets: dict[str, Amounts[str]] = field(default_factory=dict)
+    lines: dict[str, Amounts[str]] = field(default_factory=dict)
+
+    def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
+        """Books a span of time."""
+        self.phases[place.phase] += seconds
+        for part in parts:
+            amount = part.weight * seconds
+            if part.rank is None:
+                self.own.setdefault(block, Amounts())[part.cause] += amount
+            else:
+                self.waits.setdefault((block, part.rank), Amounts())[part.cause] += amount
+            if part.target:
+                self.targets.setdefault(part.cause, Amounts())[part.target] += amount
+            if part.line:
+                self.lines.setdefault(part.cause, Amounts())[part.line] += amount
+
+    @property
+    def seconds(self) -> float:
+        """All booked time."""
+        return self.phases.total
+
+    @property
+    def block_numbers(self) -> set[int]:
+        """Seconds of the recording in which anything was booked."""
+        return {*self.own, *(block for block, _ in self.waits)}
+
+    def block(self, number: int) -> Amounts[str]:
+        """All causes in one second of the recording."""
+        waited = [amounts for (block, _), amounts in self.waits.items() if block == number]
+        return Amounts.summed([self.own.get(number, {}), *waited])
+
+    def causes(self) -> Amounts[str]:
+        """All causes."""
+        return Amounts.summed([*self.own.values(), *self.waits.values()])
+
+    def waited_for(self) -> Amounts[int]:
+        """Seconds of waiting by rank."""
+        found: Amounts[int] = Amounts()
+        for (_, rank), amounts in self.waits.items():
+            found[rank] += amounts.total
+        return found
+
+    def by_rank(self) -> Amounts[tuple[str, int]]:
+        """Seconds by cause and the rank in which it lies."""
+        found: Amounts[tuple[str, int]] = Amounts()
+        for amounts in self.own.values():
+            for cause, amount in amounts.items():
+                found[cause, self.trainer.rank or 0] += amount
+        for (_, rank), amounts in self.waits.items():
+            for cause, amount in amounts.items():
+                found[cause, rank] += amount
+        return found
+
+
+def settle_waits(ledgers: Sequence[Ledger]) -> None:
+    """Charges waiting for a rank to what that rank does more of, not to what it does at that very instant.
+
+    A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time on
+    than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as there is
+    no excess, the instant's own activity stands.
+    """
+    own = {ledger.trainer.rank or 0: Amounts.summed(ledger.own.values()) for ledger in ledgers}
+    for ledger in ledgers:
+        mine = own[ledger.trainer.rank or 0]
+        for rank, waited in ledger.waited_for().items():
+            excess = Amounts({cause: max(0.0, amount - mine[cause]) for cause, amount in own[rank].items()})
+            if excess.total <= 0 or waited <= 0:
+                continue
+            charged = min(1.0, excess.total / waited)
+            for (block, other), amounts in ledger.waits.items():
+                if other == rank:
+                    new = {cause: amount * (1 - charged) for cause, amount in amounts.items()}
+                    moved = {cause: part * charged * amounts.total for cause, part in excess.fractions().items()}
+                    ledger.waits[block, other] = Amounts.summed([new, moved])

@@ -1,0 +1,96 @@
+"""Disks that are full or may not be written to, where the recording goes and where the reports go."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.attaching import ENVIRONMENT, TRAINING, Started, job, needs_root, perfdoctor, refused, sampling, until
+
+pytestmark = needs_root
+
+
+@pytest.fixture(scope="module")
+def training() -> Iterator[Started]:
+    with job(*TRAINING, "--item-ms", "1") as started:
+        yield started
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system in memory."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_while_recording(training: Started, tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=160k") as small:
+        recording = small / "a.recording"
+        answer = perfdoctor("attach", training.pid, "--duration", "20", "--recording", recording)
+        refused(answer, "cannot be written any more", "full", f"perfdoctor report {recording}")
+        assert until(lambda: not sampling(training.pid), 1.0), "py-spy stayed"
+        again = perfdoctor("report", recording, "--json", tmp_path / "a.json")
+    assert "Traceback" not in again.err
+    assert again.told["job"]["watched_seconds"] > 0
+
+
+def test_a_disk_that_is_full_from_the_start(training: Started, tmp_path: Path) -> None:
+    with mounted(tmp_path / "full", "size=8k") as full:
+        answer = perfdoctor("attach", training.pid, "--duration", "20", "--recording", full / "a.recording")
+    refused(answer, "cannot be written", "--recording")
+
+
+def test_a_full_disk_where_the_report_goes(training: Started, tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=16k") as small:
+        page, told = small / "a.html", tmp_path / "a.json"
+        answer = perfdoctor("attach", training.pid, "--duration", "2.5", "--report", page, "--json", told)
+        assert not list(small.iterdir()), "half a report stayed"
+    refused(answer, "a.html cannot be written", "No space left", "perfdoctor report")
+    assert answer.told, "the other file was not written"
+    assert "preparing the input" in answer.out, "the diagnosis was not printed"
+    recording = answer.errors[1].split("perfdoctor report ")[1].split()[0]
+    assert perfdoctor("report", recording, "--report", tmp_path / "b.html").status == 0
+    Path(recording).unlink()
+
+
+@pytest.mark.parametrize("option", ["--report", "--json", "--recording"])
+def test_a_folder_that_may_only_be_read(training: Started, option: str, tmp_path: Path) -> None:
+    with mounted(tmp_path / "fixed", "ro,size=64k") as fixed:
+        answer = perfdoctor("attach", training.pid, "--duration", "20", option, fixed / "a")
+    refused(answer, "cannot be written", "Choose another place")
+
+
+def test_no_folder_for_temporary_files(training: Started, tmp_path: Path) -> None:
+    """As in a container whose root may only be read."""
+    script = "mount -t tmpfs -o ro t /tmp && mount -t tmpfs -o ro t /var/tmp && mount --bind / / 2>/dev/null; cd /proc && "
+    script += f"exec {sys.executable} -m perfdoctor attach {training.pid} --duration 2"
+    if not Path(sys.executable).is_relative_to("/tmp"):
+        done = subprocess.run(
+            ["unshare", "-m", "bash", "-c", script], capture_output=True, text=True, env=ENVIRONMENT, check=False
+        )
+        if "temporary" not in done.stderr:
+            pytest.skip("another folder took its place")
+        assert done.returncode == 1
+        assert "--recording FILE" in done.stderr
+    environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path / "missing")}
+    assert perfdoctor("attach", training.pid, "--duration", "1.5", env=environment).status in (0, 1)
+
+
+def test_a_recording_on_a_disk_that_may_only_be_read_can_be_reported(training: Started, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        recording = disk / "a.recording"
+        assert perfdoctor("attach", training.pid, "--duration", "2", "--recording", recording).status == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        answer = perfdoctor("report", recording)
+    assert answer.status == 0, answer.err

@@ -1,0 +1,161 @@
+"""Watching that ends early: the job ends or is killed, or perfdoctor is; nothing is lost and nothing stays behind."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.attaching import (
+    SILENT,
+    TRAINING,
+    Started,
+    attached,
+    is_a_diagnosis,
+    job,
+    perfdoctor,
+    refused,
+    sampling,
+    until,
+)
+
+SEGMENT_S = 7.0  # py-spy runs for at most so long by itself
+
+
+@pytest.fixture(scope="module")
+def training() -> Iterator[Started]:
+    with job(*TRAINING, "--item-ms", "1") as started:
+        yield started
+
+
+def test_a_job_that_ends_by_itself_is_diagnosed(tmp_path: Path) -> None:
+    with job(*TRAINING, "--item-ms", "1", "--seconds", "3") as short:
+        answer = perfdoctor("attach", short.pid, "--duration", "30", "--json", tmp_path / "a.json", timeout=30)
+    assert answer.status == 0, answer.err
+    assert answer.told["job"]["stopped"] == "job ended"
+    assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing"
+
+
+def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
+    with job(*TRAINING, "--item-ms", "1") as victim, attached(victim.pid, "--duration", "30") as watching:
+        time.sleep(3.5)
+        os.kill(victim.pid, signal.SIGKILL)
+        out, err = watching.communicate(timeout=20)
+    assert watching.returncode == 0, err
+    assert "preparing the input" in out
+
+
+def test_a_job_that_ends_at_once_is_refused() -> None:
+    with job(*SILENT, "sleep", "plain") as brief, attached(brief.pid, "--duration", "30") as watching:
+        until(lambda: Path(f"/proc/{watching.pid}/fd").exists() and len(os.listdir(f"/proc/{watching.pid}/fd")) > 8)
+        os.kill(brief.pid, signal.SIGKILL)
+        _, err = watching.communicate(timeout=20)
+    assert watching.returncode == 1
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_seen_before_an_interruption_is_diagnosed(training: Started, number: int, tmp_path: Path) -> None:
+    told = tmp_path / "a.json"
+    with attached(training.pid, "--duration", "60", "--json", told) as watching:
+        assert until(lambda: sampling(training.pid))
+        time.sleep(2.5)
+        os.killpg(watching.pid, number)
+        out, err = watching.communicate(timeout=20)
+    assert watching.returncode == 0, err
+    assert err == ""
+    assert "preparing the input" in out
+    assert '"interrupted"' in told.read_text()
+    assert not sampling(training.pid)
+    assert training.process.poll() is None
+
+
+def test_an_interruption_during_the_start_leaves_nothing_behind(training: Started, tmp_path: Path) -> None:
+    for delay in (0.05, 0.3, 0.6):
+        with attached(training.pid, "--duration", "60", "--recording", tmp_path / f"{delay}") as watching:
+            time.sleep(delay)
+            os.killpg(watching.pid, signal.SIGTERM)
+            _, err = watching.communicate(timeout=20)
+        assert "Traceback" not in err
+        assert until(lambda: not sampling(training.pid), 1.0)
+
+
+def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: Started, tmp_path: Path) -> None:
+    readable = 0
+    for delay in (0.6, 1.3, 2.1, 3.0):
+        recording = tmp_path / f"{delay}.recording"
+        with attached(training.pid, "--duration", "60", "--recording", recording) as watching:
+            time.sleep(delay)
+            os.kill(watching.pid, signal.SIGKILL)
+            watching.communicate()
+        if not recording.exists() or not recording.stat().st_size:
+            assert delay < 1
+            continue
+        told = tmp_path / f"{delay}.json"
+        answer = perfdoctor("report", recording, "--json", told, "--report", tmp_path / f"{delay}.html")
+        assert "Traceback" not in answer.err
+        assert answer.status in (0, 1)
+        is_a_diagnosis(answer.told)
+        assert answer.told["job"]["stopped"] == "recorder was killed"
+        assert (tmp_path / f"{delay}.html").stat().st_size > 1000
+        readable += 1
+    assert readable >= 2
+    assert training.process.poll() is None
+    assert until(lambda: not sampling(training.pid), SEGMENT_S + 3), "py-spy stayed"
+
+
+def test_a_second_interruption_says_where_the_recording_is(training: Started) -> None:
+    """Ctrl-C while the diagnosis is made, which takes a second or so."""
+    with attached(training.pid, "--duration", "2") as watching:
+        assert until(lambda: sampling(training.pid))
+        assert until(lambda: not sampling(training.pid))
+        os.killpg(watching.pid, signal.SIGINT)
+        _, err = watching.communicate(timeout=20)
+    if watching.returncode == 0:
+        pytest.skip("the diagnosis was faster than the signal")
+    lines = err.splitlines()
+    assert lines[0] == "perfdoctor: Interrupted before the diagnosis was made."
+    recording = lines[1].split()[-1]
+    assert perfdoctor("report", recording).status == 0
+    os.unlink(recording)
+
+
+def test_a_stopped_job_is_named_so(training: Started) -> None:
+    os.kill(training.pid, signal.SIGSTOP)
+    try:
+        answer = perfdoctor("attach", training.pid, "--duration", "2")
+    finally:
+        os.kill(training.pid, signal.SIGCONT)
+    refused(answer, "stopped", "CONT")
+
+
+def test_perfdoctor_does_not_diagnose_itself(tmp_path: Path) -> None:
+    """A shell as PID that has perfdoctor for a child, and a trainer for another."""
+    told = tmp_path / "a.json"
+    script = (
+        f"{' '.join(TRAINING)} --item-ms 1 & sleep 4\n"
+        f"{SILENT[0]} -m perfdoctor attach $$ --duration 3 --json {told}; echo done $?; wait"
+    )
+    with job("bash", "-c", script) as shell:
+        assert shell.wait_for("done") == 0
+        answer = told.read_text()
+    assert '"cpu.input_preprocessing"' in answer
+    assert '"trainers": 1' in answer
+    assert '"processes": 2' in answer
+
+
+def test_the_process_group_of_a_shell_gets_ctrl_c(training: Started) -> None:
+    """py-spy is in a session of its own, so the same Ctrl-C does not end it before perfdoctor has asked it to."""
+    with attached(training.pid, "--duration", "60") as watching:
+        assert until(lambda: sampling(training.pid))
+        (helper, *_) = sampling(training.pid)
+        assert os.getsid(helper.pid) != os.getsid(watching.pid)
+        os.killpg(watching.pid, signal.SIGINT)
+        try:
+            watching.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            pytest.fail("Ctrl-C did not end the watching")

@@ -1,0 +1,121 @@
+"""Jobs of all shapes: launchers, ranks, workers that come and go, many threads, very short and very long steps."""
+
+import json
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
+
+
+def watch(started: Started, folder: Path, *, pid: int | None = None, duration: float = 3) -> Answer:
+    answer = perfdoctor("attach", pid or started.pid, "--duration", duration, "--json", folder / "a.json")
+    assert "Traceback" not in answer.err
+    is_a_diagnosis(answer.told)
+    assert started.process.poll() is None
+    return answer
+
+
+def test_a_worker_stands_for_its_trainer(tmp_path: Path) -> None:
+    with job(*TRAINING, "--workers", "2", "--item-ms", "2", ready="worker") as training:
+        worker = int(training.lines[-1].split()[1])
+        training.wait_for("ready")
+        answer = watch(training, tmp_path, pid=worker)
+    assert answer.status == 0, answer.err
+    assert answer.told["job"]["pid"] == worker
+    assert answer.told["job"]["root_pid"] == training.pid
+    assert [(rank["pid"], rank["workers"]) for rank in answer.told["ranks"]] == [(training.pid, 2)]
+    assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing"
+
+
+def test_a_script_that_runs_the_trainer_stands_for_it(tmp_path: Path) -> None:
+    with job("bash", "-c", f"{' '.join(TRAINING)} --item-ms 1; true") as shell:
+        answer = watch(shell, tmp_path)
+    assert answer.status == 0, answer.err
+    assert answer.told["job"]["root_pid"] == shell.pid
+    assert len(answer.told["ranks"]) == 1
+    assert answer.told["ranks"][0]["pid"] != shell.pid
+
+
+def test_torchrun_and_each_of_its_ranks_stand_for_the_job(tmp_path: Path) -> None:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    with job(*launcher, str(TARGETS / "job_ranks.py"), ready="rank") as ranks:
+        rank = int(ranks.lines[-1].split()[1])
+        by_launcher = watch(ranks, tmp_path)
+        by_rank = watch(ranks, tmp_path, pid=rank)
+    for answer in (by_launcher, by_rank):
+        assert answer.status == 0, answer.err
+        assert answer.told["job"]["root_pid"] == ranks.pid
+        assert sorted(entry["rank"] for entry in answer.told["ranks"]) == [0, 1]
+        assert answer.told["job"]["world_size"] == 2
+
+
+def test_spawned_workers_belong_to_the_job(tmp_path: Path) -> None:
+    with job(*TRAINING, "--workers", "2", "--start", "spawn", "--item-ms", "2") as training:
+        answer = watch(training, tmp_path)
+    assert [(rank["pid"], rank["workers"]) for rank in answer.told["ranks"]] == [(training.pid, 2)]
+
+
+def test_sixteen_workers(tmp_path: Path) -> None:
+    with job(*TRAINING, "--workers", "16", "--batch", "8", "--pause-ms", "50") as training:
+        answer = watch(training, tmp_path)
+    assert answer.told["ranks"][0]["workers"] == 16
+    assert answer.told["job"]["processes"] >= 17
+
+
+def test_workers_that_come_and_go(tmp_path: Path) -> None:
+    with job(*TRAINING, "--workers", "2", "--items", "128", "--item-ms", "0.2") as training:
+        answer = watch(training, tmp_path)
+    assert answer.status == 0, answer.err
+    assert answer.told["job"]["processes"] > 5
+
+
+def test_sixty_four_threads(tmp_path: Path) -> None:
+    with job(*TRAINING, "--idle-threads", "64", "--item-ms", "1") as training:
+        assert psutil.Process(training.pid).num_threads() >= 65
+        answer = watch(training, tmp_path)
+    assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing"
+    # The budget is 0.05 of a core once the start is over; this short a look is mostly start.
+    assert answer.told["overhead"]["cpu_cores"] < 0.5
+
+
+def test_steps_of_a_millisecond(tmp_path: Path) -> None:
+    with job(*TRAINING, "--batch", "2", "--hidden", "16") as training:
+        answer = watch(training, tmp_path)
+    assert answer.status == 0, answer.err
+
+
+def test_steps_that_take_longer_than_we_watch(tmp_path: Path) -> None:
+    """One batch takes ten seconds, nearly all of them in the data set."""
+    with job(*TRAINING, "--batch", "100", "--item-ms", "100", ready="") as training:
+        assert _uses_torch(training.pid)
+        answer = watch(training, tmp_path, duration=4)
+    assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing", answer.told["verdict"]
+
+
+def _uses_torch(pid: int) -> bool:
+    from perfdoctor.job import uses_torch
+    from tests.attaching import until
+
+    return until(lambda: uses_torch(pid) and psutil.Process(pid).cpu_times().user > 1.5, 20)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.bin", b'"<script>x.bin', b"new\nline.bin"])
+def test_odd_file_names_are_data(name: bytes, tmp_path: Path) -> None:
+    """Names with invalid UTF-8, markup and line breaks, in the arguments and among the files that are read."""
+    odd = bytes(tmp_path) + b"/" + name
+    Path(odd.decode(errors="surrogateescape")).write_bytes(b"x" * (1 << 20))
+    script = bytes(tmp_path) + b"/<b>" + name + b".py"
+    Path(script.decode(errors="surrogateescape")).write_text(Path(TRAINING[1]).read_text())
+    command = [TRAINING[0].encode(), script, b"--read", odd, b"--item-ms", b"0.2"]
+    with job(*command) as training:
+        page, told = tmp_path / "a.html", tmp_path / "a.json"
+        answer = perfdoctor("attach", training.pid, "--duration", "3", "--json", told, "--report", page)
+    assert answer.status == 0, answer.err
+    assert "Traceback" not in answer.err
+    is_a_diagnosis(json.loads(told.read_bytes().decode("utf-8")))
+    text = page.read_bytes().decode("utf-8")
+    assert "<script>x.bin" not in text
+    assert "<b>" + name.decode(errors="replace") not in text

@@ -1,0 +1,178 @@
+"""What cannot be diagnosed: one sentence says why, another what to do, and the exit status tells."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.target import require_linux
+from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, job, needs_root, perfdoctor, refused
+
+NOBODY = "65534"
+# Another user who may read the files of this Python wherever they lie, and has no other right.
+AS_NOBODY = (
+    "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups",
+    "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search",
+    "--bounding-set", "-all,+dac_read_search",
+)  # fmt: skip
+WITHOUT_PTRACE = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace")
+
+
+def test_no_such_process() -> None:
+    refused(perfdoctor("attach", 1 << 22), "There is no process", "ps -ef")
+
+
+def test_a_zombie() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        stat = Path(f"/proc/{child.pid}/stat")
+        while ") Z" not in stat.read_text():
+            time.sleep(0.02)
+        refused(perfdoctor("attach", child.pid), "zombie")
+
+
+def test_a_thread_of_the_kernel() -> None:
+    if Path("/proc/2/comm").read_text() != "kthreadd\n":
+        pytest.skip("threads of the kernel cannot be seen here")
+    refused(perfdoctor("attach", 2), "kernel")
+
+
+@needs_root
+def test_another_users_process() -> None:
+    with job(*SILENT, "sleep", "plain") as theirs:
+        refused(perfdoctor("attach", theirs.pid, prefix=AS_NOBODY), "belongs to root", "sudo")
+
+
+@needs_root
+def test_no_right_to_trace() -> None:
+    with job(*SILENT, "sleep", "plain") as ours:
+        refused(perfdoctor("attach", ours.pid, prefix=WITHOUT_PTRACE), "capabilities that we lack", "SYS_PTRACE")
+
+
+@needs_root
+def test_a_process_of_ours_that_protects_itself() -> None:
+    code = (
+        "import ctypes, os, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0);"
+        "print('ready', os.getpid(), flush=True); time.sleep(60)"
+    )
+    with job(*AS_NOBODY, sys.executable, "-c", code) as ours:
+        refused(perfdoctor("attach", ours.pid, prefix=AS_NOBODY), "not dumpable")
+
+
+@needs_root
+def test_stacks_that_cannot_be_read_are_missed_by_name(tmp_path: Path) -> None:
+    """As with kernel.yama.ptrace_scope 1, which lets us read a process of ours, but not trace it."""
+    with job(*TRAINING, "--item-ms", "1") as ours:
+        answer = perfdoctor(
+            "attach", ours.pid, "--duration", "3", "--json", tmp_path / "a.json",
+            prefix=(sys.executable, str(TARGETS / "job_untraced.py"), str(ours.pid)),
+        )  # fmt: skip
+    missed = {entry["probe"]: entry for entry in answer.told["not_examined"]}
+    assert "system calls" in missed["threads"]["reason"]
+    assert "py-spy" in missed["stacks"]["reason"]
+    assert missed["threads"]["enable"]
+    if answer.status:
+        refused(answer, "No bottleneck can be named", f"perfdoctor check {ours.pid}")
+
+
+def test_not_a_python_process() -> None:
+    with job("sleep", "60", ready="") as sleeper:
+        refused(perfdoctor("attach", sleeper.pid, "--duration", "1"), "PyTorch", "Attach")
+
+
+def test_python_without_torch() -> None:
+    with job(*SILENT, "spin", "plain") as spinning:
+        refused(perfdoctor("attach", spinning.pid, "--duration", "1"), "PyTorch")
+
+
+@pytest.mark.parametrize(("mode", "waits"), [("sleep", "sleep"), ("stdin", "pipe"), ("lock", "a lock")])
+def test_a_job_that_does_not_train_is_told_where_it_waits(mode: str, waits: str, tmp_path: Path) -> None:
+    with job(*SILENT, mode) as idle:
+        answer = perfdoctor("attach", idle.pid, "--duration", "2.5", "--json", tmp_path / "a.json")
+    refused(answer, "does not train", waits, "job_silent.py:", "Attach again")
+    assert answer.told["verdict"]["bottleneck"] is None
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_are_told_what_is_supported(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(PerfDoctorError, match=f"Linux only; this is {platform}") as caught:
+        require_linux()
+    assert "Linux machine" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("attach",),
+        ("attach", "train.py"),
+        ("attach", "1", "--duration", "0"),
+        ("attach", "1", "--duration", "-3"),
+        ("attach", "1", "--duration", "nan"),
+        ("attach", "1", "--duration", "long"),
+        ("attach", "1", "--duration", "86400"),
+        ("report",),
+        ("dance",),
+        (),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    answer = perfdoctor(*arguments)
+    assert answer.status == 2
+    assert "usage: perfdoctor" in answer.err
+    assert "_seconds" not in answer.err
+
+
+def test_without_py_spy_the_stacks_are_missed_by_name(tmp_path: Path) -> None:
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    (bare / "python").symlink_to(sys.executable)
+    (bare.parent / "pyvenv.cfg").write_text(Path(sys.prefix, "pyvenv.cfg").read_text())
+    (bare.parent / "lib").symlink_to(Path(sys.prefix, "lib"))
+    environment = {**ENVIRONMENT, "PATH": "/usr/bin:/bin"}
+    told = tmp_path / "a.json"
+    with job(*TRAINING, "--item-ms", "1") as training:
+        command = [bare / "python", "-m", "perfdoctor", "attach", str(training.pid), "--duration", "2", "--json", told]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert "py-spy is not installed" in told.read_text()
+    assert "pip install py-spy" in told.read_text()
+    if done.returncode:
+        assert f"perfdoctor check {training.pid}" in done.stderr
+
+
+def test_a_py_spy_that_fails_is_quoted(tmp_path: Path) -> None:
+    """A stand-in for a Python that py-spy does not know; it says what the real one says then."""
+    said = "Error: Failed to find python version from target process"
+    stand_in = tmp_path / "py-spy"
+    stand_in.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    stand_in.chmod(0o755)
+    code = (
+        "import sys\nfrom perfdoctor.probes import stacks\nfrom perfdoctor.__main__ import main\n"
+        f"stacks.find_py_spy = lambda: {str(stand_in)!r}\nsys.exit(main(sys.argv[1:]))"
+    )
+    told = tmp_path / "a.json"
+    with job(*TRAINING, "--item-ms", "1") as training:
+        command = [sys.executable, "-c", code, "attach", str(training.pid), "--duration", "2", "--json", str(told)]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert told.read_text().count(said) == 1
+
+
+def test_a_report_for_a_folder_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    answer = perfdoctor("attach", os.getpid(), "--duration", "60", "--report", tmp_path / "no" / "a.html")
+    refused(answer, "There is no folder", "mkdir -p")
+    assert time.monotonic() - begun < 30
+
+
+def test_a_recording_does_not_overwrite_a_file(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("data")
+    refused(perfdoctor("attach", os.getpid(), "--recording", precious), "exists already")
+    refused(perfdoctor("attach", os.getpid(), "--recording", "/dev/null"), "exists already")
+    refused(perfdoctor("attach", os.getpid(), "--recording", tmp_path), "is a folder")
+    assert precious.read_text() == "data"

@@ -229,14 +229,13 @@ def medians(rows: list[Row]) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these examples only")
     parser.add_argument("--rounds", type=int, default=2, help="watched windows of each kind (default 2)")
     parser.add_argument("--seconds", type=float, default=15.0, help="length of a window (default 15)")
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(ROOT)}")
     arguments = parser.parse_args()
+    jobs.end_with_finally()
     chosen = [e for e in jobs.examples(arguments.only) if not (e.needs_root and machine.needs_root())]
     rows = []
     print(f"{'':27}" + "  ".join(COLUMNS), flush=True)

@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             member.kill()
     process.kill()
     process.wait()
+
+
+def end_with_finally() -> None:
+    """Lets SIGTERM end this program through its ``finally`` blocks, so that no job is left running."""
+    signal.signal(signal.SIGTERM, lambda signum, _: sys.exit(128 + signum))
 
 
 def cores_busy(seconds: float = 0.5) -> float:

@@ -103,6 +103,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(jobs.EXAMPLES.parent)}")
     parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep every diagnosis as JSON here")
     arguments = parser.parse_args()
+    jobs.end_with_finally()
     chosen = jobs.examples(arguments.only)
     skipped = [e.name for e in chosen if e.needs_root] if machine.needs_root() else []
     if skipped:

@@ -85,9 +85,9 @@ class Ledger:
 def settle_waits(ledgers: Sequence[Ledger]) -> None:
     """Charges waiting for a rank to what that rank does more of, not to what it does at that very instant.
 
-    A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time on
-    than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as there is
-    no excess, the instant's own activity stands.
+    A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time
+    on than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as
+    there is no excess, the instant's own activity stands.
     """
     own = {ledger.trainer.rank or 0: Amounts.summed(ledger.own.values()) for ledger in ledgers}
     for ledger in ledgers:

@@ -279,7 +279,7 @@ class Scene:
         return used["supplier"], others, max(1e-3, unused - neighbours - MARGIN)
 
     def _kind_of(self, thread: Timeline) -> str:
-        """Whether a thread trains, prepares input (loader workers, other helpers, Python threads of a trainer), or neither."""
+        """Whether a thread trains, prepares input (workers, other helpers, a trainer's Python threads), or neither."""
         process = self.roles.processes.get(thread.pid)
         if process is None or process.trainer_pid == process.pid:
             return "other"

@@ -27,9 +27,7 @@ def left_overs() -> set[str]:
     return {*groups, *files}
 
 
-@pytest.mark.parametrize(
-    "folder", sorted(p.parent for p in EXAMPLES.glob("*/train.py")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("folder", sorted(p.parent for p in EXAMPLES.glob("*/train.py")), ids=lambda p: p.name)
 def test_readme_names_a_known_cause(folder: Path) -> None:
     (example,) = [e for e in ALL if e.name == folder.name]
     assert example.expected in CAUSES

@@ -1,0 +1,104 @@
+"""Reports reach the place where the user wants them, whole or not at all, and only that place."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.outputs import conclude, deliver, require_places, write_outputs
+from tests.attaching import ENVIRONMENT
+from tests.diagnoses import sound, undecided
+
+RECORDING = Path("job.recording")
+
+
+def test_writes_what_was_asked_for_and_nothing_else(tmp_path: Path) -> None:
+    write_outputs(sound(), report=tmp_path / "a.html", json=None, recording=RECORDING)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_an_old_report_is_replaced(tmp_path: Path) -> None:
+    told = tmp_path / "a.json"
+    told.write_text("old" * 100_000)
+    write_outputs(sound(), report=None, json=told, recording=RECORDING)
+    assert told.read_text().startswith("{")
+    assert "old" * 10 not in told.read_text()
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "latest.json"
+    link.symlink_to(tmp_path / "real" / "a.json")
+    write_outputs(sound(), report=None, json=link, recording=RECORDING)
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "a.json").read_text().startswith("{")
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        write_outputs(sound(), report=None, json=pipe, recording=RECORDING)
+        assert reader.stdout is not None
+        assert reader.stdout.read().startswith("{")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_one_failure_does_not_keep_the_others_from_being_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfdoctor.outputs.show", lambda diagnosis: print("shown"))
+    with pytest.raises(PerfDoctorError, match=r"no/a.json cannot be written") as caught:
+        deliver(sound(), report=tmp_path / "a.html", json=tmp_path / "no" / "a.json", recording=RECORDING)
+    assert f"perfdoctor report {RECORDING}" in caught.value.hint
+    assert (tmp_path / "a.html").exists()
+    assert capsys.readouterr().out == "shown\n"
+
+
+def test_places_are_checked_before_the_work(tmp_path: Path) -> None:
+    require_places(None, tmp_path / "a.html", tmp_path / "b.json", Path("/dev/stdout"))
+    with pytest.raises(PerfDoctorError, match="There is no folder") as caught:
+        require_places(tmp_path / "my results" / "a.html")
+    assert caught.value.hint == f"mkdir -p '{tmp_path}/my results'"
+    with pytest.raises(PerfDoctorError, match="is a folder"):
+        require_places(tmp_path)
+    with pytest.raises(PerfDoctorError, match="cannot be written"):
+        require_places(Path("/proc/version"), None)
+
+
+def test_no_verdict_has_a_next_move() -> None:
+    with pytest.raises(PerfDoctorError, match="No bottleneck can be named") as caught:
+        conclude(undecided())
+    assert caught.value.hint.endswith(".")
+
+
+@pytest.mark.parametrize(("probe", "move"), [("gpu", "Attach again"), ("stacks", "perfdoctor check 1")])
+def test_the_next_move_depends_on_what_was_missing(probe: str, move: str) -> None:
+    from dataclasses import replace
+
+    missing = (NotExamined(probe, "It is not there.", "install it"),)
+    with pytest.raises(PerfDoctorError) as caught:
+        conclude(replace(undecided(), not_examined=missing, job={"pid": 1}))
+    assert move in caught.value.hint
+
+
+@pytest.mark.parametrize(("target", "status"), [("/dev/null", 0), ("/dev/full", 1)])
+def test_output_that_cannot_be_written_is_one_sentence(target: str, status: int) -> None:
+    code = (
+        "import sys\nfrom perfdoctor.outputs import show\nfrom perfdoctor.errors import PerfDoctorError\n"
+        "from tests.diagnoses import sound\n"
+        "try:\n    show(sound())\nexcept PerfDoctorError as error:\n    sys.exit(f'{error} {error.hint}')"
+    )
+    root = Path(__file__).resolve().parents[1]
+    with open(target, "w") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=out, stderr=subprocess.PIPE, text=True, cwd=root, env=ENVIRONMENT, check=False,
+        )  # fmt: skip
+    assert done.returncode == status
+    assert len(done.stderr.splitlines()) == status

@@ -1,0 +1,59 @@
+"""Phases are told from frames of torch and the standard library, whatever the job's own code is called."""
+
+import pytest
+
+from perfdoctor.phases import Frame, locate
+
+TORCH = "/env/lib/python3.11/site-packages/torch"
+PYTHON = "/usr/lib/python3.11"
+MAIN = Frame("/home/me/train.py", "<module>", 10)
+LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._next_data", 1400)
+MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase", "detail"),
+    [
+        ([], "other", ""),
+        ([MAIN], "other", ""),
+        ([MAIN, MODULE], "forward", ""),
+        ([MAIN, Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 623)], "backward", ""),
+        ([MAIN, Frame(f"{TORCH}/optim/sgd.py", "SGD.step", 120)], "optimizer", ""),
+        ([MAIN, Frame(f"{TORCH}/optim/lr_scheduler.py", "step", 9)], "other", ""),
+        ([MAIN, MODULE, Frame(f"{TORCH}/nn/functional.py", "cross_entropy", 3555)], "loss", ""),
+        ([MAIN, Frame(f"{TORCH}/serialization.py", "save", 900)], "saving", ""),
+        ([MAIN, Frame(f"{PYTHON}/logging/__init__.py", "StreamHandler.flush", 1100)], "logging", ""),
+        ([MAIN, Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 3000)], "gradient sync", "collective"),
+        ([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)], "data", "loader wait"),
+        ([MAIN, LOADER, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 122)], "data", "hand over"),
+        # A transform may be a module: below the loader it is input work all the same.
+        ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), MODULE], "data", "fetch"),
+        ([MAIN, Frame(f"{TORCH}/optim/lbfgs.py", "step", 300), MODULE], "forward", ""),
+    ],
+)
+def test_places(frames: list[Frame], phase: str, detail: str) -> None:
+    place = locate(frames)
+    assert (place.phase, place.detail) == (phase, detail)
+
+
+def test_names_of_the_job_do_not_matter() -> None:
+    frames = [Frame("/home/me/dataloader.py", "save_checkpoint", 3), Frame("/home/me/optimizer_step.py", "backward", 7)]
+    assert locate(frames).phase == "other"
+
+
+def test_worker_places() -> None:
+    loop = Frame(f"{TORCH}/utils/data/_utils/worker.py", "_worker_loop", 349)
+    get = Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 113)
+    put = Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.put", 90)
+    fetch = Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52)
+    assert locate([loop, get]).detail == "worker idle"
+    assert locate([loop, put]).detail == "hand over"
+    assert locate([loop, fetch, Frame("/home/me/data.py", "__getitem__", 8)]).detail == "fetch"
+    assert locate([loop, fetch, Frame("/home/me/data.py", "__getitem__", 8)]).line == "/home/me/data.py:8 __getitem__"
+
+
+def test_waiting_frames() -> None:
+    assert locate([MAIN, Frame(f"{PYTHON}/threading.py", "Condition.wait", 327)]).only_waits
+    received = locate([MAIN, Frame(f"{PYTHON}/multiprocessing/connection.py", "Connection._recv", 395)])
+    assert received.waits
+    assert not received.only_waits

@@ -1,0 +1,228 @@
+"""The recording: what is added comes back, a kill loses only what was not committed, and damage is named."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording import FORMAT, MAGIC, Recording, RecordingWriter
+from perfdoctor.samples import TABLES, Event, Reading, StackSegment, ThreadSample, ThreadSeen
+from tests.attaching import needs_root
+
+START = 1_000_000_000
+META = {"start_ns": str(START), "host": "here"}
+
+
+def write(path: Path, *samples: Event, meta: dict[str, str] = META) -> Path:
+    writer = RecordingWriter(path, meta)
+    writer.add(samples)
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """A recording of some hundred kilobytes."""
+    return write(tmp_path / "full", *(Event(START + i, "kind", "x" * 90) for i in range(3000)))
+
+
+def test_what_is_added_comes_back(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", META)
+    thread = ThreadSample(START + 5, 7, "S", None, "file:/data\n'\"", 1 << 62, 0, None, 3, None, 0)
+    segment = StackSegment(START + 1, 2, START + 9, 7, b"\x00\xff")
+    unread = Reading(START + 2, "cpu", "host", "x_bytes", None)
+    writer.add([thread, segment, unread])
+    writer.set_meta({"host": "there"})
+    writer.close()
+    recording = Recording.open(tmp_path / "a")
+    (row,) = recording.table(ThreadSample).itertuples(index=False)
+    assert (row.state, row.syscall, row.target, row.run_ns) == ("S", None, thread.target, 1 << 62)
+    assert recording.table(StackSegment)["trace"][0] == b"\x00\xff"
+    assert recording.table(Reading)["value"].isna().all()
+    assert recording.meta["host"] == "there"
+    assert (recording.start_ns, recording.end_ns) == (START, START + 5)
+    recording.close()
+
+
+def test_samples_come_in_order_of_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", Event(START + 9, "late", ""), Event(START + 1, "early", ""))
+    recording = Recording.open(path)
+    assert list(recording.table(Event)["kind"]) == ["early", "late"]
+    recording.close()
+
+
+def test_every_kind_has_its_table(tmp_path: Path) -> None:
+    recording = Recording.open(write(tmp_path / "a"))
+    for kind in TABLES:
+        frame = recording.table(kind)
+        assert tuple(frame.columns) == kind._fields
+        assert len(frame) == 0
+    assert recording.end_ns == START
+    recording.close()
+
+
+def killed_writer(path: Path, last: str) -> None:
+    """A recorder that has committed one event, and is killed with others under way."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom perfdoctor.recording import RecordingWriter\n"
+        "from perfdoctor.samples import Event\n"
+        f"writer = RecordingWriter(Path({str(path)!r}), {META!r})\n"
+        f"writer.add([Event({START + 1}, 'kept', '')])\nwriter.commit()\n{last}\nos.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("count", [0, 1, 50_000])
+def test_a_kill_loses_only_what_was_not_committed(count: int, tmp_path: Path) -> None:
+    """So many events do not fit into SQLite's cache: half of them are in the file already, and are taken back."""
+    killed_writer(tmp_path / "a", f"writer.add(Event({START} + i, 'lost', 'x' * 200) for i in range({count}))")
+    recording = Recording.open(tmp_path / "a")
+    assert list(recording.table(Event)["kind"]) == ["kept"]
+    recording.close()
+
+
+@needs_root
+def test_a_killed_writers_file_on_a_disk_that_may_only_be_read(tmp_path: Path) -> None:
+    disk, view = tmp_path / "disk", tmp_path / "view"
+    disk.mkdir()
+    view.mkdir()
+    killed_writer(disk / "a", f"writer.add(Event({START} + i, 'lost', 'x' * 200) for i in range(50_000))")
+    subprocess.run(["mount", "--bind", str(disk), str(view)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(view)], check=True)
+        with pytest.raises(PerfDoctorError, match="cannot be opened") as caught:
+            Recording.open(view / "a")
+    finally:
+        subprocess.run(["umount", "-l", str(view)], check=True)
+    assert "-journal" in caught.value.hint
+
+
+def test_a_recording_can_be_read_while_it_is_written(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", META)
+    writer.add([Event(START + 1, "committed", "")])
+    writer.commit()
+    writer.add([Event(START + 2, "under way", "")])
+    recording = Recording.open(tmp_path / "a")
+    assert list(recording.table(Event)["kind"]) == ["committed"]
+    recording.close()
+    writer.close()
+
+
+def test_a_truncated_recording_is_damaged_whatever_its_size(full: Path, tmp_path: Path) -> None:
+    whole = full.read_bytes()
+    assert len(whole) > 100_000
+    for size in [1, 15, 16, 99, 100, 511, 4095, 4096, 4097, *range(8192, len(whole) - 1, 37_117), len(whole) - 1]:
+        cut = tmp_path / "cut"
+        cut.write_bytes(whole[:size])
+        with pytest.raises(PerfDoctorError, match="damaged|not a perfdoctor recording") as caught:
+            Recording.open(cut)
+        assert "attach" in caught.value.hint
+        assert cut.read_bytes() == whole[:size], "reading changed it"
+
+
+def test_bytes_gone_bad_never_end_in_anything_but_a_sentence(full: Path, tmp_path: Path) -> None:
+    whole = bytearray(full.read_bytes())
+    for at in range(120, len(whole) - 64, 9_001):
+        bad = tmp_path / "bad"
+        bad.write_bytes(whole[:at] + b"\xff" * 64 + whole[at + 64 :])
+        try:
+            recording = Recording.open(bad)
+            recording.table(Event)
+            recording.close()
+        except PerfDoctorError as error:
+            assert "damaged" in str(error)
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(PerfDoctorError, match="is empty"):
+        Recording.open(tmp_path / "a")
+
+
+def test_another_format(full: Path) -> None:
+    db = sqlite3.connect(full)
+    db.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    db.close()
+    with pytest.raises(PerfDoctorError, match=f"format {FORMAT + 1}.*reads format {FORMAT}") as caught:
+        Recording.open(full)
+    assert "version that wrote it" in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [b"step,loss\n1,0.5\n" * 100, bytes(range(256)) * 64, b"SQLite format 3\0" * 9])
+def test_another_file(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(PerfDoctorError, match="not a perfdoctor recording|damaged"):
+        Recording.open(tmp_path / "a")
+
+
+def test_another_database(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "a")
+    db.execute("CREATE TABLE runs (name TEXT)")
+    db.close()
+    with pytest.raises(PerfDoctorError, match="not a perfdoctor recording"):
+        Recording.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "statement", ['DROP TABLE "Event"', "DROP TABLE meta", "DELETE FROM meta", "UPDATE meta SET value = 'soon'"]
+)
+def test_a_recording_that_lacks_something(statement: str, full: Path) -> None:
+    db = sqlite3.connect(full)
+    db.execute(statement)
+    db.commit()
+    db.close()
+    with pytest.raises(PerfDoctorError, match="damaged"):
+        Recording.open(full)
+
+
+def test_no_file_and_no_regular_file(tmp_path: Path) -> None:
+    with pytest.raises(PerfDoctorError, match="There is no recording"):
+        Recording.open(tmp_path / "a")
+    with pytest.raises(PerfDoctorError, match="is a folder"):
+        Recording.open(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PerfDoctorError, match="not a perfdoctor recording"):
+        Recording.open(tmp_path / "pipe")
+    with pytest.raises(PerfDoctorError, match="cannot be read"):
+        Recording.open(write(tmp_path / "b") / "c")
+
+
+def test_a_file_that_is_being_written_is_not_called_damaged(full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    writer = connect(full, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, timeout=0.1))
+    with pytest.raises(PerfDoctorError, match="being written"):
+        Recording.open(full)
+    writer.execute("COMMIT")
+    writer.close()
+
+
+def test_no_place_to_write(tmp_path: Path) -> None:
+    with pytest.raises(PerfDoctorError, match="cannot be written") as caught:
+        RecordingWriter(tmp_path / "missing" / "a", META)
+    assert "--recording" in caught.value.hint
+
+
+def test_the_file_says_what_it_is(full: Path) -> None:
+    copy = full.with_name("copy")
+    shutil.copy(full, copy)
+    head = copy.read_bytes()[:100]
+    assert int.from_bytes(head[68:72], "big") == MAGIC
+    assert int.from_bytes(head[60:64], "big") == FORMAT
+
+
+def test_ids_of_any_size_fit(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", META)
+    writer.add([ThreadSeen(START, 4_194_303, 1, "\N{SNOWMAN}\x00name")])
+    writer.close()
+    recording = Recording.open(tmp_path / "a")
+    assert recording.table(ThreadSeen)["tid"][0] == 4_194_303
+    recording.close()

@@ -1,0 +1,68 @@
+"""`perfdoctor report`: from a recording to reports, whatever the recording is like."""
+
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.recording import RecordingWriter
+from perfdoctor.samples import Event
+from tests.attaching import is_a_diagnosis, perfdoctor, refused
+
+START = 5_000_000_000
+
+
+def recorded(path: Path, *samples: Event) -> Path:
+    writer = RecordingWriter(path, {"start_ns": str(START), "asked_pid": "77"})
+    writer.add(samples)
+    writer.close()
+    return path
+
+
+def test_a_recording_of_nothing_has_a_report_and_no_verdict(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "a")
+    answer = perfdoctor("report", recording, "--json", tmp_path / "a.json", "--report", tmp_path / "a.html")
+    refused(answer, "No bottleneck can be named", "before anything could be seen")
+    is_a_diagnosis(answer.told)
+    assert answer.told["breakdown"] == [{"cause": "unattributed", "share": 1.0}]
+    assert "</html>" in (tmp_path / "a.html").read_text()
+
+
+def test_a_recording_that_holds_only_its_end(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "a", Event(START + 1, "stopped", "job ended"))
+    answer = perfdoctor("report", recording, "--json", tmp_path / "a.json")
+    refused(answer, "before anything could be seen")
+    assert answer.told["job"]["stopped"] == "job ended"
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (None, "There is no recording"),
+        (b"", "is empty"),
+        (b"once upon a time", "not a perfdoctor recording"),
+        (bytes(range(256)) * 33, "not a perfdoctor recording"),
+    ],
+)
+def test_what_is_no_recording_is_refused(content: bytes | None, word: str, tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    if content is not None:
+        file.write_bytes(content)
+    answer = perfdoctor("report", file, "--json", tmp_path / "a.json")
+    refused(answer, word, "perfdoctor attach")
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_a_truncated_recording_is_refused(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "a", *(Event(START + i, "kind", "x" * 99) for i in range(2000)))
+    recording.write_bytes(recording.read_bytes()[:50_000])
+    refused(perfdoctor("report", recording), "damaged")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    refused(perfdoctor("report", tmp_path), "is a folder")
+
+
+def test_a_report_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "a")
+    refused(perfdoctor("report", recording, "--report", tmp_path / "no" / "a.html"), "There is no folder", "mkdir")
+    refused(perfdoctor("report", recording, "--report", tmp_path), "is a folder")

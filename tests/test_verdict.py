@@ -1,0 +1,60 @@
+"""Which cause comes first, when none does, and who the straggler is."""
+
+import pytest
+
+from perfdoctor.blame import Part
+from perfdoctor.ledger import Ledger
+from perfdoctor.phases import Place
+from perfdoctor.roles import Process
+from perfdoctor.verdict import confidence, first_cause, straggler
+
+
+@pytest.mark.parametrize(
+    ("shares", "cause"),
+    [
+        ({"cpu.model_compute": 0.75, "io.storage_read": 0.25}, "io.storage_read"),
+        ({"cpu.model_compute": 0.95, "io.storage_read": 0.05}, "cpu.model_compute"),
+        ({"cpu.model_compute": 0.88, "cpu.python_overhead": 0.12}, "cpu.model_compute"),
+        ({"cpu.model_compute": 0.5, "cpu.python_overhead": 0.5}, "cpu.python_overhead"),
+        ({"cpu.input_preprocessing": 0.5, "cpu.lock_contention": 0.43}, "cpu.lock_contention"),
+        ({"cpu.input_preprocessing": 0.6, "cpu.lock_contention": 0.15}, "cpu.input_preprocessing"),
+        ({"unattributed": 0.8, "cpu.model_compute": 0.2}, None),
+        ({"unattributed": 1.0}, None),
+        ({}, None),
+    ],
+)
+def test_first_cause(shares: dict[str, float], cause: str | None) -> None:
+    assert first_cause(shares) == cause
+
+
+def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) -> list[Ledger]:
+    ledgers = [Ledger(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
+    for block in range(seconds):
+        for ledger in ledgers:
+            ledger.add(block, 0.5, Place("forward"), [Part("cpu.model_compute", 1.0)])
+        for victim, culprit in waits:
+            ledgers[victim].add(block, 0.5, Place("backward"), [Part(cause, 1.0, rank=culprit)])
+    return ledgers
+
+
+def test_the_rank_that_all_wait_for_is_the_straggler() -> None:
+    ledgers = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 2)))
+    assert straggler(ledgers, "cpu.input_preprocessing") == 2
+
+
+def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
+    ledgers = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 0), (2, 1)))
+    assert straggler(ledgers, "cpu.input_preprocessing") is None
+
+
+def test_a_sound_job_has_no_straggler() -> None:
+    assert straggler(_ledgers("cpu.model_compute", ((0, 2), (1, 2))), "cpu.model_compute") is None
+
+
+def test_confidence_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> None:
+    steady = _ledgers("io.storage_read", ((0, 2), (1, 2)))
+    assert confidence(steady, "io.storage_read", "sampled from outside") == pytest.approx(0.95)
+    fleeting = _ledgers("io.storage_read", ())
+    for ledger in fleeting:
+        ledger.add(0, 1.2, Place("data"), [Part("io.storage_read", 1.0)])
+    assert 0 < confidence(fleeting, "io.storage_read", "sampled from outside") < 0.9

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.phases import Place
-from perfdoctor.scene import MIN_DELAY, Scene
+from perfdoctor.scene import MIN_DELAY, SWAP_BYTES_PER_S, Scene
 from perfdoctor.timelines import Moment
 
 READS = frozenset((
@@ -22,8 +22,6 @@ WRITES = frozenset((
 ))  # fmt: skip
 SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
 NETWORK_CALLS = frozenset(["recvfrom", "recvmsg", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"])
-# Less than this per second from swap is background noise of the host (a page is 4 KiB).
-SWAP_BYTES_PER_S = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,7 @@ def running_parts(
 ) -> list[Part]:
     """A runnable thread: what it computes, and for the time that it did not get a CPU, why not.
 
-    A thread that touches memory which is not there runs for a good part of what that costs, in the kernel: read-ahead
-    makes the device wait short, and copying and mapping pages is work. That part counts as what it is for.
+    What the kernel works on storage in its name, mapping pages or copying what is saved, counts as what it is for.
 
     Args:
         scene: the job.
@@ -67,11 +64,11 @@ def running_parts(
     """
     delay = moment.delay_fraction
     why = scene.delay_parts(time_ns) if delay >= MIN_DELAY else {}
-    faulting = scene.faulting_fraction(pid, time_ns)
+    kernel, kernel_cause = scene.kernel_work(pid, time_ns)
     work = 1 - delay * sum(why.values())
-    weights = Amounts({cause: weight * work * (1 - faulting) for cause, weight in causes.items()})
-    if faulting:
-        weights[fault_cause(scene, time_ns)] += work * faulting
+    weights = Amounts({cause: weight * work * (1 - kernel) for cause, weight in causes.items()})
+    if kernel_cause:
+        weights[kernel_cause] += work * kernel
     for cause, weight in why.items():
         weights[cause] += weight * delay
     return [Part(cause, weight, line=line) for cause, weight in weights.items() if weight > 0]

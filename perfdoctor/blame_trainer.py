@@ -26,6 +26,8 @@ from perfdoctor.timelines import Moment
 
 # A delay of this fraction of the wanted CPU time explains all spinning at a barrier.
 SURE_DELAY = 0.25
+# Every rank is in the collective; whether bytes or messages take the time is told at the end, from the whole recording.
+COMMUNICATION = "communication.bandwidth"
 LOADER_WAITS = ("loader wait", "hand over")
 
 
@@ -37,13 +39,11 @@ class Blame:
         mixes: per trainer, what its main thread computes in each phase.
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all
         others.
-        communication: which communication cause it is when every rank is in the collective.
     """
 
     scene: Scene
     mixes: Mapping[int, CodeMix]
     saved_paths: Mapping[int, Mapping[str, str]]
-    communication: str
     restarts: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
     gpus: Gpus | None = None
 
@@ -93,7 +93,7 @@ class Blame:
         elif place.phase == "data":
             causes = {"cpu.input_preprocessing": 1.0}
         elif place.detail == "collective":
-            causes = {self.communication: 1.0}
+            causes = {COMMUNICATION: 1.0}
         else:
             causes = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
         return running_parts(self.scene, trainer.pid, moment, time_ns, causes, place.line)
@@ -214,7 +214,7 @@ class Blame:
         late = [other for other in others if not self.in_collective(other, time_ns)]
         if not late:
             unseen = len(others) + 1 < self.scene.roles.world_size
-            return [Part("communication.unattributed_wait" if unseen else self.communication, 1.0)]
+            return [Part("communication.unattributed_wait" if unseen else COMMUNICATION, 1.0)]
         found: list[Part] = []
         for other in late:
             parts = self._host_parts(other, time_ns, follow_ranks=False)

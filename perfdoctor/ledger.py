@@ -44,6 +44,15 @@ class Ledger:
             if part.line:
                 self.lines.setdefault(part.cause, Amounts())[part.line] += amount
 
+    def rename(self, old: str, new: str) -> None:
+        """Books all of one cause under another."""
+        for amounts in (*self.own.values(), *self.waits.values()):
+            if old in amounts:
+                amounts[new] += amounts.pop(old)
+        for detail in (self.targets, self.lines):
+            if old in detail:
+                detail[new] = Amounts.summed([detail.pop(old), detail.get(new, {})])
+
     @property
     def seconds(self) -> float:
         """All booked time."""

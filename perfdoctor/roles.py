@@ -93,8 +93,8 @@ def assign_roles(recording: Recording, stacks: Stacks, timelines: Timelines) -> 
 
 
 def _is_worker(pid: int, stacks: Stacks, timelines: Timelines) -> bool:
-    main = timelines.main(pid)
-    if main is not None and main.name.startswith(WORKER_NAMES):
+    # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
+    if any(thread.name.startswith(WORKER_NAMES) for thread in timelines.of(pid)):
         return True
     track = stacks.main_track(pid)
     if track is None:

@@ -23,6 +23,10 @@ LOCK_WINDOW_NS = 250_000_000
 # Mean number of workers that queue for a lock below which the lock is not to blame.
 MIN_QUEUE = 0.15
 IDLE_USE = 0.02
+# Less than this per second from swap is background noise of the host (a page is 4 KiB).
+SWAP_BYTES_PER_S = 256 * 1024
+# A process that writes more than this per second to storage saves state; logs are kilobytes.
+MIN_WRITTEN_PER_S = 10e6
 # Major faults per second below which they are start-up noise (notes: a mapped dataset takes 20 with read-ahead, 1,000
 # without).
 MIN_FAULTS_PER_S = 10.0
@@ -62,7 +66,7 @@ class Scene:
     cores: float
     _tracks: dict[int, Track | None] = field(default_factory=dict)
     _locked: dict[tuple[int, int], float] = field(default_factory=dict)
-    _faulting: dict[tuple[int, int], float] = field(default_factory=dict)
+    _kernel_work: dict[tuple[int, int], tuple[float, str]] = field(default_factory=dict)
     _counters: dict[tuple[str, str], Counter] = field(default_factory=dict)
     _python: dict[int, set[int]] = field(default_factory=dict)
     _quotas: list[tuple[Counter, Counter]] = field(default_factory=list)
@@ -227,21 +231,28 @@ class Scene:
             self._swapped_in.growth(time_ns - 1e9, time_ns + 1e9) / 2 if self._swapped_in is not None else 0.0
         )
 
-    def faulting_fraction(self, pid: int, time_ns: int) -> float:
-        """Fraction of a process's CPU time that goes into the kernel while it takes major page faults; else 0."""
+    def kernel_work(self, pid: int, time_ns: int) -> tuple[float, str]:
+        """The part of a process's running time that is the kernel's work on storage, and whose cause it is.
+
+        Mapping pages that a major fault brought in and copying what is saved into the page cache cost CPU time, in which
+        the thread counts as running. (0, "") where neither happens at a rate that matters.
+        """
         key = (pid, time_ns // NS_PER_S)
-        if key not in self._faulting:
+        if key not in self._kernel_work:
             span = (time_ns - NS_PER_S, time_ns + NS_PER_S)
-            grown = {
-                name: self._counter(f"pid:{pid}", name).growth(*span)
-                for name in ("major_faults_total", "user_seconds_total", "system_seconds_total")
-            }
-            busy = grown["user_seconds_total"] + grown["system_seconds_total"]
-            faults = grown["major_faults_total"] / 2
-            self._faulting[key] = (
-                grown["system_seconds_total"] / busy if faults >= MIN_FAULTS_PER_S and busy > 0 else 0.0
-            )
-        return self._faulting[key]
+
+            def grown(name: str) -> float:
+                return self._counter(f"pid:{pid}", name).growth(*span)
+
+            busy = grown("user_seconds_total") + grown("system_seconds_total")
+            cause = ""
+            if grown("major_faults_total") / 2 >= MIN_FAULTS_PER_S:
+                cause = "io.swap" if self.swap_in_rate(time_ns) > SWAP_BYTES_PER_S else "io.storage_read"
+            elif grown("storage_write_bytes_total") / 2 >= MIN_WRITTEN_PER_S:
+                cause = "io.checkpoint_write"
+            part = grown("system_seconds_total") / busy if cause and busy > 0 else 0.0
+            self._kernel_work[key] = part, cause
+        return self._kernel_work[key]
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:
         """Why a runnable thread does not run: cause to weight.

@@ -20,6 +20,8 @@ GENERIC = frozenset(("cpu.input_preprocessing", "cpu.python_overhead", "cpu.cont
 NEARLY = 0.8
 # A lock makes its holder's work look guilty, although it only matters because the others queue for it.
 NEARLY_OF = {"cpu.lock_contention": 0.6}
+# Ranks whose arithmetic differs wait for each other a little in every job; this much of the wall time is an imbalance.
+MIN_IMBALANCE = 0.3
 # Where more than this is unattributed, nothing is named that costs less than the unknown.
 MAX_UNATTRIBUTED = 0.5
 RESAMPLES = 200
@@ -79,12 +81,12 @@ def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
     A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (what TraceML and Ascend's
     advisor ask of a culprit), and if that waiting is a part of the verdict's cause that matters.
     """
-    if cause is None or CAUSES[cause].healthy or cause.startswith("communication.") or len(ledgers) < 2:
+    if cause is None or cause.startswith("communication.") or len(ledgers) < 2:
         return None
     blamed = Amounts.summed(ledger.waited_for() for ledger in ledgers)
     waited = blamed.total
     watched = max(ledger.seconds for ledger in ledgers)
-    if waited < MIN_SHARE * watched:
+    if waited < (MIN_IMBALANCE if CAUSES[cause].healthy else MIN_SHARE) * watched:
         return None
     rank = max(blamed, key=lambda rank: blamed[rank])
     return rank if blamed[rank] >= 0.8 * waited else None

@@ -121,7 +121,7 @@ def test_a_truncated_recording_is_damaged_whatever_its_size(full: Path, tmp_path
     for size in [1, 15, 16, 99, 100, 511, 4095, 4096, 4097, *range(8192, len(whole) - 1, 37_117), len(whole) - 1]:
         cut = tmp_path / "cut"
         cut.write_bytes(whole[:size])
-        with pytest.raises(PerfDoctorError, match="damaged|not a perfdoctor recording") as caught:
+        with pytest.raises(PerfDoctorError, match=r"damaged|not a perfdoctor recording") as caught:
             Recording.open(cut)
         assert "attach" in caught.value.hint
         assert cut.read_bytes() == whole[:size], "reading changed it"
@@ -129,6 +129,7 @@ def test_a_truncated_recording_is_damaged_whatever_its_size(full: Path, tmp_path
 
 def test_bytes_gone_bad_never_end_in_anything_but_a_sentence(full: Path, tmp_path: Path) -> None:
     whole = bytearray(full.read_bytes())
+    outcomes = set()
     for at in range(120, len(whole) - 64, 9_001):
         bad = tmp_path / "bad"
         bad.write_bytes(whole[:at] + b"\xff" * 64 + whole[at + 64 :])
@@ -136,8 +137,11 @@ def test_bytes_gone_bad_never_end_in_anything_but_a_sentence(full: Path, tmp_pat
             recording = Recording.open(bad)
             recording.table(Event)
             recording.close()
+            outcomes.add("read")
         except PerfDoctorError as error:
-            assert "damaged" in str(error)
+            outcomes.add("damaged" if "damaged" in str(error) else str(error))
+    assert "damaged" in outcomes
+    assert outcomes <= {"read", "damaged"}
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
@@ -150,7 +154,7 @@ def test_another_format(full: Path) -> None:
     db = sqlite3.connect(full)
     db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     db.close()
-    with pytest.raises(PerfDoctorError, match=f"format {FORMAT + 1}.*reads format {FORMAT}") as caught:
+    with pytest.raises(PerfDoctorError, match=rf"format {FORMAT + 1}.*reads format {FORMAT}") as caught:
         Recording.open(full)
     assert "version that wrote it" in caught.value.hint
 
@@ -158,7 +162,7 @@ def test_another_format(full: Path) -> None:
 @pytest.mark.parametrize("content", [b"step,loss\n1,0.5\n" * 100, bytes(range(256)) * 64, b"SQLite format 3\0" * 9])
 def test_another_file(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(PerfDoctorError, match="not a perfdoctor recording|damaged"):
+    with pytest.raises(PerfDoctorError, match=r"not a perfdoctor recording|damaged"):
         Recording.open(tmp_path / "a")
 
 

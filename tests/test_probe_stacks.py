@@ -1,0 +1,143 @@
+"""Python stacks through py-spy: what comes back, at the right time, and nothing that stays."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.clock import now_ns
+from perfdoctor.probes import stacks
+from perfdoctor.probes.stacks import StacksProbe
+from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
+from tests.attaching import Started, job, sampling, until
+from tests.test_probe_threads import Watched
+
+CODE = """
+import os, threading, time
+def waits_for_a_friend():
+    threading.Event().wait()
+def works_hard():
+    while True:
+        sum(range(1000))
+threading.Thread(target=waits_for_a_friend, name="friend", daemon=True).start()
+print("ready", os.getpid(), flush=True)
+works_hard()
+"""
+
+
+@pytest.fixture(scope="module")
+def working() -> Iterator[Started]:
+    with job(sys.executable, "-c", CODE) as started:
+        yield started
+
+
+def watch(probe: StacksProbe, pid: int, seconds: float) -> list[Sample]:
+    samples = list(probe.open(Watched(pid)))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(probe.period_s)
+        samples += probe.sample(now_ns())
+    return [*samples, *probe.close()]
+
+
+def test_stacks_of_all_threads_idle_ones_too(working: Started) -> None:
+    before = now_ns()
+    samples = watch(StacksProbe(), working.pid, 1.5)
+    (segment,) = [sample for sample in samples if isinstance(sample, StackSegment)]
+    assert segment.pid == working.pid
+    assert before <= segment.time_ns < segment.until_ns <= now_ns()
+    events = json.loads(zlib.decompress(segment.trace))
+    assert {"works_hard", "waits_for_a_friend"} <= {event["name"] for event in events}
+    last = max(event["ts"] for event in events) * 1000
+    assert segment.time_ns + last <= segment.until_ns + segment.error_ns
+
+
+def test_threads_have_pythons_names_for_them(working: Started) -> None:
+    samples = watch(StacksProbe(), working.pid, 0.5)
+    threads = {sample.name: sample for sample in samples if isinstance(sample, PythonThread)}
+    assert threads["MainThread"].tid == working.pid
+    assert threads["friend"].ident != threads["MainThread"].ident
+
+
+def test_nothing_stays(working: Started) -> None:
+    before = os.listdir("/proc/self/fd")
+    watch(StacksProbe(), working.pid, 0.5)
+    assert os.listdir("/proc/self/fd") == before
+    assert not sampling(working.pid)
+
+
+def test_segments_follow_one_another(working: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "SEGMENT_S", 1)
+    samples = watch(StacksProbe(), working.pid, 3.5)
+    segments = [sample for sample in samples if isinstance(sample, StackSegment)]
+    assert len(segments) >= 2
+    for one, following in zip(segments, segments[1:], strict=False):
+        assert one.time_ns < one.until_ns <= following.time_ns
+
+
+def test_without_py_spy(working: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "find_py_spy", lambda: None)
+    (said,) = watch(StacksProbe(), working.pid, 0.3)
+    assert isinstance(said, Unavailable)
+    assert "not installed" in said.reason
+    assert "pip install py-spy" in said.enable
+
+
+def stand_in(folder: Path, script: str) -> str:
+    program = folder / "py-spy"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_a_py_spy_that_fails_is_quoted_once(working: Started, tmp_path: Path) -> None:
+    fails = stand_in(tmp_path, "echo 'Error: Unsupported version of Python: 9.9' >&2; exit 1")
+    (said,) = watch(StacksProbe(fails), working.pid, 1.0)
+    assert isinstance(said, Unavailable)
+    assert "Unsupported version of Python: 9.9" in said.reason
+    assert f"perfdoctor check {working.pid}" in said.enable
+
+
+def test_a_py_spy_that_cannot_be_started(working: Started, tmp_path: Path) -> None:
+    program = tmp_path / "py-spy"
+    program.write_bytes(b"\x7fELF, but not really")
+    program.chmod(stat.S_IRWXU)
+    before = os.listdir("/proc/self/fd")
+    (said,) = watch(StacksProbe(str(program)), working.pid, 0.5)
+    assert isinstance(said, Unavailable)
+    assert "cannot be started" in said.reason
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_py_spy_that_hangs_is_ended(working: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "_PATIENCE_S", 0.5)
+    hangs = stand_in(tmp_path, "trap '' INT\nwhile :; do sleep 0.1; done")
+    begun = time.monotonic()
+    said = watch(StacksProbe(hangs), working.pid, 0.3)
+    assert time.monotonic() - begun < 8
+    assert [type(one) for one in said] == [Unavailable]
+
+
+def test_a_process_that_ends_is_no_failure() -> None:
+    with subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        probe = StacksProbe()
+        samples = list(probe.open(Watched(process.pid)))
+        assert until(lambda: sampling(process.pid))
+        time.sleep(1)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert until(lambda: not sampling(process.pid))
+        samples += probe.sample(now_ns())
+        list(probe.close())
+    assert not [sample for sample in samples if isinstance(sample, Unavailable)]
+    assert [sample for sample in samples if isinstance(sample, StackSegment | Event)]

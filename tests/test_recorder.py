@@ -1,0 +1,149 @@
+"""The recorder: probes get their turns on one clock, and it ends as it should whatever happens."""
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.clock import now_ns
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.job import Job
+from perfdoctor.probes import Processes
+from perfdoctor.recorder import Recorder
+from perfdoctor.recording import Recording, RecordingWriter
+from perfdoctor.samples import Event, ProcessGone, ProcessSeen, Reading, Sample
+
+
+class Counting:
+    """A probe that counts its turns, and can do something in one of them."""
+
+    def __init__(self, name: str, period_s: float, at: int = -1, do: object = None) -> None:
+        self.name, self.period_s = name, period_s
+        self.turns, self.opened, self.closed = 0, 0, 0
+        self._at, self._do = at, do
+
+    def open(self, job: Processes) -> Iterable[Sample]:
+        self.opened += 1
+        return ()
+
+    def sample(self, time_ns: int) -> Iterator[Sample]:
+        self.turns += 1
+        if self.turns == self._at and callable(self._do):
+            self._do()
+        yield Reading(time_ns, self.name, "host", "turns_total", self.turns)
+
+    def close(self) -> Iterable[Sample]:
+        self.closed += 1
+        return [Event(now_ns(), "closed", self.name)]
+
+
+@pytest.fixture
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> RecordingWriter:
+    return RecordingWriter(tmp_path / "a", {"start_ns": str(now_ns())})
+
+
+def recorded(writer: RecordingWriter) -> Recording:
+    writer.close()
+    return Recording.open(writer.path)
+
+
+def test_each_probe_has_its_own_pace(sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter) -> None:
+    fast, slow = Counting("fast", 0.02), Counting("slow", 0.5)
+    assert Recorder(Job(sleeper.pid), [fast, slow], writer).run(2.0) == "duration"
+    assert 30 <= fast.turns <= 105
+    assert 3 <= slow.turns <= 6
+    recording = recorded(writer)
+    readings = recording.table(Reading)
+    assert len(readings[readings["probe"] == "fast"]) == fast.turns
+    assert set(recording.table(Event)["text"]) == {"fast", "slow", "duration"}
+    assert list(recording.table(ProcessSeen)["pid"]) == [sleeper.pid]
+    assert {"own_cpu_seconds_total", "ticks_total", "late_ticks_total"} <= set(readings["name"])
+    recording.close()
+
+
+def test_ticks_do_not_fall_into_step_with_the_job(
+    sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter
+) -> None:
+    Recorder(Job(sleeper.pid), [Counting("only", 0.05)], writer).run(2.5)
+    recording = recorded(writer)
+    readings = recording.table(Reading)
+    gaps = readings.loc[readings["probe"] == "only", "time_ns"].diff().dropna() / 1e9
+    assert gaps.max() - gaps.min() > 0.01
+    assert gaps.mean() == pytest.approx(0.05, rel=0.3)
+    recording.close()
+
+
+def test_it_ends_when_the_job_does(sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter) -> None:
+    def end() -> None:
+        sleeper.kill()
+        sleeper.wait()
+
+    probe = Counting("only", 0.05, 5, end)
+    assert Recorder(Job(sleeper.pid), [probe], writer).run(30.0) == "job ended"
+    assert probe.turns < 15
+    recording = recorded(writer)
+    assert list(recording.table(ProcessGone)["pid"]) == [sleeper.pid]
+    recording.close()
+
+
+def test_it_ends_when_it_is_told_to(sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter) -> None:
+    recorder = Recorder(Job(sleeper.pid), [probe := Counting("only", 0.05)], writer)
+    timer = threading.Timer(0.3, recorder.stop)
+    timer.start()
+    assert recorder.run(30.0) == "interrupted"
+    timer.join()
+    assert (probe.opened, probe.closed) == (1, 1)
+    recording = recorded(writer)
+    assert "interrupted" in set(recording.table(Event)["text"])
+    recording.close()
+
+
+def test_what_cannot_be_written_ends_it_with_a_sentence(
+    sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter
+) -> None:
+    """The file's pages are used up, as on a full disk: SQLite's own limit gives the same error."""
+    writer._db.execute("COMMIT")
+    pages = writer._db.execute("PRAGMA page_count").fetchone()[0]
+    writer._db.execute(f"PRAGMA max_page_count = {pages + 4}")
+    writer._db.execute("BEGIN")
+    probe = Counting("only", 0.002)
+    job = Job(sleeper.pid)
+    with pytest.raises(PerfDoctorError, match=r"cannot be written any more: .*full") as caught:
+        Recorder(job, [probe], writer).run(30.0)
+    assert f"perfdoctor report {writer.path}" in caught.value.hint
+    assert (probe.opened, probe.closed) == (1, 1)
+    assert job.ended(), "the job's files were not given back"
+    recording = Recording.open(writer.path)
+    assert recording.meta["start_ns"]
+    recording.close()
+
+
+def test_a_broken_probe_does_not_keep_the_others_open(
+    sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter
+) -> None:
+    def fail() -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    good, bad = Counting("good", 0.05), Counting("bad", 0.05, 3, fail)
+    with pytest.raises(PerfDoctorError, match="disk I/O error"):
+        Recorder(Job(sleeper.pid), [good, bad], writer).run(30.0)
+    assert good.closed == bad.closed == 1
+
+
+def test_it_tells_how_far_it_is(sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter) -> None:
+    told: list[float] = []
+    Recorder(Job(sleeper.pid), [Counting("only", 0.02)], writer).run(1.0, on_tick=told.append)
+    assert told == sorted(told)
+    assert 4 <= len(told) <= 12
+    assert told[-1] <= 1.2

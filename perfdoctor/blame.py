@@ -20,7 +20,6 @@ WRITES = frozenset((
     "sync_file_range", "msync", "syncfs", "close", "rename", "renameat", "renameat2", "unlink", "unlinkat",
     "mkdir", "copy_file_range",
 ))  # fmt: skip
-SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
 NETWORK_CALLS = frozenset(["recvfrom", "recvmsg", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"])
 
 

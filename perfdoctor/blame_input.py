@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdoctor.blame import (
-    SLEEPS,
     WRITES,
     Part,
     is_network,
@@ -15,7 +14,7 @@ from perfdoctor.blame import (
 )
 from perfdoctor.phases import UNKNOWN, Place
 from perfdoctor.roles import Process
-from perfdoctor.scene import Scene
+from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment, Timeline
 
 # A helper thread that is on a CPU less than this fraction of the time around an instant is idle.

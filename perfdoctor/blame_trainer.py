@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.blame import (
-    SLEEPS,
     WRITES,
     Part,
     is_network,
@@ -21,7 +20,7 @@ from perfdoctor.blame_input import BUSY, input_parts
 from perfdoctor.code_mix import SPIN, CodeMix
 from perfdoctor.phases import TRAINING_PHASES, Place
 from perfdoctor.roles import Process
-from perfdoctor.scene import LOCK_CALLS, Scene
+from perfdoctor.scene import LOCK_CALLS, SLEEPS, Scene
 from perfdoctor.timelines import Moment
 
 # A delay of this fraction of the wanted CPU time explains all spinning at a barrier.

@@ -18,6 +18,7 @@ from perfdoctor.timelines import GONE, Moment, Timeline, Timelines
 
 # A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
 STACK_REACH_NS = 400_000_000
+SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
 LOCK_CALLS = frozenset(("flock", "fcntl", "semtimedop"))
 LOCK_WINDOW_NS = 250_000_000
 # Mean number of workers that queue for a lock below which the lock is not to blame.
@@ -336,6 +337,8 @@ def _fits(place: Place, moment: Moment, distributed: bool) -> bool:
     if moment.syscall == "futex":
         # Queues and locks wait in frames of their own, collectives in whatever started them.
         return place.waits or (distributed and place.phase in TRAINING_PHASES)
+    if moment.syscall in SLEEPS:
+        return place.phase not in TRAINING_PHASES
     return not (moment.is_blocked and place.only_waits)
 
 

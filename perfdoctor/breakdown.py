@@ -89,8 +89,8 @@ def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
 def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     """Whether collectives take their time for messages rather than for bytes.
 
-    Told by the mean size of what travels, and by whether the link would have carried all of it in a fraction of the time
-    that was spent in collectives.
+    Told by the mean size of what travels, and by whether the link would have carried all of it in a fraction of the
+    time that was spent in collectives.
     """
     facts = {row.subject: row.value for row in scene.recording.rows(Fact) if row.name == "link_bits_per_second"}
     readings = scene.recording.table(Reading)

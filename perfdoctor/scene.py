@@ -235,8 +235,8 @@ class Scene:
     def kernel_work(self, pid: int, time_ns: int) -> tuple[float, str]:
         """The part of a process's running time that is the kernel's work on storage, and whose cause it is.
 
-        Mapping pages that a major fault brought in and copying what is saved into the page cache cost CPU time, in which
-        the thread counts as running. (0, "") where neither happens at a rate that matters.
+        Mapping pages that a major fault brought in and copying what is saved into the page cache cost CPU time, in
+        which the thread counts as running. (0, "") where neither happens at a rate that matters.
         """
         key = (pid, time_ns // NS_PER_S)
         if key not in self._kernel_work:

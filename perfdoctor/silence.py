@@ -51,7 +51,8 @@ def _stuck(scene: Scene, ledger: Ledger) -> str:
         return ""
     if state in ("T", "t"):
         pid = ledger.trainer.pid
-        return f"The job does not train: process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on."
+        state = f"process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on"
+        return f"The job does not train: {state}."
     about = f" on {target}" if target else ""
     place = scene.place_at(
         ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1]))

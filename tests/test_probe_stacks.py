@@ -1,5 +1,6 @@
 """Python stacks through py-spy: what comes back, at the right time, and nothing that stays."""
 
+import itertools
 import json
 import os
 import signal
@@ -79,7 +80,7 @@ def test_segments_follow_one_another(working: Started, monkeypatch: pytest.Monke
     samples = watch(StacksProbe(), working.pid, 3.5)
     segments = [sample for sample in samples if isinstance(sample, StackSegment)]
     assert len(segments) >= 2
-    for one, following in zip(segments, segments[1:], strict=False):
+    for one, following in itertools.pairwise(segments):
         assert one.time_ns < one.until_ns <= following.time_ns
 
 

@@ -68,9 +68,9 @@ def running_parts(
     weights = Amounts({cause: weight * work * (1 - kernel) for cause, weight in causes.items()})
     if kernel_cause:
         weights[kernel_cause] += work * kernel
-    for cause, weight in why.items():
-        weights[cause] += weight * delay
-    return [Part(cause, weight, line=line) for cause, weight in weights.items() if weight > 0]
+    parts = [Part(cause, weight, line=line) for cause, weight in weights.items() if weight > 0]
+    # Whoever is on the CPU instead is not at this line.
+    return parts + [Part(cause, weight * delay) for cause, weight in why.items() if weight > 0]
 
 
 def fault_cause(scene: Scene, time_ns: int) -> str:

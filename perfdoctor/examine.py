@@ -43,7 +43,7 @@ def examine(recording: Recording) -> Diagnosis:
         version=__version__,
         verdict=_verdict(scene, ledgers, facts, findings, cause),
         breakdown=_breakdown(facts.shares),
-        findings=tuple(findings),
+        findings=tuple(sorted(findings, key=lambda finding: _place(finding, cause))),
         ranks=tuple(_rank(trainer) for trainer in facts.trainers),
         steps={},
         not_examined=(*_not_examined(recording), *broken),
@@ -51,6 +51,11 @@ def examine(recording: Recording) -> Diagnosis:
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
     )
+
+
+def _place(finding: Finding, cause: str | None) -> tuple[bool, bool, float]:
+    """The verdict's finding comes first, then what is ill, then what is healthy, each by its share."""
+    return finding.cause != cause, CAUSES[finding.cause].healthy, -finding.share
 
 
 def gather_facts(scene: Scene, ledgers: list[Ledger]) -> Facts:

@@ -140,7 +140,7 @@ class Recording:
                 db = on_failure.enter_context(closing(sqlite3.connect(path)))
                 _require_format(db, path)
                 recording = cls(db, path)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, MemoryError) as error:
                 raise _unreadable(path, error) from None
             except (KeyError, ValueError):
                 raise PerfDoctorError(
@@ -197,19 +197,23 @@ def _require_format(db: sqlite3.Connection, path: Path) -> None:
             f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
             hint="Read it with the perfdoctor version that wrote it.",
         )
-    if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+    # SQLite fills up a last page that was cut off, and does not say so.
+    cut = path.stat().st_size % db.execute("PRAGMA page_size").fetchone()[0]
+    if cut or db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
         raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
 
 
 def _unreadable(path: Path, error: Exception) -> PerfDoctorError:
     """What SQLite's complaint means to the user."""
-    said = str(error)
+    # A length that has gone bad can ask for more memory than there is.
+    said = str(error) or "it cannot be held in memory"
     if "not a database" in said:
         return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
     if "locked" in said:
         return PerfDoctorError(f"{path} is being written just now.", hint="Try again in a moment.")
     if "unable to open" in said or "readonly" in said:
         return PerfDoctorError(
-            f"{path} cannot be opened: {said}.", hint=f"Copy it, and {path}-journal if there is one, to a folder of yours."
+            f"{path} cannot be opened: {said}.",
+            hint=f"Copy it, and {path}-journal if there is one, to a folder of yours.",
         )
     return PerfDoctorError(f"The recording {path} is damaged: {said}.", hint=_HINT_RECORD)

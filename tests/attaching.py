@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,13 @@ def job(*command: str | bytes, ready: str = "ready", **how: Any) -> Iterator[Sta
                 started.wait_for(ready)
             yield started
         finally:
-            family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            try:
+                family = [parent := psutil.Process(process.pid), *parent.children(recursive=True)]
+            except psutil.NoSuchProcess:  # it has ended, and the test has waited for it
+                family = []
             for member in family:
-                try:
+                with suppress(psutil.NoSuchProcess):
                     member.kill()
-                except psutil.NoSuchProcess:
-                    continue
             process.wait()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.phases import Place
-from perfdoctor.scene import MIN_DELAY, SWAP_BYTES_PER_S, Scene
+from perfdoctor.scene import MIN_DELAY, Scene
 from perfdoctor.timelines import Moment
 
 READS = frozenset((
@@ -62,8 +62,8 @@ def running_parts(
         line: where in the job's own code it is.
     """
     delay = moment.delay_fraction
-    why = scene.delay_parts(time_ns) if delay >= MIN_DELAY else {}
-    kernel, kernel_cause = scene.kernel_work(pid, time_ns)
+    why = scene.occupancy.delay_parts(time_ns) if delay >= MIN_DELAY else {}
+    kernel, kernel_cause = scene.kernel_work.at(pid, time_ns)
     work = 1 - delay * sum(why.values())
     weights = Amounts({cause: weight * work * (1 - kernel) for cause, weight in causes.items()})
     if kernel_cause:
@@ -71,11 +71,6 @@ def running_parts(
     parts = [Part(cause, weight, line=line) for cause, weight in weights.items() if weight > 0]
     # Whoever is on the CPU instead is not at this line.
     return parts + [Part(cause, weight * delay) for cause, weight in why.items() if weight > 0]
-
-
-def fault_cause(scene: Scene, time_ns: int) -> str:
-    """What a page fault that needs a device brings in: swapped memory, or a mapped file."""
-    return "io.swap" if scene.swap_in_rate(time_ns) > SWAP_BYTES_PER_S else "io.storage_read"
 
 
 def is_network(moment: Moment) -> bool:
@@ -104,7 +99,7 @@ def storage_cause(
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause.
     """
     if moment.syscall == "fault":
-        return fault_cause(scene, time_ns)
+        return scene.kernel_work.fault_cause(time_ns)
     if moment.syscall in WRITES:
         if moment.target.startswith("file:/dev/shm/"):
             return "cpu.data_transfer"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfdoctor.blame import Part, scale
+from perfdoctor.counters import Counter
 from perfdoctor.evidence_gpu import gpu_cause, job_gpus, measure_gpus
 from perfdoctor.evidence_readings import Readings
 from perfdoctor.recording import Recording
 from perfdoctor.samples import Reading
-from perfdoctor.scene import Counter as Level
 
 # Host work in a step, while the GPU waits for it, is launching.
 _LAUNCHING = {"cpu.model_compute": "cpu.kernel_launch", "cpu.python_overhead": "cpu.kernel_launch"}
@@ -31,7 +31,7 @@ class Gpus:
         cause: what they are busy with, a ``gpu.*`` cause.
     """
 
-    busy: Level
+    busy: Counter
     cause: str
 
     def share_out(self, parts: Iterable[Part], time_ns: int) -> list[Part]:
@@ -55,4 +55,4 @@ def read_gpus(recording: Recording) -> Gpus | None:
     mean = rows.groupby("time_ns")["value"].mean()
     if len(mean) < 2:
         return None
-    return Gpus(Level(mean.index.to_numpy(np.float64), mean.to_numpy(np.float64)), cause)
+    return Gpus(Counter(mean.index.to_numpy(np.float64), mean.to_numpy(np.float64)), cause)

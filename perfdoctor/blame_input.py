@@ -30,7 +30,7 @@ def input_parts(scene: Scene, trainer: Process, time_ns: int, saved_paths: Mappi
     busy = [
         parts for supplier in suppliers if (parts := supplier_parts(scene, supplier, time_ns, saved_paths))
     ]
-    if (locked := scene.lock_part(trainer.pid, time_ns)) > 0 and busy:
+    if (locked := scene.locks.part(trainer.pid, time_ns)) > 0 and busy:
         working = [part for parts in busy for part in parts if part.cause != "cpu.lock_contention"]
         total = sum(part.weight for part in working)
         line = next(
@@ -86,11 +86,11 @@ def _waiting(scene: Scene, supplier: Process, moment: Moment, time_ns: int, plac
     """A worker that is asleep: on the network, in a lock, handing over, or idle."""
     if is_network(moment):
         return [Part("io.network_read", 1.0, target=moment.target, line=place.line)]
-    if moment.target.startswith("file:") and not scene.queues_for_lock(supplier.pid, time_ns, moment):
+    if moment.target.startswith("file:") and not scene.locks.queues(supplier.pid, time_ns, moment):
         # Network and user-space file systems wait in an ordinary sleep.
         cause = "cpu.data_transfer" if moment.syscall in WRITES else "io.storage_read"
         return [Part(cause, 1.0, target=moment.target, line=place.line)]
-    if scene.queues_for_lock(supplier.pid, time_ns, moment):
+    if scene.locks.queues(supplier.pid, time_ns, moment):
         return [Part("cpu.lock_contention", 1.0, target=moment.target, line=place.line)]
     if moment.syscall in SLEEPS and place.detail != "worker idle":
         return [Part("cpu.input_preprocessing", 1.0, line=place.line)]

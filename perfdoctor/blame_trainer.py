@@ -18,9 +18,10 @@ from perfdoctor.blame import (
 from perfdoctor.blame_gpu import Gpus
 from perfdoctor.blame_input import BUSY, input_parts
 from perfdoctor.code_mix import SPIN, CodeMix
+from perfdoctor.locks import LOCK_CALLS
 from perfdoctor.phases import TRAINING_PHASES, Place
 from perfdoctor.roles import Process
-from perfdoctor.scene import LOCK_CALLS, SLEEPS, Scene
+from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment
 
 # A delay of this fraction of the wanted CPU time explains all spinning at a barrier.
@@ -106,7 +107,7 @@ class Blame:
         delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
         # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
         delay = min(1.0, max(delays, default=0.0) / SURE_DELAY)
-        why = self.scene.delay_parts(time_ns)
+        why = self.scene.occupancy.delay_parts(time_ns)
         causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
         causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))
         for cause, weight in why.items():

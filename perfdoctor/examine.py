@@ -34,7 +34,7 @@ def examine(recording: Recording) -> Diagnosis:
     Args:
         recording: what was seen; may have been cut short by a crash.
     """
-    scene = Scene.read(recording)
+    scene = Scene(recording)
     ledgers = account(scene)
     facts = gather_facts(scene, ledgers)
     findings, broken = find(facts)

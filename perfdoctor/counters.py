@@ -1,0 +1,52 @@
+"""Counters of a recording over time: how much each grew in any span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.recording import Recording
+from perfdoctor.samples import Reading
+
+
+@dataclass
+class Counter:
+    """A counter, or a level, over time; between two readings it is interpolated."""
+
+    times_ns: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]
+
+    def growth(self, from_ns: float, to_ns: float) -> float:
+        """How much it grew in a span."""
+        return float(np.diff(np.interp([from_ns, to_ns], self.times_ns, self.values))[0])
+
+
+class Counters:
+    """All counters of a recording, by subject and name."""
+
+    def __init__(self, recording: Recording) -> None:
+        readings = recording.table(Reading).dropna(subset=["value"])
+        self._series: dict[tuple[str, str], Counter] = {}
+        for (subject, name), rows in readings.groupby(["subject", "name"], sort=False):
+            times, values = rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64)
+            self._series[str(subject), str(name)] = Counter(times, values)
+
+    def get(self, subject: str, name: str) -> Counter | None:
+        """One counter; None if it was never read."""
+        return self._series.get((subject, name))
+
+    def growth(self, subject: str, name: str, from_ns: float, to_ns: float) -> float:
+        """How much one grew in a span; 0 if it was never read."""
+        counter = self.get(subject, name)
+        return counter.growth(from_ns, to_ns) if counter is not None else 0.0
+
+    def subjects(self, name: str) -> list[str]:
+        """Subjects that have a counter of this name."""
+        return [subject for subject, found in self._series if found == name]
+
+    def median(self, name: str) -> float | None:
+        """Median of all readings of a name; None if there are none."""
+        found = [counter.values for (_, found), counter in self._series.items() if found == name]
+        return float(np.median(np.concatenate(found))) if found else None

@@ -207,6 +207,7 @@ def _unreadable(path: Path, error: Exception) -> PerfDoctorError:
     """What SQLite's complaint means to the user."""
     # A length that has gone bad can ask for more memory than there is.
     said = str(error) or "it cannot be held in memory"
+    said = said.partition(" with text ")[0]  # what follows quotes the bad bytes
     if "not a database" in said:
         return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
     if "locked" in said:

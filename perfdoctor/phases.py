@@ -40,7 +40,8 @@ class Place:
     Attributes:
         phase: one of ``PHASES``.
         detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
-            ``loader wait``, ``collective``, ``data parallel``, ``compile``, ``collector`` or "".
+            ``loader wait``, ``engine`` (autograd's, in C++ and without the interpreter lock), ``collective``,
+            ``data parallel``, ``compile`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -184,7 +185,8 @@ def _phase(frames: Sequence[Frame]) -> tuple[str, str]:
     for frame in reversed(frames):
         for rule in _INNERMOST:
             if _matches(rule, frame):
-                return rule[2], rule[3]
+                in_engine = rule[2] == "backward" and frame is frames[-1]
+                return rule[2], "engine" if in_engine else rule[3]
     return "other", ""
 
 

@@ -64,7 +64,8 @@ class Scene:
 
         Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
         thread that sleeps in a read cannot be where the stack shows arithmetic, and one that runs is in no blocking
-        call.
+        call. One that holds the interpreter lock is not in autograd's engine; that matters because py-spy, which does
+        not stop the process, misses more stacks while Python code runs.
         """
         number = self.stack_at(pid, time_ns, moment)
         return UNKNOWN if number is None else self.stacks.places[number]
@@ -76,13 +77,15 @@ class Scene:
         track = self._tracks[pid]
         if track is None:
             return None
+        holds_lock = moment.is_runnable and self.timelines.interpreter_at(pid, time_ns)[0] == pid
         nearest: int | None = None
         for index in _nearest_first(track.times_ns, time_ns):
             number = int(track.stacks[index])
             if number < 0:
                 continue
             nearest = number if nearest is None else nearest
-            if _fits(self.stacks.places[number], moment, self.roles.world_size > 1):
+            place = self.stacks.places[number]
+            if _fits(place, moment, self.roles.world_size > 1) and not (holds_lock and place.detail == "engine"):
                 return number
         return nearest
 

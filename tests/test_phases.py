@@ -17,7 +17,7 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([], "other", ""),
         ([MAIN], "other", ""),
         ([MAIN, MODULE], "forward", ""),
-        ([MAIN, Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 623)], "backward", ""),
+        ([MAIN, Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 623)], "backward", "engine"),
         ([MAIN, Frame(f"{TORCH}/optim/sgd.py", "SGD.step", 120)], "optimizer", ""),
         ([MAIN, Frame(f"{TORCH}/optim/lr_scheduler.py", "step", 9)], "other", ""),
         ([MAIN, MODULE, Frame(f"{TORCH}/nn/functional.py", "cross_entropy", 3555)], "loss", ""),
@@ -39,6 +39,12 @@ def test_places(frames: list[Frame], phase: str, detail: str) -> None:
 def test_names_of_the_job_do_not_matter() -> None:
     frames = [Frame("/home/me/dataloader.py", "save_checkpoint", 3), Frame("/home/me/optimizer_step.py", "backward", 7)]
     assert locate(frames).phase == "other"
+
+
+def test_own_code_inside_backward_is_not_the_engine() -> None:
+    engine = Frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward", 979)
+    assert locate([MAIN, engine]).detail == "engine"
+    assert locate([MAIN, engine, Frame("/home/me/layers.py", "MyFunction.backward", 4)]).detail == ""
 
 
 def test_worker_places() -> None:

@@ -123,6 +123,9 @@ illness is removed, and the pace of both says what share of its time the illness
 Numbers are medians over the runs of an example; the said share is the one that the diagnosis gives
 to the expected cause, 0 where it does not name it.
 
+These jobs were known while perfdoctor was built: the table shows that it works and how exact its
+shares are, not how it does on jobs that nobody showed it.
+
 {totals}
 
 | example | expected | said | true share | said share | error |

@@ -88,7 +88,9 @@ class Recorder:
             self._keep(probe.open(self.job))
         while not self._stopped:
             now = now_ns()
-            self._keep(self.job.refresh(now))
+            if now - self._refreshed_ns >= REFRESH_NS:
+                self._refreshed_ns = now
+                self._keep(self.job.refresh(now))
             if self.job.ended():
                 self.stop("job ended")
             elif now >= end_ns:

@@ -72,8 +72,10 @@ def assign_roles(recording: Recording, stacks: Stacks, timelines: Timelines) -> 
     parents = {int(pid): int(row.parent_pid) for pid, row in zip(seen.index, seen.itertuples(), strict=True)}
     torch = [int(pid) for pid in seen.index if seen.loc[pid, "uses_torch"] == 1]
     workers = {pid for pid in torch if _is_worker(pid, stacks, timelines)}
-    trainers = _trainers(torch, workers, stacks, timelines, parents)
     environments = {pid: _environment(seen, pid) for pid in parents}
+    # A launcher names the rank of those that it starts; what they start themselves inherits the name.
+    ranked = {pid for pid in torch if "RANK" in environments[pid] and "RANK" not in environments.get(parents[pid], {})}
+    trainers = _trainers([pid for pid in torch if pid not in workers], ranked, stacks, parents, workers)
     ranks = _ranks(trainers, environments, seen)
     processes = {}
     for pid, parent in parents.items():
@@ -106,16 +108,16 @@ def _is_worker(pid: int, stacks: Stacks, timelines: Timelines) -> bool:
 
 
 def _trainers(
-    torch: list[int], workers: set[int], stacks: Stacks, timelines: Timelines, parents: dict[int, int]
+    candidates: list[int], ranked: set[int], stacks: Stacks, parents: dict[int, int], workers: set[int]
 ) -> list[int]:
     """Processes whose main thread was seen in a training step; without stacks, those that work hardest."""
-    candidates = [pid for pid in torch if pid not in workers]
     phases = {pid: _phases_of(pid, stacks) for pid in candidates}
     for wanted in ({"backward", "optimizer"}, set(TRAINING_PHASES), {"data"}):
         found = [pid for pid in candidates if phases[pid] & wanted]
         if found:
-            # Those that feed or evaluate beside the trainer are no trainers themselves.
-            return found
+            # Those that feed or evaluate beside the trainer are no trainers themselves; another rank is one, even if
+            # its stacks could not be read in time.
+            return [pid for pid in candidates if pid in found or pid in ranked]
     with_workers = {parents[pid] for pid in workers} & set(candidates)
     if with_workers:
         return sorted(with_workers)

@@ -47,8 +47,15 @@ def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
     assert straggler(ledgers, "cpu.input_preprocessing") is None
 
 
-def test_a_sound_job_has_no_straggler() -> None:
-    assert straggler(_ledgers("cpu.model_compute", ((0, 2), (1, 2))), "cpu.model_compute") is None
+def test_ranks_of_a_sound_job_may_wait_a_little() -> None:
+    ledgers = _ledgers("cpu.model_compute", ((0, 2),))
+    for ledger in ledgers:
+        ledger.add(0, 40.0, Place("forward"), [Part("cpu.model_compute", 1.0)])
+    assert straggler(ledgers, "cpu.model_compute") is None
+
+
+def test_a_rank_with_much_more_work_is_named_although_its_cause_is_healthy() -> None:
+    assert straggler(_ledgers("cpu.model_compute", ((0, 2), (1, 2))), "cpu.model_compute") == 2
 
 
 def test_confidence_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> None:

@@ -38,10 +38,14 @@ def examine(recording: Recording) -> Diagnosis:
     ledgers = account(scene)
     facts = gather_facts(scene, ledgers)
     findings, broken = find(facts)
+    silence = why_silent(scene, ledgers)
+    if silence:
+        # Where nobody trains there is no step that a cause could cost time.
+        findings = []
     cause = first_cause(facts.shares)
     return Diagnosis(
         version=__version__,
-        verdict=_verdict(scene, ledgers, facts, findings, cause),
+        verdict=_verdict(ledgers, facts, findings, cause, silence),
         breakdown=_breakdown(facts.shares),
         findings=tuple(sorted(findings, key=lambda finding: _place(finding, cause))),
         ranks=tuple(_rank(trainer) for trainer in facts.trainers),
@@ -125,9 +129,8 @@ def _breakdown(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
 
 
 def _verdict(
-    scene: Scene, ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None
+    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
-    silence = why_silent(scene, ledgers)
     if silence or cause is None:
         text = silence or "Too much of the time could not be attributed to name a cause."
         return Verdict(None, None, 0.0, 0.0, 1.0, None, LEVEL, text)

@@ -11,7 +11,7 @@ from perfdoctor.clock import NS_PER_S
 from perfdoctor.code_mix import read_code_mix
 from perfdoctor.ledger import Ledger, settle_waits
 from perfdoctor.roles import Process
-from perfdoctor.samples import Fact, Reading
+from perfdoctor.samples import Fact
 from perfdoctor.scene import Scene
 
 # Mean bytes per packet on the wire below which a collective is many small messages: a full Ethernet frame is 1.5 kB,
@@ -82,7 +82,7 @@ def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
         elif phase == "logging":
             known.setdefault(timeline.targets[index], "io.log_write")
     written = _growth(scene, f"pid:{trainer.pid}", "write_call_bytes_total")
-    large = written is not None and waited > 0 and written / waited >= STATE_BYTES_PER_S
+    large = waited > 0 and written / waited >= STATE_BYTES_PER_S
     return {**known, "": "io.checkpoint_write" if large else "io.log_write"}
 
 
@@ -93,10 +93,9 @@ def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     time that was spent in collectives.
     """
     facts = {row.subject: row.value for row in scene.recording.rows(Fact) if row.name == "link_bits_per_second"}
-    readings = scene.recording.table(Reading)
-    interfaces = [name for name in readings["subject"].unique() if name.startswith("interface:")]
-    sent = {name: _growth(scene, name, "sent_bytes_total") or 0.0 for name in interfaces}
-    packets = sum(_growth(scene, name, "sent_packets_total") or 0.0 for name in interfaces)
+    interfaces = scene.counters.subjects("sent_bytes_total")
+    sent = {name: _growth(scene, name, "sent_bytes_total") for name in interfaces}
+    packets = sum(_growth(scene, name, "sent_packets_total") for name in interfaces)
     spent = sum(ledger.causes()[BANDWIDTH] for ledger in ledgers) / max(1, len(ledgers))
     if packets <= 0 or spent <= 0:
         return False
@@ -105,10 +104,9 @@ def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     return sum(sent.values()) / packets < SMALL_PACKET_BYTES or sum(sent.values()) / spent < UNFILLED * link
 
 
-def _growth(scene: Scene, subject: str, name: str) -> float | None:
-    readings = scene.recording.table(Reading)
-    values = readings.loc[(readings["subject"] == subject) & (readings["name"] == name), "value"].dropna()
-    return float(values.iloc[-1] - values.iloc[0]) if len(values) >= 2 else None
+def _growth(scene: Scene, subject: str, name: str) -> float:
+    """How much a counter grew over the whole recording; 0 if it was never read."""
+    return scene.counters.growth(subject, name, scene.recording.start_ns, scene.recording.end_ns)
 
 
 def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:

@@ -35,6 +35,7 @@ class Scene:
     """Everything that following a wait needs to know about an instant.
 
     Attributes:
+        counters: all counters of the recording.
         cores: how many the job may use.
         occupancy: who is on the CPUs while a thread waits for one.
         kernel_work: the kernel's work on storage in the name of running threads.
@@ -46,7 +47,7 @@ class Scene:
         self.stacks = Stacks.read(recording)
         self.timelines = Timelines(recording)
         self.roles = assign_roles(recording, self.stacks, self.timelines)
-        counters = Counters(recording)
+        self.counters = counters = Counters(recording)
         self.cores = counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._python_threads)
         self.kernel_work = KernelWork(counters)

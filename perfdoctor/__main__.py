@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 a diagnosis was made, 1 it could not be, 2 wrong usage.
     """
+    _open_closed_streams()
     try:
         parsed = make_parser().parse_args(arguments)
     except SystemExit as stop:
@@ -55,6 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe went away; Python would complain once more at exit.
         sys.stderr.close()
         return 1
+
+
+def _open_closed_streams() -> None:
+    """Gives closed standard streams (``>&-``) back as ones that take nothing, before a file gets their number."""
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open for the rest of the process's life
 
 
 if __name__ == "__main__":

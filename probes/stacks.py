@@ -5,9 +5,9 @@ Idle threads are included, because a wait is as telling as work, and because in 
 would otherwise prolong whatever ran before it. Each segment is kept as py-spy wrote it; reading it costs time that the
 recorder does not have.
 
-Each process gets a py-spy of its own: that costs 0.6 ms of CPU per sample and 20 ms to start, while ``--subprocesses``
-was measured at three times as much, and samples every process at the same rate. Processes that may train are sampled
-often; of loader workers, which are alike, a few are sampled now and then.
+Each process gets a py-spy of its own: ``--subprocesses`` was measured at three times the cost, and samples every
+process at the same rate. Processes that may train are sampled as often as the budget allows; of loader workers, which
+are alike, a few are sampled now and then.
 """
 
 import json
@@ -26,16 +26,20 @@ from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
 from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
 
-# Samples per second of all processes that may train together, and of each of those within which bounds.
-SAMPLES_PER_S = 20
+# Cores that py-spy may use for all processes that may train together: a third of DESIGN's budget for all of perfdoctor.
+BUDGET = 0.016
+# CPU time of one sample of a process, and of each Python thread in it (py-spy 0.4.2 at 4 to 20 Hz, 1 to 63 threads).
+_SAMPLE_S = 0.00055
+_THREAD_S = 0.000085
 FASTEST_HZ = 20
-SLOWEST_HZ = 4
+SLOWEST_HZ = 3
 AT_MOST = 8
 WORKER_HZ = 3
 WORKERS_AT_MOST = 2
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
-SEGMENT_S = 7
+SEGMENT_S = 8
+WORKER_SEGMENT_S = 16  # to start a py-spy costs as much as 30 samples, and of workers less is lost
 # py-spy's clock starts when it has read its arguments. Measured with a process that changes its function every 50 ms of
 # CLOCK_MONOTONIC: 2 to 4 ms after it was spawned; on a machine with no free core it can take longer.
 START_NS = 2_500_000
@@ -71,7 +75,7 @@ class StacksProbe:
         self._job: Processes | None = None
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
-        self._dumped: set[int] = set()
+        self._threads: dict[int, int] = {}  # Python threads of each process that was asked
         self._first_seen_ns: dict[int, int] = {}
 
     def open(self, job: Processes) -> Iterator[Sample]:
@@ -95,15 +99,14 @@ class StacksProbe:
         for pid in torch:
             self._first_seen_ns.setdefault(pid, time_ns)
         may_train = [pid for pid in torch if pid not in forked][:AT_MOST]
-        rate = max(SLOWEST_HZ, min(FASTEST_HZ, SAMPLES_PER_S // max(1, len(may_train))))
         for pid in may_train:
             if pid not in self._running:
                 yield from self._identify_threads(pid)
-                yield from self._start(pid, rate)
+                yield from self._start(pid, self._rate(pid, len(may_train)), SEGMENT_S)
         old = [pid for pid in torch if pid in forked and time_ns - self._first_seen_ns[pid] >= MIN_AGE_NS]
         for pid in old[: max(0, WORKERS_AT_MOST - sum(pid in forked for pid in self._running))]:
             if pid not in self._running:
-                yield from self._start(pid, WORKER_HZ)
+                yield from self._start(pid, WORKER_HZ, WORKER_SEGMENT_S)
 
     def close(self) -> Iterator[Sample]:
         """Ends the running segments early and keeps what they saw."""
@@ -125,7 +128,13 @@ class StacksProbe:
         parents = {self._job.parent_of(pid) for pid in torch - forked}
         return {parent for parent in parents if parent is not None and parent in torch}
 
-    def _start(self, pid: int, rate: int) -> Iterator[Sample]:
+    def _rate(self, pid: int, processes: int) -> int:
+        """Samples per second that the budget allows for one of so many processes."""
+        threads = self._threads.get(pid, max(self._threads.values(), default=1))
+        affordable = BUDGET / processes / (_SAMPLE_S + _THREAD_S * threads)
+        return max(SLOWEST_HZ, min(FASTEST_HZ, int(affordable)))
+
+    def _start(self, pid: int, rate: int, seconds: int) -> Iterator[Sample]:
         assert self._py_spy is not None
         # Files in memory: they need no disk that may be full, and nothing of them stays if perfdoctor is killed.
         trace, log = os.memfd_create("trace"), os.memfd_create("log")
@@ -137,7 +146,7 @@ class StacksProbe:
             "--rate",
             str(rate),
             "--duration",
-            str(SEGMENT_S),
+            str(seconds),
         ]
         command += ["--nonblocking", "--idle", "--full-filenames", "--format", "chrometrace"]
         command += ["--output", f"/proc/self/fd/{trace}"]
@@ -178,15 +187,16 @@ class StacksProbe:
     def _identify_threads(self, pid: int) -> Iterator[Sample]:
         """Python's identifiers of the threads of a process, in which py-spy's traces speak."""
         assert self._py_spy is not None
-        if pid in self._dumped or len(self._dumped) >= _DUMP_AT_MOST:
+        if pid in self._threads or len(self._threads) >= _DUMP_AT_MOST:
             return
-        self._dumped.add(pid)
         command = [self._py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
         try:
             answer = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True).stdout
             threads = json.loads(answer)
         except (OSError, subprocess.SubprocessError, ValueError):
+            self._threads[pid] = 1
             return  # the segments say what is wrong
+        self._threads[pid] = len(threads)
         for thread in threads:
             if thread.get("os_thread_id"):
                 yield PythonThread(

@@ -17,8 +17,8 @@ from perfdoctor.samples import Event, Sample, ThreadSample, ThreadSeen, Unavaila
 
 RATE_HZ = 50
 SLOWEST_HZ = 5
-# DESIGN's budget is 5 % of one core for all of perfdoctor; more than half of it is this probe's.
-BUDGET = 0.03
+# DESIGN's budget is 5 % of one core for all of perfdoctor; two fifths of it are this probe's.
+BUDGET = 0.02
 _LIST_THREADS_NS = NS_PER_S // 5
 _DETAILS_NS = NS_PER_S // 4  # faults and context switches are counters: now and then is enough
 _GOVERN_NS = 2 * NS_PER_S

@@ -140,15 +140,15 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
 
 
 @contextmanager
-def attached(pid: int, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
+def attached(pid: int, *arguments: object, **how: Any) -> Iterator["subprocess.Popen[str]"]:
     """perfdoctor while it watches, in a process group of its own, as a shell would start it."""
     with subprocess.Popen(
         [*PERFDOCTOR, "attach", str(pid), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=ENVIRONMENT,
         start_new_session=True,
+        **{"env": ENVIRONMENT, **how},
     ) as process:
         try:
             yield process

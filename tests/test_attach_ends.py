@@ -1,5 +1,6 @@
 """Watching that ends early: the job ends or is killed, or perfdoctor is; nothing is lost and nothing stays behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.attaching import (
+    ENVIRONMENT,
     SILENT,
     TRAINING,
     Started,
@@ -22,7 +24,7 @@ from tests.attaching import (
     until,
 )
 
-SEGMENT_S = 7.0  # py-spy runs for at most so long by itself
+SEGMENT_S = 8.0  # py-spy runs for at most so long by itself
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def test_a_job_that_ends_at_once_is_refused() -> None:
     assert len(err.splitlines()) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_was_seen_before_an_interruption_is_diagnosed(training: Started, number: int, tmp_path: Path) -> None:
     told = tmp_path / "a.json"
     with attached(training.pid, "--duration", "60", "--json", told) as watching:
@@ -106,6 +108,42 @@ def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: St
     assert readable >= 2
     assert training.process.poll() is None
     assert until(lambda: not sampling(training.pid), SEGMENT_S + 3), "py-spy stayed"
+
+
+def test_a_killed_perfdoctor_without_a_recording_to_keep_is_told_of_later(training: Started, tmp_path: Path) -> None:
+    folder = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
+    with attached(training.pid, "--duration", "60", env=folder) as watching:
+        assert until(lambda: sampling(training.pid))
+        time.sleep(2)
+        os.kill(watching.pid, signal.SIGKILL)
+        watching.communicate()
+    (left,) = tmp_path.glob("*.perfdoctor")
+    answer = perfdoctor("attach", training.pid, "--duration", "1", env=folder)
+    assert answer.err.splitlines() == [
+        f"perfdoctor: an earlier run was killed; what it recorded is kept: perfdoctor report {left}"
+    ]
+    assert list(tmp_path.glob("*.perfdoctor")) == [left]
+    assert perfdoctor("report", left).status in (0, 1)
+    assert until(lambda: not sampling(training.pid), SEGMENT_S + 3), "py-spy stayed"
+
+
+def test_an_ignored_signal_stays_ignored(training: Started) -> None:
+    command = f"trap '' HUP; exec {SILENT[0]} -m perfdoctor attach {training.pid} --duration 4"
+    with job("bash", "-c", command, ready="") as watching:
+        assert until(lambda: sampling(training.pid))
+        os.kill(watching.pid, signal.SIGHUP)
+        time.sleep(0.5)
+        assert sampling(training.pid)
+        out, _ = watching.process.communicate(timeout=20)
+    assert "preparing the input" in out
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_matter(training: Started, tmp_path: Path, closed: str) -> None:
+    told = tmp_path / "a.json"
+    command = f"{SILENT[0]} -m perfdoctor attach {training.pid} --duration 1.5 --json {told} {closed}"
+    assert subprocess.run(["bash", "-c", command], timeout=30, check=False).returncode == 0
+    is_a_diagnosis(json.loads(told.read_text()))
 
 
 def test_a_later_interruption_says_where_the_recording_is(training: Started, tmp_path: Path) -> None:

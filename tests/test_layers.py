@@ -23,6 +23,7 @@ RECORDING_SIDE = {
     "perfdoctor.pythons",
     "perfdoctor.recorder",
     "perfdoctor.recording",
+    "perfdoctor.recording_file",
     "perfdoctor.rights",
     "perfdoctor.samples",
     "perfdoctor.syscall_filters",

@@ -12,7 +12,6 @@ import platform
 import resource
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +20,12 @@ from pathlib import Path
 from perfdoctor import __version__
 from perfdoctor.clock import now_ns
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.errors import PerfDoctorError
 from perfdoctor.job import Job
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 from perfdoctor.probes import Probe
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import Recording, RecordingWriter
+from perfdoctor.recording_file import recording_file, tell_of_leftovers
 from perfdoctor.target import require_target
 
 DEFAULT_DURATION_S = 15.0
@@ -52,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Records the job, then makes the diagnosis and the reports."""
     require_target(arguments.pid)
     require_places(arguments.report, arguments.json)
-    with _recording_file(arguments.recording) as path:
+    tell_of_leftovers()
+    with recording_file(arguments.recording) as path:
         _record(arguments.pid, arguments.duration, path)
         diagnosis = _diagnose(path)
         deliver(diagnosis, report=arguments.report, json=arguments.json, recording=path)
@@ -114,48 +114,6 @@ def _diagnose(path: Path) -> Diagnosis:
     return diagnosis
 
 
-@contextmanager
-def _recording_file(asked: Path | None) -> Iterator[Path]:
-    """Where to record. A file that the user did not ask for is removed when it has served, and kept when it has not."""
-    path = _require_free(asked) if asked is not None else _temporary_file()
-    served = False
-    try:
-        yield path
-        served = True
-    except BrokenPipeError:
-        served = True
-        raise
-    except KeyboardInterrupt:
-        raise PerfDoctorError(
-            "Interrupted before the diagnosis was made.",
-            hint=f"What was recorded is kept: perfdoctor report {path}",
-        ) from None
-    finally:
-        if asked is None and (served or not path.stat().st_size):
-            path.unlink()
-
-
-def _temporary_file() -> Path:
-    try:
-        handle, name = tempfile.mkstemp(prefix="perfdoctor-", suffix=".perfdoctor")
-    except OSError as error:
-        raise PerfDoctorError(
-            f"A temporary file for the recording cannot be made: {error.strerror}.",
-            hint="Say where to record: --recording FILE.",
-        ) from None
-    os.close(handle)
-    return Path(name)
-
-
-def _require_free(path: Path) -> Path:
-    require_places(path)
-    if path.exists() and (path.stat().st_size or not path.is_file()):
-        raise PerfDoctorError(
-            f"{path} exists already.", hint="Choose another file for --recording, or remove that one."
-        )
-    return path
-
-
 def _allow_many_files() -> None:
     """Watching a thread takes three open files, and a soft limit of 1024 is common."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -164,8 +122,14 @@ def _allow_many_files() -> None:
 
 @contextmanager
 def _stopped_by_signals(recorder: Recorder) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM end the watching between two ticks, so that nothing is left half done."""
-    before = {number: signal.signal(number, lambda *_: recorder.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Lets Ctrl-C, SIGTERM and a terminal that closes end the watching between two ticks; nothing is left half done.
+
+    A signal that is ignored (``nohup``, a background process of a script) stays so.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda *_: recorder.stop())
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from perfdoctor.scene import Scene
 from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
-from perfdoctor.verdict import confidence, first_cause, straggler
+from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
 LEVEL = "sampled from outside"
 _SHOWN = 5
@@ -42,7 +42,7 @@ def examine(recording: Recording) -> Diagnosis:
     if silence:
         # Where nobody trains there is no step that a cause could cost time.
         findings = []
-    cause = first_cause(facts.shares)
+    cause = first_cause(facts.shares, late_shares(ledgers))
     return Diagnosis(
         version=__version__,
         verdict=_verdict(ledgers, facts, findings, cause, silence),

@@ -68,6 +68,10 @@ class Ledger:
         waited = [amounts for (block, _), amounts in self.waits.items() if block == number]
         return Amounts.summed([self.own.get(number, {}), *waited])
 
+    def late_block(self, number: int) -> Amounts[str]:
+        """Causes in other ranks that this one waited for, in one second of the recording."""
+        return Amounts.summed(amounts for (block, _), amounts in self.waits.items() if block == number)
+
     def causes(self) -> Amounts[str]:
         """All causes."""
         return Amounts.summed([*self.own.values(), *self.waits.values()])

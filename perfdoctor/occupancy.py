@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.clock import NS_PER_S
@@ -12,6 +13,12 @@ from perfdoctor.timelines import Timeline, Timelines
 
 # Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
 MARGIN = 0.2
+Kind = Literal["trainer", "pool", "supplier", "lock holder", "other"]
+_CAUSES = {
+    "supplier": "cpu.input_preprocessing",
+    "lock holder": "cpu.gil_contention",
+    "other": "cpu.contention",
+}
 _BUCKET_NS = NS_PER_S // 10
 _SPAN_NS = 3 * NS_PER_S // 20
 
@@ -21,7 +28,9 @@ class Occupancy:
 
     Args:
         cores: how many the job may use.
-        python_threads: the threads of a process that run Python code.
+        kind_of: what a thread is: a trainer's main one; one of its arithmetic's pool; a supplier of input (a worker,
+            another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer
+            that only holds the interpreter lock; or another.
     """
 
     def __init__(
@@ -30,36 +39,33 @@ class Occupancy:
         roles: Roles,
         counters: Counters,
         cores: float,
-        python_threads: Callable[[int], set[int]],
+        kind_of: Callable[[Timeline], Kind],
     ) -> None:
         self._timelines, self._roles, self._counters = timelines, roles, counters
-        self._cores, self._python_threads = cores, python_threads
+        self._cores, self._kind_of = cores, kind_of
         self._quotas = [
             (throttled, periods)
             for group in counters.subjects("throttled_periods_total")
             if (throttled := counters.get(group, "throttled_periods_total"))
             and (periods := counters.get(group, "quota_periods_total"))
         ]
-        self._known: dict[int, tuple[float, float, float]] = {}
+        self._known: dict[int, Amounts[str]] = {}
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:
         """Why a runnable thread does not run: cause to weight.
 
         The quota, if it stopped the group; else whoever is on the CPUs instead: those that prepare input, whose work is
-        then the cause, or other threads of the job and neighbours. Cores that were idle are nobody's fault but the
-        scheduler's: their weight is missing in the sum.
+        then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well; or
+        other threads of the job and neighbours. Cores that were idle are nobody's fault but the scheduler's: their
+        weight is missing in the sum.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
         key = time_ns // _BUCKET_NS
         if key not in self._known:
             self._known[key] = self._occupants(time_ns)
-        suppliers, others, idle = self._known[key]
-        total = suppliers + others + idle
-        return {
-            "cpu.throttled": stopped,
-            "cpu.input_preprocessing": (1 - stopped) * suppliers / total,
-            "cpu.contention": (1 - stopped) * others / total,
-        }
+        occupants = self._known[key].fractions()
+        causes = {cause: (1 - stopped) * occupants.get(kind, 0.0) for kind, cause in _CAUSES.items()}
+        return {"cpu.throttled": stopped, **causes}
 
     def throttled_fraction(self, time_ns: int) -> float:
         """Fraction of quota periods around an instant in which the job's control group was stopped."""
@@ -67,28 +73,24 @@ class Occupancy:
         ran = [(throttled.growth(*span), periods.growth(*span)) for throttled, periods in self._quotas]
         return max((stopped / periods for stopped, periods in ran if periods > 0), default=0.0)
 
-    def _occupants(self, time_ns: int) -> tuple[float, float, float]:
-        """Cores used by those who prepare input, by everybody else but a trainer itself, and by nobody."""
-        used = Amounts[str]()
+    def _occupants(self, time_ns: int) -> Amounts[str]:
+        """Cores used by suppliers, by lock holders, by everybody else but a trainer itself, and by nobody."""
+        used, wanted = Amounts[str](), Amounts[str]()
         for thread in self._timelines.threads.values():
-            used[self._kind_of(thread)] += thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)[0]
+            running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
+            used[self._kind_of(thread)] += running
+            wanted[self._kind_of(thread)] += running + delayed
         unused = max(0.0, self._cores - used.total)
         elsewhere = self._counters.get("host", "neighbours_seconds_total")
         neighbours = unused
         if elsewhere is not None:
             neighbours = min(unused, elsewhere.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2)
-        others = used["other"] + neighbours
+        # A pool that fits on the cores together with its main thread does not crowd it out; a larger one does.
+        demand = wanted["trainer"] + wanted["pool"]
+        crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
+        others = used["other"] + neighbours + used["pool"] * crowd
         if len(self._roles.trainers) > 1:
             # Ranks that crowd each other out are each other's competition.
             others += used["trainer"]
-        return used["supplier"], others, max(1e-3, unused - neighbours - MARGIN)
-
-    def _kind_of(self, thread: Timeline) -> str:
-        """Whether a thread trains, prepares input (workers, other helpers, a trainer's Python threads), or neither."""
-        process = self._roles.processes.get(thread.pid)
-        is_main = thread.tid == thread.pid
-        if process is not None and process.role == "trainer":
-            if is_main:
-                return "trainer"
-            return "supplier" if thread.tid in self._python_threads(thread.pid) else "other"
-        return "supplier" if process is not None and process.trainer_pid and is_main else "other"
+        kept = {"supplier": used["supplier"], "lock holder": used["lock holder"], "other": others}
+        return Amounts({**kept, "nobody": max(1e-3, unused - neighbours - MARGIN)})

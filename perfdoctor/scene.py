@@ -9,11 +9,11 @@ from perfdoctor.clock import NS_PER_S
 from perfdoctor.counters import Counters
 from perfdoctor.kernel_work import KernelWork
 from perfdoctor.locks import Locks
-from perfdoctor.occupancy import Occupancy
+from perfdoctor.occupancy import Kind, Occupancy
+from perfdoctor.own_threads import OwnThreads
 from perfdoctor.phases import TRAINING_PHASES, UNKNOWN, Place
 from perfdoctor.recording import Recording
 from perfdoctor.roles import assign_roles
-from perfdoctor.samples import InterpreterSample, PythonThread
 from perfdoctor.stacks import Stacks, Track
 from perfdoctor.timelines import GONE, Moment, Timeline, Timelines
 
@@ -24,6 +24,8 @@ SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
 STACK_PERIOD_NS = 50_000_000
 # A wake-up that costs less than this fraction of the wanted CPU time is the scheduler's everyday business.
 MIN_DELAY = 0.02
+# A trainer that waits for others less than this fraction of the time is not supplied by its threads.
+SUPPLIED = 0.02
 # Calls in which a thread waits for somebody to send or signal something.
 WAITING_CALLS = frozenset((
     "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
@@ -49,11 +51,13 @@ class Scene:
         self.roles = assign_roles(recording, self.stacks, self.timelines)
         self.counters = counters = Counters(recording)
         self.cores = counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
-        self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._python_threads)
+        self.own_threads = OwnThreads(recording, self.timelines)
+        self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._kind_of)
         self.kernel_work = KernelWork(counters)
         self.locks = Locks(self.stacks, self.timelines, self.roles, self.cores, self.stack_at)
         self._tracks: dict[int, Track | None] = {}
-        self._python: dict[int, set[int]] = {}
+        self._supplied: dict[int, bool] = {}
+        self._pools: dict[int, list[Timeline]] = {}
 
     def main_at(self, pid: int, time_ns: int) -> Moment:
         """The main thread of a process at an instant."""
@@ -99,27 +103,47 @@ class Scene:
 
     def pool_threads(self, pid: int) -> list[Timeline]:
         """Native threads that share a process's arithmetic (OpenMP and the like): they wait in futexes only."""
-        python = self._python_threads(pid)
-        return [
-            thread
-            for thread in self.timelines.of(pid)
-            if thread.tid != pid
-            and thread.tid not in python
-            and not thread.name.startswith(("pt_", "cuda", "gloo", "nccl"))
-            and _waits_in_futex_only(thread)
-        ]
-
-    def _python_threads(self, pid: int) -> set[int]:
-        """Threads that run Python code: py-spy named them, or they were seen to hold the interpreter lock."""
-        if pid not in self._python:
-            named = self.recording.table(PythonThread)
-            seen = self.recording.table(InterpreterSample)
-            tids = [
-                *named.loc[named["pid"] == pid, "tid"],
-                *seen.loc[seen["pid"] == pid, "gil_tid"].dropna().unique(),
+        if pid not in self._pools:
+            python = self.own_threads.python(pid)
+            self._pools[pid] = [
+                thread
+                for thread in self.timelines.of(pid)
+                if thread.tid != pid
+                and thread.tid not in python
+                and not thread.name.startswith(("pt_", "cuda", "gloo", "nccl"))
+                and _waits_in_futex_only(thread)
             ]
-            self._python[pid] = {int(tid) for tid in tids}
-        return self._python[pid]
+        return self._pools[pid]
+
+    def _kind_of(self, thread: Timeline) -> Kind:
+        """What a thread is to the trainer that it competes with for cores."""
+        process = self.roles.processes.get(thread.pid)
+        is_main = thread.tid == thread.pid
+        if process is None or process.role != "trainer":
+            return "supplier" if process is not None and process.trainer_pid and is_main else "other"
+        if is_main:
+            return "trainer"
+        if thread.tid not in self.own_threads.python(thread.pid):
+            return "pool" if thread in self.pool_threads(thread.pid) else "other"
+        if self.is_supplied_by_threads(thread.pid):
+            return "supplier"
+        return "lock holder" if self.own_threads.holds_lock(thread.pid, thread.tid) else "other"
+
+    def is_supplied_by_threads(self, pid: int) -> bool:
+        """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
+        if pid not in self._supplied:
+            timeline = self.timelines.main(pid)
+            times = timeline.times_ns.tolist() if timeline is not None else []
+            waits = sum(self._waits_for_others(pid, time) for time in times)
+            self._supplied[pid] = waits >= SUPPLIED * len(times)
+        return self._supplied[pid]
+
+    def _waits_for_others(self, pid: int, time_ns: int) -> bool:
+        moment = self.main_at(pid, time_ns)
+        if moment.is_runnable or moment.is_blocked:
+            return False
+        place = self.place_at(pid, time_ns, moment)
+        return place.waits or place.phase == "data"
 
 
 def _nearest_first(times_ns: npt.NDArray[np.int64], time_ns: int) -> list[int]:

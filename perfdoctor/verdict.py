@@ -30,11 +30,13 @@ CONFIDENCE_CAP = {"sampled from outside": 0.95}
 _SEED = 20
 
 
-def first_cause(by_share: Mapping[str, float]) -> str | None:
+def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None = None) -> str | None:
     """The cause that a verdict names; None if what is known does not suffice.
 
     Args:
         by_share: cause to fraction of wall time.
+        late: of that, what ranks waited for in other ones. A rank with more of a healthy cause than others holds them
+            back as an ill one would.
     """
     ill = {
         cause: share
@@ -51,6 +53,9 @@ def first_cause(by_share: Mapping[str, float]) -> str | None:
         }
         if top in GENERIC and specific:
             top = max(specific, key=lambda cause: specific[cause])
+        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > ill[top]}
+        if unequal:
+            return max(unequal, key=lambda cause: unequal[cause])
         return top if ill[top] >= unknown * MIN_SHARE or unknown < MAX_UNATTRIBUTED else None
     healthy = {cause: share for cause, share in by_share.items() if cause in CAUSES and CAUSES[cause].healthy}
     if not healthy or unknown > MAX_UNATTRIBUTED:
@@ -67,12 +72,23 @@ def confidence(ledgers: Sequence[Ledger], cause: str | None, level: str) -> floa
     if cause is None or len(blocks) < 2:
         return 0.0
     accounts = [Amounts.summed(ledger.block(block) for ledger in ledgers) for block in blocks]
+    waits = [Amounts.summed(ledger.late_block(block) for ledger in ledgers) for block in blocks]
     random = np.random.default_rng(_SEED)
     agreed = 0
     for _ in range(RESAMPLES):
-        drawn = Amounts.summed(accounts[index] for index in random.integers(0, len(blocks), len(blocks)))
-        agreed += first_cause(drawn.fractions()) == cause
+        indexes = random.integers(0, len(blocks), len(blocks))
+        drawn = Amounts.summed(accounts[index] for index in indexes)
+        waited = Amounts.summed(waits[index] for index in indexes)
+        late = {cause: amount / drawn.total for cause, amount in waited.items()} if drawn.total else {}
+        agreed += first_cause(drawn.fractions(), late) == cause
     return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
+
+
+def late_shares(ledgers: Sequence[Ledger]) -> dict[str, float]:
+    """Cause to the fraction of all ranks' wall time that they waited for it in other ranks."""
+    waited = Amounts.summed(amounts for ledger in ledgers for amounts in ledger.waits.values())
+    total = sum(ledger.seconds for ledger in ledgers)
+    return {cause: amount / total for cause, amount in waited.items()} if total else {}
 
 
 def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:

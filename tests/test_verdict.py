@@ -58,6 +58,13 @@ def test_a_rank_with_much_more_work_is_named_although_its_cause_is_healthy() -> 
     assert straggler(_ledgers("cpu.model_compute", ((0, 2), (1, 2))), "cpu.model_compute") == 2
 
 
+def test_unequal_work_of_ranks_comes_before_a_smaller_illness() -> None:
+    shares = {"cpu.model_compute": 0.7, "communication.bandwidth": 0.2, "cpu.python_overhead": 0.1}
+    assert first_cause(shares) == "communication.bandwidth"
+    assert first_cause(shares, {"cpu.model_compute": 0.1}) == "communication.bandwidth"
+    assert first_cause(shares, {"cpu.model_compute": 0.33, "cpu.python_overhead": 0.05}) == "cpu.model_compute"
+
+
 def test_confidence_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> None:
     steady = _ledgers("io.storage_read", ((0, 2), (1, 2)))
     assert confidence(steady, "io.storage_read", "sampled from outside") == pytest.approx(0.95)

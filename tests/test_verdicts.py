@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.causes import CAUSES
-from tests.attaching import PERFDOCTOR
+from tests.attaching import ENVIRONMENT, PERFDOCTOR, job, perfdoctor
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 NEEDS_ROOT = ("cold_reads", "cpu_quota", "frequent_checkpoints")
@@ -36,23 +36,63 @@ def test_verdict_names_the_planted_illness(name: str, tmp_path: Path) -> None:
     if name in NEEDS_ROOT and os.geteuid() != 0:
         pytest.skip("only root can throttle disks and processors")
     command = [sys.executable, str(EXAMPLES / name / "train.py"), "sick", "--seconds", "60"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as job:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as example:
         try:
-            assert job.stdout is not None
-            assert job.stdout.readline().startswith("ready")
+            assert example.stdout is not None
+            assert example.stdout.readline().startswith("ready")
             said = tmp_path / "said.json"
-            attach = [*PERFDOCTOR, "attach", str(job.pid), "--duration", "8", "--json", str(said)]
+            attach = [*PERFDOCTOR, "attach", str(example.pid), "--duration", "8", "--json", str(said)]
             answer = subprocess.run(attach, capture_output=True, text=True, check=False, cwd=tmp_path)
             assert answer.returncode == 0, answer.stderr
         finally:
-            os.killpg(job.pid, 15)
+            os.killpg(example.pid, 15)
             try:
-                job.wait(10)
+                example.wait(10)
             except subprocess.TimeoutExpired:
-                os.killpg(job.pid, 9)
+                os.killpg(example.pid, 9)
     diagnosis = json.loads(said.read_text())
     expected = _expected(name)
     assert diagnosis["verdict"]["cause"] == expected["expected"], diagnosis["breakdown"]
     assert diagnosis["verdict"]["bottleneck"] == CAUSES[expected["expected"]].bottleneck
     assert diagnosis["verdict"]["straggler_rank"] == (int(expected["straggler"]) if "straggler" in expected else None)
     assert sum(part["share"] for part in diagnosis["breakdown"]) == pytest.approx(1, abs=0.001)
+
+
+MODEL = """
+import queue, threading, torch
+layers = [torch.nn.Linear(256, 256) for _ in range(12)]
+model = torch.nn.Sequential(*layers)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+def train(batch):
+    model(batch).mean().backward(); optimizer.step(); optimizer.zero_grad()
+"""
+BUSY_BESIDE = """
+totals = {}
+def count():
+    while True:
+        for i in range(20000): totals[i % 500] = totals.get(i % 500, 0) * 0.99 + i
+threading.Thread(target=count, daemon=True).start()
+batch = torch.randn(64, 256)
+train(batch); print("ready 0", flush=True)
+while True: train(batch)
+"""
+SUPPLYING = """
+batches = queue.Queue(2)
+def make():
+    while True:
+        rows = [[sum(i * j * k % 7 for k in range(9)) / 9 for i in range(256)] for j in range(64)]
+        batches.put(torch.tensor(rows))
+threading.Thread(target=make, daemon=True).start()
+train(batches.get()); print("ready 0", flush=True)
+while True: train(batches.get())
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "cause"), [(BUSY_BESIDE, "cpu.gil_contention"), (SUPPLYING, "cpu.input_preprocessing")]
+)
+def test_a_python_thread_that_hinders_is_told_from_one_that_supplies(does: str, cause: str, tmp_path: Path) -> None:
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "OMP_NUM_THREADS"}
+    with job(sys.executable, "-c", MODEL + does, env=environment) as started:
+        answer = perfdoctor("attach", started.pid, "--duration", "8", "--json", tmp_path / "said.json")
+    assert answer.told["verdict"]["cause"] == cause, answer.told["breakdown"]

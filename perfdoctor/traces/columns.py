@@ -150,6 +150,11 @@ class Columns:
         self._devices_so_far += len(events)
         self._device.append(columns)
 
+    def _mark_steps(self, host: HostRanges) -> None:
+        """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
+        steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
+        host.kind[np.isin(host.name, steps)] = HostKind.ANNOTATION
+
     def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
@@ -158,6 +163,7 @@ class Columns:
         origin = float(min(starts, default=0.0))
         device, order = _timed(tables[0], DeviceEvents, origin)
         host, _ = _timed(tables[1], HostRanges, origin)
+        self._mark_steps(host)
         calls, _ = _timed(tables[2], Calls, origin)
         place = {int(row): index for index, row in enumerate(order)} if self._messages else {}
         messages = {place[row]: message for row, message in self._messages}

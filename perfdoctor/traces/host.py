@@ -81,6 +81,11 @@ class Host:
         """Which calls wait until the device has done what it was given."""
         return self._calls(_SYNCHRONIZING) | (self._calls(_COPY_CALL) & self._copies(_TO_HOST))
 
+    @cached_property
+    def allocating(self) -> Bools:
+        """Which calls allocate or free memory of the device."""
+        return self._calls(_ALLOCATING)
+
     def _sort(self, thread: int | None) -> dict[Doing, Intervals]:
         ranges, calls = self.trace.host, self.trace.calls
         on_host = self._on(thread, ranges.thread)
@@ -91,7 +96,7 @@ class Host:
         found = {
             Doing.LOADING: self._ranges(on_host & self._named(_LOADING)),
             Doing.SAVING: self._ranges(on_host & self._named(_SAVING)),
-            Doing.ALLOCATING: self._during(on_calls & self._calls(_ALLOCATING)),
+            Doing.ALLOCATING: self._during(on_calls & self.allocating),
             Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
             Doing.COPYING_IN: self._during(on_calls & self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)),
             Doing.COLLECTIVE: self._ranges(on_host & self._named(_COLLECTIVE)),

@@ -35,7 +35,8 @@ class Window:
 def find_window(trace: Trace) -> Window:
     """The steps, from the first one's start to the end of what the last one did and launched.
 
-    The profiler itself works at the end of the last step; what lies behind all activity is its own. Without steps it is all activity of the devices; without devices all of the host.
+    The profiler itself works at the end of the last step; what lies behind all activity is its own. Without steps it is
+    all activity of the devices; without devices all of the host.
     """
     steps = find_steps(trace)
     if not steps:

@@ -187,7 +187,7 @@ def unattributed_wait(facts: Facts) -> Finding | None:
             "Watch the other ranks too",
             f"The watched ranks wait in collectives for {percent(facts.share(cause))} of the time, and "
             f"{missing}: one that was not may be late, or the exchange itself slow.",
-            "perfdoctor attach PID   # on each host, at the same time",
+            "perfdoctor attach PID   # on each host, at the same time; of traces: perfdoctor analyze FOLDER",
         )
     ]
     return finding(

@@ -33,9 +33,7 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
     fixes = [
         Fix(
             "Fuse element-wise operations",
-            f"Memory traffic fills {amount(facts, 'gpu_dram') or 'most'}, tensor cores "
-            f"{amount(facts, 'gpu_tensor') or 'little'}: each element-wise operation reads and writes its "
-            "whole tensor.",
+            f"{_memory_and_tensor_cores(facts)}Each element-wise operation reads and writes its whole tensor.",
             "model = torch.compile(model)",
         ),
         Fix(
@@ -62,6 +60,12 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
     )
 
 
+def _memory_and_tensor_cores(facts: Facts) -> str:
+    """What the hardware's counters say, where they were read."""
+    memory, tensor = amount(facts, "gpu_dram"), amount(facts, "gpu_tensor")
+    return f"Memory traffic fills {memory}, tensor cores {tensor}. " if memory and tensor else ""
+
+
 def low_occupancy(facts: Facts) -> Finding | None:
     """Busy with too little work per kernel."""
     cause = "gpu.low_occupancy"
@@ -71,8 +75,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
     room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
     larger = Fix(
         "Use a larger batch",
-        f"Kernels run on a part of the GPU only ({amount(facts, 'gpu_sm') or 'few'} of the multiprocessors' "
-        f"time).{room}",
+        f"Kernels run on a part of the GPU only{_multiprocessors(facts)}.{room}",
         "DataLoader(..., batch_size=2 * batch_size)",
     )
     fused = Fix(
@@ -89,6 +92,11 @@ def low_occupancy(facts: Facts) -> Finding | None:
         fixes,
         "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
     )
+
+
+def _multiprocessors(facts: Facts) -> str:
+    active = amount(facts, "gpu_sm")
+    return f" ({active} of the multiprocessors' time)" if active else ""
 
 
 _ALLOW_TF32_AGAIN = Fix(

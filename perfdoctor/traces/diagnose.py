@@ -28,7 +28,7 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
     """Makes the diagnosis of one job.
 
     Args:
-        traces: of its ranks, at least one; each is let go as soon as it is accounted for.
+        traces: of its ranks, at least one.
     """
     accounts = _in_order([account_for(trace) for trace in traces])
     facts = gather_facts(accounts)

@@ -60,6 +60,7 @@ class Host:
         self.trace = trace
         self.main = self._find_main(steps)
         self._doing: dict[int | None, dict[Doing, Intervals]] = {}
+        self._following: dict[int | None, dict[Doing, Intervals]] = {}
 
     def doing(self, thread: int | None) -> dict[Doing, Intervals]:
         """The times of a thread by what it does, disjoint; of all threads together for None."""
@@ -68,13 +69,29 @@ class Host:
         return self._doing[thread]
 
     def spent(self, thread: int | None, start: Int64s, end: Int64s) -> Int64s:
-        """For each of many spans, how much of it a thread spent on what.
+        """For each of many spans, how much of it went into what.
+
+        While a thread is in nothing that the trace shows, it waits for another: for the main thread, or else for any.
 
         Returns:
             Nanoseconds, one row per span, one column per ``Doing``.
         """
-        doing = self.doing(thread)
+        doing = self._followed(thread)
         return np.stack([doing[one].within(start, end) for one in Doing], axis=1)
+
+    def _followed(self, thread: int | None) -> dict[Doing, Intervals]:
+        if thread not in self._following:
+            found = {one: Intervals.none() for one in Doing}
+            taken = Intervals.none()
+            for other in dict.fromkeys((thread, self.main, None)):
+                for one, times in self.doing(other).items():
+                    found[one] = found[one] | (times - taken)
+                taken = Intervals.union(
+                    np.concatenate([times.start for times in found.values()]),
+                    np.concatenate([times.end for times in found.values()]),
+                )
+            self._following[thread] = found
+        return self._following[thread]
 
     @cached_property
     def draining(self) -> Bools:

@@ -143,17 +143,11 @@ def _explain_queued(
 
 
 def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
-    """What was done in each span: by the launching thread, where it did nothing by the main one, then by any."""
+    """What was done in each span, seen from the thread that launched; from the main one where that is not known."""
     found = np.zeros((len(start), len(Doing)))
     for one in np.unique(thread):
         rows = thread == one
         found[rows] = host.spent(int(one) if one != UNKNOWN else host.main, start[rows], end[rows])
-    for other in (host.main, None):
-        rest = (end - start) - found.sum(axis=1)
-        rows = np.flatnonzero(rest > 0)
-        theirs = host.spent(other, start[rows], end[rows]).astype(np.float64)
-        share = np.minimum(1.0, rest[rows] / np.maximum(theirs.sum(axis=1), 1.0))
-        found[rows] += theirs * share[:, None]
     return found
 
 

@@ -75,6 +75,9 @@ def not_in_traces(accounts: Sequence[RankAccount], cause: str | None) -> list[No
                 "trace", "The host's operators are not in the trace, so idle time has few reasons.", _WITH_DEVICE
             )
         )
+    if len(accounts) > 1 and cause is not None and cause.startswith("communication."):
+        why = "Collectives are not matched across ranks yet, so it is not told which rank comes late."
+        found.append(NotExamined("trace", why, "compare the ranks: the late one waits least"))
     found += _of_cause(accounts, cause)
     return list(dict.fromkeys(found))
 

@@ -19,7 +19,10 @@ Floats = npt.NDArray[np.float64]
 
 # With fewer of a kind, the fastest may have waited as well.
 _ENOUGH = 5
-_FASTEST = 10  # percentile
+_FASTEST, _MOST = 10, 75  # percentiles
+# Where sizes are not told, kernels of one name may carry different ones. Then they count as alike only if most take
+# about as long as the fastest.
+_ALIKE = 2.0
 # DistributedDataParallel's default bucket of 25 MB takes 250 us at 100 GB/s; what is faster carries less, or runs on a
 # link that is not the limit.
 _SHORT_NS = 250_000
@@ -62,8 +65,11 @@ def _transfer(trace: Trace, rows: Int64s, duration: Floats) -> Floats:
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
     for one in np.unique(kind):
         alike = kind.ravel() == one
-        if alike.sum() >= _ENOUGH:
-            found[alike] = np.percentile(duration[alike], _FASTEST)
+        if alike.sum() < _ENOUGH:
+            continue
+        fastest, most = np.percentile(duration[alike], (_FASTEST, _MOST))
+        if elements[alike][0] >= 0 or most <= _ALIKE * fastest:
+            found[alike] = fastest
     return found
 
 

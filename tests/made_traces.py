@@ -48,9 +48,9 @@ class MadeTrace:
         return self.last_correlation
 
     def on_device(
-        self, name: str, start: float, end: float, correlation: int, *, category: str = "kernel", **arguments: Any
+        self, name: str, start: float, end: float, correlation: float, *, category: str = "kernel", **arguments: Any
     ) -> None:
-        given = {"device": 0, "stream": 7, "correlation": correlation, **arguments}
+        given: dict[str, Any] = {"device": 0, "stream": 7, "correlation": correlation, **arguments}
         if category == "kernel":
             given.setdefault("grid", [1024, 1, 1])
         self.span(category, name, start, end, pid=given["device"], tid=given["stream"], args=given)

@@ -169,6 +169,25 @@ def test_an_event_of_another_shape_costs_only_itself(tmp_path: Path) -> None:
     assert trace.notes[0].startswith("2 of ")
 
 
+@pytest.mark.parametrize("time", [1e308, -1e18, 1e17])
+def test_one_wrong_time_does_not_stretch_the_trace(tmp_path: Path, time: float) -> None:
+    made = small()
+    sound = table(read(made, tmp_path))
+    made.on_device("lost", time, time, 7, **{"Collective name": "allreduce"})
+    made.on_device("late", 1150.0, 1160.0, 8, **{"Collective name": "allreduce"})
+    trace = read(made, tmp_path)
+    assert table(trace)[:-1] == sound
+    assert list(trace.messages) == [2]
+    assert trace.notes[0].startswith("1 events lie more than a day away")
+
+
+def test_numbers_too_large_for_a_column_are_unknown(tmp_path: Path) -> None:
+    made = small()
+    made.on_device("huge", 1150.0, 1160.0, 1e30, stream=1e300)
+    trace = read(made, tmp_path)
+    assert (trace.device.correlation[-1], trace.device.stream[-1]) == (UNKNOWN, UNKNOWN)
+
+
 def test_devices_of_an_unknown_kind_are_counted(tmp_path: Path) -> None:
     made = small()
     made.span("npu_kernel", "MatMul", 1.0, 2.0)

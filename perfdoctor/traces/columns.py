@@ -41,6 +41,7 @@ CALL_CATEGORIES = frozenset(
 # Neither work nor waiting: spans of the profiler itself, and copies of host annotations on a device's lane.
 _IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler_range", "cuda_sync", "ac2g", "fwdbwd"))
 
+_DAY_US = 86_400e6
 _Numbers = npt.NDArray[Any]
 
 
@@ -51,6 +52,7 @@ class Columns:
         strangers: categories that are not known, and how many duration events they had.
         negative: durations below zero, taken as zero.
         unended: ranges without an end, taken as zero.
+        misplaced: events at impossible times, left out.
         events: all events, of whatever sort.
     """
 
@@ -60,6 +62,7 @@ class Columns:
         self.strangers: dict[str, int] = defaultdict(int)
         self.negative = 0
         self.unended = 0
+        self.misplaced = 0
         self.events = 0
         self._device: list[dict[str, _Numbers]] = []
         self._host: list[dict[str, _Numbers]] = []
@@ -150,6 +153,15 @@ class Columns:
         self._devices_so_far += len(events)
         self._device.append(columns)
 
+    def _without_misplaced(self, table: dict[str, _Numbers], middle: float) -> dict[str, _Numbers]:
+        """The rows that are within a day of most others: one wrong time must not stretch the whole trace."""
+        if not table:
+            return table
+        table["row"] = np.arange(len(table["start"]))
+        sound = (np.abs(table["start"] - middle) < _DAY_US) & (table["duration"] < _DAY_US)
+        self.misplaced += int((~sound).sum())
+        return {key: column[sound] for key, column in table.items()} if sound.any() else {}
+
     def _mark_steps(self, host: HostRanges) -> None:
         """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
         steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
@@ -159,14 +171,16 @@ class Columns:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
         tables = [_joined(parts) for parts in (self._device, self._host, self._calls)]
-        starts = [table["start"].min() for table in tables if table and len(table["start"])]
-        origin = float(min(starts, default=0.0))
-        device, order = _timed(tables[0], DeviceEvents, origin)
+        starts = np.concatenate([table["start"] for table in tables if table] or [np.zeros(0)])
+        middle = float(np.median(starts)) if len(starts) else 0.0
+        tables = [self._without_misplaced(table, middle) for table in tables]
+        origin = float(min((table["start"].min() for table in tables if table), default=0.0))
+        device, rows = _timed(tables[0], DeviceEvents, origin)
         host, _ = _timed(tables[1], HostRanges, origin)
         self._mark_steps(host)
         calls, _ = _timed(tables[2], Calls, origin)
-        place = {int(row): index for index, row in enumerate(order)} if self._messages else {}
-        messages = {place[row]: message for row, message in self._messages}
+        place = {int(row): index for index, row in enumerate(rows)} if self._messages else {}
+        messages = {place[row]: message for row, message in self._messages if row in place}
         return device, host, calls, messages, origin
 
 
@@ -186,14 +200,15 @@ def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _
     table["start"] = start
     # Of ranges that start together the longest comes first: it encloses the others.
     order = np.lexsort((-table["end"], start))
-    return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), order
+    rows = table["row"][order]
+    return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows
 
 
 def _whole(values: list[Loose]) -> npt.NDArray[np.int64]:
     """Whole numbers, also those written as text; ``UNKNOWN`` for the rest."""
     try:
         return np.fromiter(values, dtype=np.int64, count=len(values))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.fromiter((_one_whole(value) for value in values), dtype=np.int64, count=len(values))
 
 

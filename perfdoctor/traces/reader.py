@@ -95,6 +95,8 @@ def _complaints(columns: Columns, pieces: Pieces) -> list[str]:
         found.append(
             f"{pieces.damaged} of {columns.events + pieces.damaged} events could not be decoded and are left out."
         )
+    if columns.misplaced:
+        found.append(f"{columns.misplaced} events lie more than a day away from the others and are left out.")
     if columns.unended:
         found.append(f"{columns.unended} ranges have no end and count as instants.")
     if columns.negative:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
 
-COMMANDS = ("attach", "report", "check")
+COMMANDS = ("attach", "analyze", "report", "check")
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -123,7 +123,8 @@ class Diagnosis:
 
     Attributes:
         breakdown: shares by cause, largest first, that sum to 1.
-        ranks: per trainer: ``{"rank", "pid", "breakdown": [...], "workers": n}``.
+        ranks: per trainer: ``{"rank", "pid", "breakdown": [...], "workers": n}``;
+            of a traced rank ``pid`` and ``workers`` are None, and ``trace`` is the file's name.
         steps: what is known of the steps, ``{}`` if nothing.
         overhead: what the diagnosis cost: ``{"cpu_cores", "memory_bytes", "late_ticks", …}``.
         job: what was watched: command, pid, host, cores, torch and Python where known, seconds watched.

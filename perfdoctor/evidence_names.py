@@ -95,4 +95,20 @@ GPU: dict[str, Meaning] = {
     "gpu_nvlink_received": ("received over NVLink", "MB/s", "gpu"),
 }
 
-MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU}
+TRACE: dict[str, Meaning] = {
+    "traced_busy": ("GPU had work, in the trace", _OF_TIME, "trace"),
+    "traced_kernels": ("kernels and copies started on a GPU", "/s", "trace"),
+    "traced_kernel_time": ("taken by one kernel, in the median", "µs", "trace"),
+    "traced_short_kernels": ("kernels that take less than 10 µs", "of kernels", "trace"),
+    "traced_launch_delay": ("from a launch to its kernel on an idle GPU, in the median", "µs", "trace"),
+    "traced_waits": ("calls that wait for the GPU", "/s", "trace"),
+    "traced_waiting": ("threads wait for the GPU in such calls", _OF_TIME, "trace"),
+    "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
+    "traced_loading": ("main thread fetches batches", _OF_TIME, "trace"),
+    "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
+    "traced_collectives": ("collectives on a GPU", "/s", "trace"),
+    "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),
+    "traced_hidden": ("collectives behind other work of the GPU", _OF_TIME, "trace"),
+}
+
+MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown import account
-from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.clock import seconds
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
+from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger
@@ -46,8 +45,8 @@ def examine(recording: Recording) -> Diagnosis:
     return Diagnosis(
         version=__version__,
         verdict=_verdict(ledgers, facts, findings, cause, silence),
-        breakdown=_breakdown(facts.shares),
-        findings=tuple(sorted(findings, key=lambda finding: _place(finding, cause))),
+        breakdown=list_shares(facts.shares),
+        findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer) for trainer in facts.trainers),
         steps={},
         not_examined=(*_not_examined(recording), *broken),
@@ -55,11 +54,6 @@ def examine(recording: Recording) -> Diagnosis:
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
     )
-
-
-def _place(finding: Finding, cause: str | None) -> tuple[bool, bool, float]:
-    """The verdict's finding comes first, then what is ill, then what is healthy, each by its share."""
-    return finding.cause != cause, CAUSES[finding.cause].healthy, -finding.share
 
 
 def gather_facts(scene: Scene, ledgers: list[Ledger]) -> Facts:
@@ -122,31 +116,18 @@ def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:
     return tuple(list(Amounts.summed(parts).fractions().items())[:_SHOWN])
 
 
-def _breakdown(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
-    if not by_share:
-        return (CauseShare(UNATTRIBUTED, 1.0),)
-    return tuple(CauseShare(cause, share) for cause, share in by_share.items() if share > 0)
-
-
 def _verdict(
     ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
     if silence or cause is None:
-        text = silence or "Too much of the time could not be attributed to name a cause."
-        return Verdict(None, None, 0.0, 0.0, 1.0, None, LEVEL, text)
-    share = facts.share(cause)
-    finding = next((finding for finding in findings if finding.cause == cause), None)
-    speedup = finding.predicted_speedup if finding else 1.0
-    summary = finding.summary if finding else f"Most of the time goes into {CAUSES[cause].title}."
-    return Verdict(
-        CAUSES[cause].bottleneck,
+        return no_verdict(LEVEL, silence)
+    return name_cause(
         cause,
-        share,
-        confidence(ledgers, cause, LEVEL),
-        speedup,
-        straggler(ledgers, cause),
-        LEVEL,
-        summary,
+        facts.share(cause),
+        findings,
+        level=LEVEL,
+        confidence=confidence(ledgers, cause, LEVEL),
+        straggler=straggler(ledgers, cause),
     )
 
 

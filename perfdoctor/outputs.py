@@ -44,7 +44,7 @@ def require_places(*paths: Path | None) -> None:
             raise PerfDoctorError(f"{path} cannot be written: {why}.", hint="Choose another place.")
 
 
-def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path) -> None:
+def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path | None = None) -> None:
     """Writes the files that were asked for and prints the diagnosis, each of them even if another one fails.
 
     Raises:
@@ -77,8 +77,16 @@ def show(diagnosis: Diagnosis) -> None:
         ) from None
 
 
-def write_outputs(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path) -> None:
+def write_outputs(
+    diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path | None = None
+) -> None:
     """Writes the files that were asked for, all of them even if one fails.
+
+    Args:
+        diagnosis: what to write.
+        report: where to.
+        json: where to.
+        recording: what it was made from, to make it again; None where the user has that anyway.
 
     Raises:
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
@@ -93,20 +101,22 @@ def write_outputs(diagnosis: Diagnosis, *, report: Path | None, json: Path | Non
 
         failed += _write(report, html.render(diagnosis))
     if failed:
-        raise PerfDoctorError(
-            " ".join(failed),
-            hint=f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html",
-        )
+        again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
+        raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.")
 
 
-def conclude(diagnosis: Diagnosis) -> None:
+def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
     """Raises if no bottleneck could be named.
+
+    Args:
+        diagnosis: what was found.
+        hint: the next move; that of a job which was watched if empty.
 
     Raises:
         PerfDoctorError: with the reason and the next move.
     """
     if diagnosis.verdict.bottleneck is None:
-        hint = "Attach again while the job trains, or watch longer with --duration SECONDS."
+        hint = hint or "Attach again while the job trains, or watch longer with --duration SECONDS."
         if any(missing.probe in _NEEDED for missing in diagnosis.not_examined):
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."

@@ -218,13 +218,20 @@ def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[
 
 def _rank(rank: Mapping[str, Any], verdict: Verdict, colors: Mapping[str, int]) -> RankBar:
     lines = [CauseShare(line["cause"], line["share"]) for line in rank["breakdown"]]
-    workers = rank["workers"]
     return RankBar(
         name=f"Rank {rank['rank']}",
-        detail=f"pid {rank['pid']}, {workers} worker{'' if workers == 1 else 's'}",
+        detail=_rank_detail(rank),
         straggler=rank["rank"] == verdict.straggler_rank,
         parts=_parts(lines, colors),
     )
+
+
+def _rank_detail(rank: Mapping[str, Any]) -> str:
+    """Where the rank was seen: its process, or the file of its trace."""
+    if "trace" in rank:
+        return clean(str(rank["trace"]))
+    workers = rank["workers"]
+    return f"pid {rank['pid']}, {workers} worker{'' if workers == 1 else 's'}"
 
 
 def _card(finding: Finding) -> Card:

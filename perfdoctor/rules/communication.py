@@ -90,7 +90,8 @@ def bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Moving data between ranks"),
-        "received sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received",
+        "received sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received traced_exposed traced_hidden "
+        "traced_collectives",
         fixes,
         "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the "
         "cause.",
@@ -136,7 +137,7 @@ def latency(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Many small exchanges between ranks"),
-        "packets bytes_per_packet received trainer_switches",
+        "packets bytes_per_packet received trainer_switches traced_exposed traced_hidden traced_collectives",
         fixes,
         "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number of "
         "exchanges costs; if it takes ten times as long, the bytes do.",
@@ -186,14 +187,14 @@ def unattributed_wait(facts: Facts) -> Finding | None:
             "Watch the other ranks too",
             f"The watched ranks wait in collectives for {percent(facts.share(cause))} of the time, and "
             f"{missing}: one that was not may be late, or the exchange itself slow.",
-            "perfdoctor attach PID   # on each host, at the same time",
+            "perfdoctor attach PID   # on each host, at the same time; of traces: perfdoctor analyze FOLDER",
         )
     ]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Waiting for ranks that were not watched"),
-        "received sent",
+        "received sent traced_exposed traced_hidden traced_collectives",
         fixes,
         "Watch all ranks: if none of them is late, the exchange itself takes the time.",
     )

@@ -19,7 +19,7 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy gpu_sm gpu_tensor gpu_dram gpu_power gpu_power_limit",
+        "gpu_busy traced_busy gpu_sm gpu_tensor gpu_dram gpu_power gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -33,9 +33,7 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
     fixes = [
         Fix(
             "Fuse element-wise operations",
-            f"Memory traffic fills {amount(facts, 'gpu_dram') or 'most'}, tensor cores "
-            f"{amount(facts, 'gpu_tensor') or 'little'}: each element-wise operation reads and writes its "
-            "whole tensor.",
+            f"{_memory_and_tensor_cores(facts)}Each element-wise operation reads and writes its whole tensor.",
             "model = torch.compile(model)",
         ),
         Fix(
@@ -55,11 +53,17 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
-        "gpu_dram gpu_tensor gpu_sm gpu_busy",
+        "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time",
         fixes,
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",
     )
+
+
+def _memory_and_tensor_cores(facts: Facts) -> str:
+    """What the hardware's counters say, where they were read."""
+    memory, tensor = amount(facts, "gpu_dram"), amount(facts, "gpu_tensor")
+    return f"Memory traffic fills {memory}, tensor cores {tensor}. " if memory and tensor else ""
 
 
 def low_occupancy(facts: Facts) -> Finding | None:
@@ -71,8 +75,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
     room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
     larger = Fix(
         "Use a larger batch",
-        f"Kernels run on a part of the GPU only ({amount(facts, 'gpu_sm') or 'few'} of the multiprocessors' "
-        f"time).{room}",
+        f"Kernels run on a part of the GPU only{_multiprocessors(facts)}.{room}",
         "DataLoader(..., batch_size=2 * batch_size)",
     )
     fused = Fix(
@@ -85,10 +88,15 @@ def low_occupancy(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Kernels with too little work for the GPU"),
-        "gpu_sm gpu_occupancy gpu_busy gpu_power gpu_memory_share",
+        "gpu_sm gpu_occupancy gpu_busy gpu_power gpu_memory_share traced_kernel_time traced_short_kernels",
         fixes,
         "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
     )
+
+
+def _multiprocessors(facts: Facts) -> str:
+    active = amount(facts, "gpu_sm")
+    return f" ({active} of the multiprocessors' time)" if active else ""
 
 
 _ALLOW_TF32_AGAIN = Fix(
@@ -138,7 +146,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        "gpu_tensor gpu_fp32 gpu_sm gpu_dram",
+        "gpu_tensor gpu_fp32 gpu_sm gpu_dram traced_busy",
         fixes,
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",

@@ -41,7 +41,7 @@ def host_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Copying between host and GPU"),
-        "gpu_pcie_received gpu_pcie_sent gpu_busy",
+        "gpu_pcie_received gpu_pcie_sent gpu_busy traced_copies traced_busy",
         fixes,
         "Reuse one batch that is on the GPU already: if the step takes as long as before, copies are not "
         "the cause.",
@@ -88,7 +88,7 @@ def memory_pressure(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Running out of GPU memory"),
-        "gpu_memory gpu_memory_share gpu_busy",
+        "gpu_memory gpu_memory_share gpu_busy traced_allocations traced_busy",
         fixes,
         "Read torch.cuda.memory_stats()['num_alloc_retries'] twice: if it stands still, the allocator does "
         "not run short.",

@@ -51,7 +51,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Preparing the input on the CPU"),
-        "workers_busy worker_busy job_cores worker_cores neighbour_cores page_cache",
+        "workers_busy worker_busy job_cores worker_cores neighbour_cores page_cache traced_loading traced_busy",
         fixes,
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
         "not what holds the job up.",

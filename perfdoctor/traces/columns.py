@@ -1,0 +1,244 @@
+"""Collects events into columns: the objects of one piece are gone before the next is decoded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.traces.events import Arguments, Event, Loose
+from perfdoctor.traces.model import (
+    UNKNOWN,
+    Calls,
+    DeviceEvents,
+    DeviceKind,
+    HostKind,
+    HostRanges,
+    Message,
+)
+
+# Categories in lower case, from Kineto 2020 (Operator, Kernel, Memcpy) to today.
+DEVICE_CATEGORIES = {
+    "kernel": DeviceKind.KERNEL,
+    "gpu_memcpy": DeviceKind.COPY,
+    "memcpy": DeviceKind.COPY,
+    "gpu_memset": DeviceKind.SET,
+    "memset": DeviceKind.SET,
+}
+HOST_CATEGORIES = {
+    "cpu_op": HostKind.OPERATOR,
+    "operator": HostKind.OPERATOR,
+    "user_annotation": HostKind.ANNOTATION,
+    "python_function": HostKind.PYTHON,
+}
+# ``cuda_`` on AMD's GPUs too; ``xpu_runtime`` and ``privateuse1_runtime`` elsewhere.
+CALL_CATEGORIES = frozenset(
+    ("cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "xpu_runtime", "xpu_driver", "glow_runtime")
+)
+# Neither work nor waiting: spans of the profiler itself, and copies of host annotations on a device's lane.
+_IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler_range", "cuda_sync", "ac2g", "fwdbwd"))
+
+_DAY_US = 86_400e6
+_Numbers = npt.NDArray[Any]
+
+
+class Columns:
+    """Takes pieces of events, hands out tables.
+
+    Attributes:
+        strangers: categories that are not known, and how many duration events they had.
+        negative: durations below zero, taken as zero.
+        unended: ranges without an end, taken as zero.
+        misplaced: events at impossible times, left out.
+        events: all events, of whatever sort.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.threads: dict[tuple[Loose, Loose], int] = {}
+        self.strangers: dict[str, int] = defaultdict(int)
+        self.negative = 0
+        self.unended = 0
+        self.misplaced = 0
+        self.events = 0
+        self._device: list[dict[str, _Numbers]] = []
+        self._host: list[dict[str, _Numbers]] = []
+        self._calls: list[dict[str, _Numbers]] = []
+        self._messages: list[tuple[int, Message]] = []
+        self._devices_so_far = 0
+        self._open: dict[tuple[Loose, Loose], list[Event]] = defaultdict(list)
+
+    def add(self, events: list[Event]) -> None:
+        """Takes the events of one piece."""
+        self.events += len(events)
+        by_category: dict[str | None, list[Event]] = defaultdict(list)
+        for event in events:
+            if event.ph == "X":
+                by_category[event.cat].append(event)
+            elif event.ph == "B" or event.ph == "E":
+                self._pair(event, by_category)
+        for category, found in by_category.items():
+            self._add_category((category or "").lower(), found)
+
+    def _pair(self, event: Event, by_category: dict[str | None, list[Event]]) -> None:
+        """Joins a beginning and an end, which nest on each thread."""
+        unended = self._open[event.pid, event.tid]
+        if event.ph == "B":
+            unended.append(event)
+        elif unended and event.ts is not None:
+            begun = unended.pop()
+            whole = Event("X", begun.cat, begun.name, begun.ts, event.ts - (begun.ts or 0.0), begun.pid, begun.tid)
+            by_category[begun.cat].append(whole)
+
+    def _add_category(self, category: str, events: list[Event]) -> None:
+        if category in _IGNORED:
+            return
+        timed = [event for event in events if event.ts is not None]
+        if category in DEVICE_CATEGORIES:
+            self._add_device(timed, DEVICE_CATEGORIES[category])
+        elif category in HOST_CATEGORIES:
+            self._host.append(
+                {**self._common(timed), **self._where(timed), "kind": np.full(len(timed), HOST_CATEGORIES[category])}
+            )
+        elif category in CALL_CATEGORIES:
+            arguments = [event.args for event in timed]
+            self._calls.append(
+                {
+                    **self._common(timed),
+                    **self._where(timed),
+                    "correlation": _whole([one.correlation for one in arguments]),
+                }
+            )
+        elif category:
+            self.strangers[category] += len(events)
+
+    def _common(self, events: list[Event]) -> dict[str, _Numbers]:
+        """Start and duration in the file's microseconds, and the name."""
+        names = self.names
+        duration = np.array([event.dur for event in events], dtype=np.float64)  # None becomes nan
+        missing, negative = np.isnan(duration), duration < 0
+        self.unended += int(missing.sum())
+        self.negative += int(negative.sum())
+        return {
+            "start": np.array([event.ts for event in events], dtype=np.float64),
+            "duration": np.where(missing | negative, 0.0, duration),
+            "name": np.array([names.setdefault(event.name, len(names)) for event in events], dtype=np.int32),
+        }
+
+    def _where(self, events: list[Event]) -> dict[str, _Numbers]:
+        threads = self.threads
+        rows = [threads.setdefault((event.pid, event.tid), len(threads)) for event in events]
+        return {"thread": np.array(rows, dtype=np.int32)}
+
+    def _add_device(self, events: list[Event], kind: DeviceKind) -> None:
+        arguments = [event.args for event in events]
+        columns = self._common(events)
+        columns["kind"] = np.full(len(events), kind)
+        device = [
+            event.pid if event.args.device is None else event.args.device for event in events
+        ]  # the first Kineto put it into pid only
+        columns["device"] = _whole(device)
+        columns["stream"] = _whole([one.stream for one in arguments])
+        columns["correlation"] = _whole([one.correlation for one in arguments])
+        columns["blocks"] = np.array([_product(one.grid) for one in arguments], dtype=np.int64)
+        columns["bytes"] = _whole([one.bytes for one in arguments])
+        self._messages += [
+            (self._devices_so_far + row, _message(one))
+            for row, one in enumerate(arguments)
+            if one.collective is not None
+        ]
+        self._devices_so_far += len(events)
+        self._device.append(columns)
+
+    def _without_misplaced(self, table: dict[str, _Numbers], middle: float) -> dict[str, _Numbers]:
+        """The rows that are within a day of most others: one wrong time must not stretch the whole trace."""
+        if not table:
+            return table
+        table["row"] = np.arange(len(table["start"]))
+        sound = (np.abs(table["start"] - middle) < _DAY_US) & (table["duration"] < _DAY_US)
+        self.misplaced += int((~sound).sum())
+        return {key: column[sound] for key, column in table.items()} if sound.any() else {}
+
+    def _mark_steps(self, host: HostRanges) -> None:
+        """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
+        steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
+        host.kind[np.isin(host.name, steps)] = HostKind.ANNOTATION
+
+    def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
+        """The tables, sorted, and the file's time (in microseconds) that became 0."""
+        self.unended += sum(len(unended) for unended in self._open.values())
+        tables = [_joined(parts) for parts in (self._device, self._host, self._calls)]
+        starts = np.concatenate([table["start"] for table in tables if table] or [np.zeros(0)])
+        middle = float(np.median(starts)) if len(starts) else 0.0
+        tables = [self._without_misplaced(table, middle) for table in tables]
+        origin = float(min((table["start"].min() for table in tables if table), default=0.0))
+        device, rows = _timed(tables[0], DeviceEvents, origin)
+        host, _ = _timed(tables[1], HostRanges, origin)
+        self._mark_steps(host)
+        calls, _ = _timed(tables[2], Calls, origin)
+        place = {int(row): index for index, row in enumerate(rows)} if self._messages else {}
+        messages = {place[row]: message for row, message in self._messages if row in place}
+        return device, host, calls, messages, origin
+
+
+def _joined(parts: Iterable[dict[str, _Numbers]]) -> dict[str, _Numbers]:
+    listed = list(parts)
+    return {key: np.concatenate([part[key] for part in listed]) for key in listed[0]} if listed else {}
+
+
+def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _Numbers]:
+    """The table as an instance of its class, sorted by start, in nanoseconds since the origin."""
+    types = {"kind": np.int8, "name": np.int32, "thread": np.int32, "device": np.int32}
+    fields = list(kind.__dataclass_fields__)
+    if not table:
+        return kind(**{name: np.zeros(0, dtype=types.get(name, np.int64)) for name in fields}), np.zeros(0, np.int64)
+    start = np.rint((table.pop("start") - origin) * 1000).astype(np.int64)
+    table["end"] = start + np.rint(table.pop("duration") * 1000).astype(np.int64)
+    table["start"] = start
+    # Of ranges that start together the longest comes first: it encloses the others.
+    order = np.lexsort((-table["end"], start))
+    rows = table["row"][order]
+    return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows
+
+
+def _whole(values: list[Loose]) -> npt.NDArray[np.int64]:
+    """Whole numbers, also those written as text; ``UNKNOWN`` for the rest."""
+    try:
+        return np.fromiter(values, dtype=np.int64, count=len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter((_one_whole(value) for value in values), dtype=np.int64, count=len(values))
+
+
+def _one_whole(value: Loose) -> int:
+    if isinstance(value, str):
+        try:
+            number = int(value, 0)
+        except ValueError:
+            return UNKNOWN
+        return number if abs(number) < 2**62 else UNKNOWN
+    if value is None or not -(2.0**62) < value < 2.0**62:
+        return UNKNOWN
+    return int(value)
+
+
+def _product(sizes: list[int] | None) -> int:
+    if not sizes:
+        return UNKNOWN
+    product = 1
+    for size in sizes:
+        product *= size
+    return product if 0 <= product < 2**62 else UNKNOWN
+
+
+def _message(arguments: Arguments) -> Message:
+    return Message(
+        name=arguments.collective or "",
+        sequence=_one_whole(arguments.sequence),
+        group="" if arguments.group is None else str(arguments.group),
+        group_size=_one_whole(arguments.group_size),
+        elements=max(_one_whole(arguments.elements_in), _one_whole(arguments.elements_out)),
+        dtype="" if arguments.dtype is None else str(arguments.dtype),
+    )

@@ -1,0 +1,167 @@
+"""What each host thread does at each moment, as far as a trace shows it: operators, calls, the loader, collectives."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
+
+
+class Doing(IntEnum):
+    """What a thread is in, in the order in which time is given where ranges nest."""
+
+    LOADING = 0
+    SAVING = 1
+    ALLOCATING = 2
+    SYNCHRONIZING = 3
+    COPYING_IN = 4
+    COLLECTIVE = 5
+    SETTING_UP = 6
+    DISPATCHING = 7
+    OWN_CODE = 8
+
+
+# PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
+_LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
+_SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
+# Freeing device memory waits until the device has done all its work, which is why it counts as allocating and not as
+# synchronizing; pinned host memory is allocated with the same lock held.
+_ALLOCATING = re.compile(
+    r"^(cuda|hip|cu)(Malloc|Free|HostAlloc|HostRegister|MallocHost|FreeHost|MallocAsync|FreeAsync|MemCreate|MemMap"
+    r"|MemRelease|MemUnmap|MemSetAccess|MemAddressReserve|HostMalloc|HostFree)"
+)
+_SYNCHRONIZING = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|synchronizeStream)$")
+_COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
+_TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
+_TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")
+_COLLECTIVE = re.compile(r"^(gloo|mpi|ucc):|^c10d::(barrier|monitored_barrier)")
+# Between two operators the interpreter takes some 10 us, and 100 us while a profiler takes stacks. What launches
+# nothing for ten times as long is not dispatch.
+JOINED_NS = 1_000_000
+# Calls take microseconds. One that takes this long while the device idles loads code, makes a context, or tries
+# algorithms: what a job does once. (A launch also waits while the device's queue is full, but then the device works.)
+SET_UP_NS = 1_000_000
+
+
+class Host:
+    """The threads of one trace.
+
+    Attributes:
+        trace: where they were seen.
+        main: the thread that runs the training loop: the one with the profiler's steps, else with most ranges.
+    """
+
+    def __init__(self, trace: Trace, steps: tuple[tuple[int, int], ...] = ()) -> None:
+        self.trace = trace
+        self.main = self._find_main(steps)
+        self._doing: dict[int | None, dict[Doing, Intervals]] = {}
+        self._following: dict[int | None, dict[Doing, Intervals]] = {}
+
+    def doing(self, thread: int | None) -> dict[Doing, Intervals]:
+        """The times of a thread by what it does, disjoint; of all threads together for None."""
+        if thread not in self._doing:
+            self._doing[thread] = self._sort(thread)
+        return self._doing[thread]
+
+    def spent(self, thread: int | None, start: Int64s, end: Int64s) -> Int64s:
+        """For each of many spans, how much of it went into what.
+
+        While a thread is in nothing that the trace shows, it waits for another: for the main thread, or else for any.
+
+        Returns:
+            Nanoseconds, one row per span, one column per ``Doing``.
+        """
+        doing = self._followed(thread)
+        return np.stack([doing[one].within(start, end) for one in Doing], axis=1)
+
+    def _followed(self, thread: int | None) -> dict[Doing, Intervals]:
+        if thread not in self._following:
+            found = {one: Intervals.none() for one in Doing}
+            taken = Intervals.none()
+            for other in dict.fromkeys((thread, self.main, None)):
+                for one, times in self.doing(other).items():
+                    found[one] = found[one] | (times - taken)
+                taken = Intervals.union(
+                    np.concatenate([times.start for times in found.values()]),
+                    np.concatenate([times.end for times in found.values()]),
+                )
+            self._following[thread] = found
+        return self._following[thread]
+
+    @cached_property
+    def draining(self) -> Bools:
+        """Which calls wait until the device has done what it was given."""
+        return self._calls(_SYNCHRONIZING) | (self._calls(_COPY_CALL) & self._copies(_TO_HOST))
+
+    @cached_property
+    def allocating(self) -> Bools:
+        """Which calls allocate or free memory of the device."""
+        return self._calls(_ALLOCATING)
+
+    def _sort(self, thread: int | None) -> dict[Doing, Intervals]:
+        ranges, calls = self.trace.host, self.trace.calls
+        on_host = self._on(thread, ranges.thread)
+        on_calls = self._on(thread, calls.thread)
+        python = ranges.kind == HostKind.PYTHON
+        launches = Intervals.union(calls.start[on_calls], calls.end[on_calls])
+        operators = self._ranges(on_host & (ranges.kind == HostKind.OPERATOR)) | launches
+        found = {
+            Doing.LOADING: self._ranges(on_host & self._named(_LOADING)),
+            Doing.SAVING: self._ranges(on_host & self._named(_SAVING)),
+            Doing.ALLOCATING: self._during(on_calls & self.allocating),
+            Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
+            Doing.COPYING_IN: self._during(on_calls & self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)),
+            Doing.COLLECTIVE: self._ranges(on_host & self._named(_COLLECTIVE)),
+            Doing.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
+            Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
+            Doing.OWN_CODE: self._ranges(on_host & python),
+        }
+        taken = Intervals.none()
+        for one in Doing:
+            found[one], taken = found[one] - taken, taken | found[one]
+        return found
+
+    def _ranges(self, rows: Bools) -> Intervals:
+        return Intervals.union(self.trace.host.start[rows], self.trace.host.end[rows])
+
+    def _during(self, rows: Bools) -> Intervals:
+        return Intervals.union(self.trace.calls.start[rows], self.trace.calls.end[rows])
+
+    def _on(self, thread: int | None, column: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Bools:
+        if thread is None:
+            return np.ones(len(column), dtype=np.bool_)
+        return np.isin(column, [thread, *(self._nameless if thread == self.main else ())])
+
+    @cached_property
+    def _nameless(self) -> list[int]:
+        """Threads 0 of process 0: some versions write the Python frames of a single-threaded program there."""
+        return [row for row, thread in enumerate(self.trace.threads) if thread == ("0", "0")]
+
+    def _named(self, pattern: re.Pattern[str]) -> Bools:
+        return self.trace.named(self._matches(pattern), self.trace.host.name)
+
+    def _calls(self, pattern: re.Pattern[str]) -> Bools:
+        return self.trace.named(self._matches(pattern), self.trace.calls.name)
+
+    def _matches(self, pattern: re.Pattern[str]) -> Bools:
+        return np.array([pattern.search(name) is not None for name in self.trace.names] or [False])
+
+    def _copies(self, pattern: re.Pattern[str]) -> Bools:
+        """Which calls launched a copy in a direction."""
+        device = self.trace.device
+        rows = self.trace.named(self._matches(pattern), device.name) & (device.correlation > 0)
+        return np.isin(self.trace.calls.correlation, device.correlation[rows])
+
+    def _find_main(self, steps: tuple[tuple[int, int], ...]) -> int | None:
+        ranges, calls = self.trace.host, self.trace.calls
+        if steps:
+            first = (ranges.start == steps[0][0]) & (ranges.end == steps[0][1])
+            if first.any():
+                return int(ranges.thread[first][0])
+        column = ranges.thread[ranges.kind != HostKind.PYTHON] if len(ranges) else calls.thread
+        return int(np.bincount(column).argmax()) if len(column) else None

@@ -1,0 +1,179 @@
+"""Why a device was idle: what did the thread do that launched what came next?
+
+A gap ends with an event on the device. Its launch call says which thread brought it, and when. If the call was over
+before the gap began, the work was queued, and the device itself was not ready for it. Otherwise the host was late,
+and the gap goes to what that thread did in a span as long as the gap that ends with the launch: loading, allocating,
+waiting for the device, copying, or launching operators one by one.
+
+A host that waits for the device (``.item()``), or loads, loses its lead: it could have launched more work meanwhile.
+So later idle time in which it launches is the wait's fault, as far as the wait lasted while the device was busy. Beyond
+that the host is slow by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.traces.device import DeviceTime
+from perfdoctor.traces.host import Doing, Host
+from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.model import UNKNOWN, Int64s, Trace
+
+Floats = npt.NDArray[np.float64]
+
+
+class Reason(Enum):
+    """Why a device was idle."""
+
+    LOADING = "fetching a batch"
+    SAVING = "saving a checkpoint"
+    ALLOCATING = "allocating or freeing device memory"
+    SYNCHRONIZING = "waiting for the device"
+    COPYING = "copying from the host"
+    COLLECTIVE = "in a collective on the host"
+    SETTING_UP = "setting up what is used for the first time"
+    DISPATCHING = "launching work"
+    OWN_CODE = "running Python code that launches nothing"
+    SWITCHING = "going from one queued kernel to the next"
+    UNSEEN = "nothing that the trace shows"
+
+
+_REASON = {
+    Doing.LOADING: Reason.LOADING,
+    Doing.SAVING: Reason.SAVING,
+    Doing.ALLOCATING: Reason.ALLOCATING,
+    Doing.SYNCHRONIZING: Reason.SYNCHRONIZING,
+    Doing.COPYING_IN: Reason.COPYING,
+    Doing.COLLECTIVE: Reason.COLLECTIVE,
+    Doing.SETTING_UP: Reason.SETTING_UP,
+    Doing.DISPATCHING: Reason.DISPATCHING,
+    Doing.OWN_CODE: Reason.OWN_CODE,
+}
+# From the end of a launch call to the start of its kernel on an empty device; the median of a trace is used where it
+# has such launches. CUPTI's traces of Volta to Blackwell here have 4 to 10 us.
+_LATENCY_NS = 5_000
+_MOST_LATENCY_NS = 20_000
+# A device goes from one queued kernel to the next within this; a longer pause has a reason of its own.
+_SWITCH_NS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """A device's idle times and their reasons.
+
+    Attributes:
+        start: where each begins.
+        end: where each ends.
+        reasons: nanoseconds per gap by reason; over all reasons they sum to the gap's length.
+        launch_delay_ns: median time from a launch call's start to its kernel's on an empty device; None without any.
+    """
+
+    start: Int64s
+    end: Int64s
+    reasons: dict[Reason, Floats]
+    launch_delay_ns: float | None
+
+
+def explain_idle(trace: Trace, host: Host, time: DeviceTime) -> Gaps:
+    """Gives every idle moment of a device to a reason."""
+    start, end = time.idle.start, time.idle.end
+    length = end - start
+    called, ready, thread = _launches(trace, time, end)
+    known = ready != UNKNOWN
+    latency = _latency(start, end, ready, known)
+    until = np.where(known, np.minimum(ready, end), end - latency)
+    queued = known & (ready + latency <= start)
+    reasons = {reason: np.zeros(len(start)) for reason in Reason}
+    _explain_queued(host, reasons, start, end, queued)
+    late = np.flatnonzero(~queued)
+    spent = _spent(host, thread[late], until[late] - length[late], until[late])
+    for one in Doing:
+        reasons[_REASON[one]][late] += spent[:, one]
+    reasons[Reason.UNSEEN][late] += length[late] - spent.sum(axis=1)
+    _charge_lost_lead(host, time, reasons, until)
+    delays = (end - called)[known & (called >= start)]
+    return Gaps(start, end, reasons, float(np.median(delays)) if len(delays) else None)
+
+
+def _launches(trace: Trace, time: DeviceTime, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """For the event that ends each gap: start and end of its launch call, and the thread; ``UNKNOWN`` if unseen."""
+    device, calls = trace.device, trace.calls
+    unknown = np.full(len(ends), UNKNOWN, dtype=np.int64)
+    here = np.flatnonzero(device.device == time.device)
+    if not len(here) or not len(calls):
+        return unknown, unknown, unknown
+    event = here[np.minimum(np.searchsorted(device.start[here], ends), len(here) - 1)]
+    order = np.argsort(calls.correlation, kind="stable")
+    wanted = device.correlation[event]
+    place = np.minimum(np.searchsorted(calls.correlation[order], wanted), len(order) - 1)
+    call = order[place]
+    found = (calls.correlation[call] == wanted) & (wanted > 0) & (device.start[event] == ends)
+    return (
+        np.where(found, calls.start[call], UNKNOWN),
+        np.where(found, calls.end[call], UNKNOWN),
+        np.where(found, calls.thread[call], UNKNOWN),
+    )
+
+
+def _latency(start: Int64s, end: Int64s, ready: Int64s, known: npt.NDArray[np.bool_]) -> int:
+    empty = known & (ready > start) & (ready <= end)
+    if not empty.any():
+        return _LATENCY_NS
+    return int(np.clip(np.median((end - ready)[empty]), 0, _MOST_LATENCY_NS))
+
+
+def _explain_queued(
+    host: Host, reasons: dict[Reason, Floats], start: Int64s, end: Int64s, queued: npt.NDArray[np.bool_]
+) -> None:
+    """Gaps before work that was launched already: the device's own switching, or a stream that waits.
+
+    If it waits long, and the host waits for the device meanwhile, then neither works.
+    """
+    length = (end - start).astype(np.float64)
+    short = queued & (length <= _SWITCH_NS)
+    reasons[Reason.SWITCHING][short] = length[short]
+    long = np.flatnonzero(queued & ~short)
+    waiting = host.doing(host.main)[Doing.SYNCHRONIZING].within(start[long], end[long])
+    reasons[Reason.SYNCHRONIZING][long] = waiting
+    reasons[Reason.UNSEEN][long] = length[long] - waiting
+
+
+def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
+    """What was done in each span, seen from the thread that launched; from the main one where that is not known."""
+    found = np.zeros((len(start), len(Doing)))
+    for one in np.unique(thread):
+        rows = thread == one
+        found[rows] = host.spent(int(one) if one != UNKNOWN else host.main, start[rows], end[rows])
+    return found
+
+
+def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[Reason, Floats], until: Int64s) -> None:
+    """Moves idle time from launching to what cost the host its lead before: waiting for the device, and loading."""
+    calls = host.trace.calls
+    waits = Intervals.union(calls.start[host.draining], calls.end[host.draining])
+    loading = host.doing(host.main)[Doing.LOADING]
+    for reason, lost in ((Reason.SYNCHRONIZING, waits), (Reason.LOADING, loading)):
+        charged = _charged(reasons[Reason.DISPATCHING], until, lost, time.busy)
+        reasons[reason] += charged
+        reasons[Reason.DISPATCHING] -= charged
+
+
+def _charged(launching: Floats, until: Int64s, lost: Intervals, busy: Intervals) -> Floats:
+    """How much of each gap's launching goes to earlier spans in which the host launched nothing.
+
+    A span adds to the lead that was lost, as far as the device worked meanwhile; idle time while launching takes from
+    it. What is taken beyond is the host's own.
+    """
+    if not len(lost) or not len(until):
+        return np.zeros(len(launching))
+    gained = busy.within(lost.start, lost.end).astype(np.float64)
+    order = np.argsort(np.concatenate((lost.end, until)), kind="stable")
+    balance = np.cumsum(np.concatenate((gained, -launching))[order])
+    lowest = np.minimum.accumulate(np.minimum(balance, 0.0))
+    beyond = np.empty(len(order))
+    beyond[order] = -np.diff(lowest, prepend=0.0)
+    return np.clip(launching - beyond[len(lost) :], 0.0, launching)

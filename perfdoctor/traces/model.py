@@ -1,0 +1,167 @@
+"""A profiler trace in columns. All times are nanoseconds since the first event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+UNKNOWN = -1
+
+
+class DeviceKind(IntEnum):
+    """What a device was given to do."""
+
+    KERNEL = 0
+    COPY = 1
+    SET = 2
+
+
+class HostKind(IntEnum):
+    """What a range on a host thread stands for."""
+
+    OPERATOR = 0
+    ANNOTATION = 1
+    PYTHON = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEvents:
+    """What ran on devices, sorted by start; columns of equal length, ``UNKNOWN`` where the file does not say.
+
+    Attributes:
+        name: index into ``Trace.names``.
+        kind: a ``DeviceKind``.
+        correlation: joins an event with the call that launched it.
+        blocks: blocks of threads in the kernel's grid.
+        bytes: bytes copied or set.
+    """
+
+    start: Int64s
+    end: Int64s
+    name: Int32s
+    kind: Int8s
+    device: Int32s
+    stream: Int64s
+    correlation: Int64s
+    blocks: Int64s
+    bytes: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class HostRanges:
+    """Operators, annotations and Python functions, sorted by start.
+
+    Attributes:
+        thread: index into ``Trace.threads``.
+        kind: a ``HostKind``.
+    """
+
+    start: Int64s
+    end: Int64s
+    name: Int32s
+    thread: Int32s
+    kind: Int8s
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls of the device's runtime or driver, sorted by start."""
+
+    start: Int64s
+    end: Int64s
+    name: Int32s
+    thread: Int32s
+    correlation: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a collective on a device carried, as far as the file says.
+
+    Attributes:
+        sequence: the collective's number within its process group; matches it across ranks.
+        elements: the larger of what goes in and what comes out.
+    """
+
+    name: str
+    sequence: int
+    group: str
+    group_size: int
+    elements: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """A device as the profiler saw it; None where it does not say."""
+
+    index: int
+    name: str
+    multiprocessors: int | None
+    capability: float | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One rank's trace.
+
+    Attributes:
+        source: the file's name.
+        names: texts that the columns refer to by index.
+        threads: ``(process, thread)`` as the file writes them.
+        messages: row of a device event to what the collective carried.
+        devices: by the number that device events carry.
+        strangers: categories of duration events that are not known, with how many there were; a device of a kind
+            that perfdoctor does not know shows up here.
+        rank, world: None where the file does not say.
+        origin_ns: the host's clock (Unix time) at time 0, to compare ranks; None where the file has only times since
+            boot.
+        notes: what could not be read, in sentences.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    threads: tuple[tuple[str, str], ...]
+    device: DeviceEvents
+    host: HostRanges
+    calls: Calls
+    messages: Mapping[int, Message] = field(default_factory=dict)
+    devices: Mapping[int, DeviceProperties] = field(default_factory=dict)
+    strangers: Mapping[str, int] = field(default_factory=dict)
+    rank: int | None = None
+    world: int | None = None
+    backend: str = ""
+    host_name: str = ""
+    origin_ns: int | None = None
+    notes: tuple[str, ...] = ()
+    events: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def named(self, wanted: npt.NDArray[np.bool_], rows: Int32s) -> Bools:
+        """Which rows have a name that is wanted.
+
+        Args:
+            wanted: one truth value per name.
+            rows: a column of indices into ``names``.
+        """
+        return wanted[rows] if len(rows) else np.zeros(0, dtype=np.bool_)

@@ -1,0 +1,141 @@
+"""Reads a profiler trace: a file of any age and vendor, whole or damaged, into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.traces.columns import Columns
+from perfdoctor.traces.events import Document
+from perfdoctor.traces.files import read_bytes
+from perfdoctor.traces.model import DeviceProperties, Trace
+from perfdoctor.traces.pieces import Pieces
+
+# Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).
+_EPOCH_US = 1e14
+_SUFFIXES = (".json", ".json.gz", ".pt.trace.json", ".pt.trace.json.gz")
+_HOW_TO_RECORD = (
+    "Record one with torch.profiler.profile(...) and prof.export_chrome_trace('trace.json.gz'), "
+    "or with tensorboard_trace_handler."
+)
+
+
+def read_trace(path: Path) -> Trace:
+    """Reads one file.
+
+    Raises:
+        PerfDoctorError: it cannot be read, or holds no trace.
+    """
+    text, missing = read_bytes(path)
+    notes = [missing] if missing else []
+    pieces = Pieces(text)
+    if not pieces.is_trace:
+        raise PerfDoctorError(
+            f"{path} is not a profiler trace: {_what_instead(text)}.",
+            hint=_HOW_TO_RECORD,
+        )
+    columns = Columns()
+    for events in pieces:
+        columns.add(events)
+    del text
+    if columns.events == 0:
+        raise PerfDoctorError(f"{path} holds no event that can be read.", hint=_HOW_TO_RECORD)
+    return _trace(path, columns, pieces, notes)
+
+
+def find_traces(paths: list[Path]) -> list[Path]:
+    """The trace files among the paths, and in those that are folders.
+
+    Raises:
+        PerfDoctorError: a path does not exist, or a folder holds no trace.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.name.endswith(_SUFFIXES) and file.is_file())
+            if not inside:
+                raise PerfDoctorError(f"There is no trace (*.json, *.json.gz) in {path}.", hint=_HOW_TO_RECORD)
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise PerfDoctorError(f"There is no file {path}.", hint="Check the path.")
+    return list(dict.fromkeys(found))
+
+
+def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Trace:
+    device, host, calls, messages, origin = columns.finish()
+    document = pieces.document
+    distributed = document.distributed if isinstance(document.distributed, dict) else {}
+    return Trace(
+        source=path.name,
+        names=tuple(columns.names),
+        threads=tuple((str(process), str(thread)) for process, thread in columns.threads),
+        device=device,
+        host=host,
+        calls=calls,
+        messages=messages,
+        devices=_devices(document.devices),
+        strangers=dict(columns.strangers),
+        rank=_count(distributed.get("rank")),
+        world=_count(distributed.get("world_size")),
+        backend=str(distributed.get("backend") or ""),
+        host_name=document.host if isinstance(document.host, str) else "",
+        origin_ns=_origin(origin, document),
+        notes=(*notes, *_complaints(columns, pieces)),
+        events=columns.events,
+    )
+
+
+def _complaints(columns: Columns, pieces: Pieces) -> list[str]:
+    found = []
+    if pieces.damaged:
+        found.append(
+            f"{pieces.damaged} of {columns.events + pieces.damaged} events could not be decoded and are left out."
+        )
+    if columns.misplaced:
+        found.append(f"{columns.misplaced} events lie more than a day away from the others and are left out.")
+    if columns.unended:
+        found.append(f"{columns.unended} ranges have no end and count as instants.")
+    if columns.negative:
+        found.append(f"{columns.negative} ranges end before they start and count as instants.")
+    return found
+
+
+def _origin(first_us: float, document: Document) -> int | None:
+    base = document.base_ns if isinstance(document.base_ns, int) else 0
+    if first_us < _EPOCH_US and not base:
+        return None
+    return base + round(first_us * 1000)
+
+
+def _devices(listed: Any) -> dict[int, DeviceProperties]:
+    found = {}
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, Mapping) or (index := _count(one.get("id"))) is None:
+            continue
+        major, minor = _count(one.get("computeMajor")), _count(one.get("computeMinor"))
+        found[index] = DeviceProperties(
+            index=index,
+            name=str(one.get("name") or ""),
+            multiprocessors=_count(one.get("numSms")),
+            capability=None if major is None else major + (minor or 0) / 10,
+            memory_bytes=_count(one.get("totalGlobalMem")),
+        )
+    return found
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62 else None
+
+
+def _what_instead(text: bytearray) -> str:
+    if not text.strip():
+        return "it is empty"
+    if text.startswith(b"SQLite format 3"):
+        return "it is a SQLite file (Nsight Systems' exports are not read yet)"
+    if text.lstrip().startswith((b"{", b"[")):
+        return "it is JSON without traceEvents"
+    return "it is not JSON"

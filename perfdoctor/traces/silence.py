@@ -1,0 +1,92 @@
+"""When a trace does not suffice for a verdict, and what a reader of any verdict should know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.host import Doing
+from perfdoctor.traces.idle import Reason
+from perfdoctor.traces.model import Trace
+
+# A job's start is in the trace if this much of the time is first-time work. Steady steps here have next to nothing.
+_WARMING = 0.20
+_FEWEST_NS = 1_000_000
+_STEADY = (
+    "profile later steps: torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...) "
+    "and prof.step() in the loop"
+)
+_WITH_DEVICE = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+
+
+def why_no_verdict(accounts: Sequence[RankAccount]) -> str:
+    """Why these traces do not suffice for a verdict; "" if they do."""
+    for account in accounts:
+        if why := _why(account):
+            return why
+    return ""
+
+
+def _why(account: RankAccount) -> str:
+    trace = account.trace
+    if not len(trace.device):
+        unknown = unknown_device(trace)
+        if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.strangers)):
+            return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did cannot be told."
+        if trace.devices or len(trace.calls):
+            return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
+    if account.window.length < _FEWEST_NS:
+        return "The trace is shorter than a millisecond."
+    setting_up = account.idle_for(Reason.SETTING_UP)
+    if setting_up >= _WARMING:
+        return (
+            f"The trace holds a job's start: for {setting_up:.0%} of it the GPU waits for what is done once, such as "
+            "loading kernels and trying algorithms. It says nothing about the steps that follow."
+        )
+    return ""
+
+
+def unknown_device(trace: Trace) -> str:
+    """Names the strange categories that a device's work seems to be in; "" if there are none."""
+    return ", ".join(sorted(trace.strangers))
+
+
+def not_in_traces(accounts: Sequence[RankAccount], cause: str | None) -> list[NotExamined]:
+    """What the traces do not show."""
+    found: list[NotExamined] = []
+    for account in accounts:
+        trace = account.trace
+        found += [NotExamined("trace", f"{trace.source}: {note}", "record it again") for note in trace.notes]
+        if unknown := unknown_device(trace):
+            found.append(
+                NotExamined("trace", f"Events of unknown kinds are left out: {unknown}.", "an issue with the trace")
+            )
+    first = accounts[0]
+    if not len(first.trace.device):
+        found.append(NotExamined("trace", "No GPU activity is in the trace.", _WITH_DEVICE))
+    if not first.window.steps:
+        found.append(
+            NotExamined("trace", "The trace marks no steps, so all of it counts, start and end included.", _STEADY)
+        )
+    if len(first.trace.device) and not len(first.trace.host):
+        found.append(
+            NotExamined(
+                "trace", "The host's operators are not in the trace, so idle time has few reasons.", _WITH_DEVICE
+            )
+        )
+    if len(accounts) > 1 and cause is not None and cause.startswith("communication."):
+        why = "Collectives are not matched across ranks yet, so it is not told which rank comes late."
+        found.append(NotExamined("trace", why, "compare the ranks: the late one waits least"))
+    found += _of_cause(accounts, cause)
+    return list(dict.fromkeys(found))
+
+
+def _of_cause(accounts: Sequence[RankAccount], cause: str | None) -> list[NotExamined]:
+    if cause in ("cpu.kernel_launch", "cpu.python_overhead"):
+        why = "Profiling itself makes launching slower, so without it this cause is smaller."
+        return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
+    if any(account.host.doing(account.host.main)[Doing.LOADING].total for account in accounts):
+        why = "A trace does not show what loader workers do while the trainer waits for them."
+        return [NotExamined("trace", why, "perfdoctor attach PID, which looks into workers")]
+    return []

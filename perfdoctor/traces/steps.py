@@ -1,0 +1,85 @@
+"""Which part of a trace is analysed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
+
+# An empty device starts a kernel within some 10 us of its launch.
+_QUEUED_NS = 1_000_000
+_STEP = re.compile(r"ProfilerStep\s*#?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time that is accounted for.
+
+    Attributes:
+        steps: starts and ends of the steps on the host; empty if the trace has none.
+    """
+
+    start: int
+    end: int
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+
+def find_window(trace: Trace) -> Window:
+    """The steps, from the first one's start to the end of what the last one did and launched.
+
+    The profiler itself works at the end of the last step; what lies behind all activity is its own. Without steps it is
+    all activity of the devices; without devices all of the host.
+    """
+    steps = find_steps(trace)
+    if not steps:
+        table = trace.device if len(trace.device) else trace.host if len(trace.host) else trace.calls
+        return Window(int(table.start.min()), int(table.end.max())) if len(table) else Window(0, 0)
+    start, end = steps[0][0], max(step[1] for step in steps)
+    launched = np.isin(trace.device.correlation, _launched(trace, start, end))
+    if not launched.any():
+        return Window(start, end, tuple(steps))
+    last = max(int(trace.device.end[launched].max()), _last_operator(trace, start, end))
+    return Window(_after_unseen_work(trace, launched, start), last, tuple(steps))
+
+
+def _last_operator(trace: Trace, start: int, end: int) -> int:
+    ranges = trace.host
+    inside = (ranges.kind == HostKind.OPERATOR) & (ranges.start >= start) & (ranges.end <= end)
+    return int(ranges.end[inside].max()) if inside.any() else start
+
+
+def _after_unseen_work(trace: Trace, launched: Bools, start: int) -> int:
+    """Where the account begins if a device was still busy with work launched before the profiler looked.
+
+    Such work is not in the trace. It was there if the first event had to queue for it.
+    """
+    first = int(np.flatnonzero(launched)[0])
+    begun = int(trace.device.start[first])
+    if len(trace.device) and int(trace.device.start[0]) < begun:
+        return start  # work from before is in the trace
+    call = np.flatnonzero(trace.calls.correlation == trace.device.correlation[first])
+    if len(call) and begun - int(trace.calls.start[call[0]]) > _QUEUED_NS:
+        return max(start, begun)
+    return start
+
+
+def find_steps(trace: Trace) -> list[tuple[int, int]]:
+    """The profiler's steps on the host, in order."""
+    wanted = np.array([_STEP.match(name) is not None for name in trace.names] or [False])
+    rows = np.flatnonzero(trace.named(wanted, trace.host.name) & (trace.host.kind != HostKind.PYTHON))
+    found = {int(trace.host.start[row]): int(trace.host.end[row]) for row in rows}
+    return sorted((start, end) for start, end in found.items() if end > start)
+
+
+def _launched(trace: Trace, start: int, end: int) -> Int64s:
+    calls = trace.calls
+    inside = (calls.start >= start) & (calls.start < end) & (calls.correlation > 0)
+    return calls.correlation[inside]

@@ -1,0 +1,73 @@
+"""Traces with planted timelines, as Kineto would write them. Times are microseconds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HOST = 100
+MAIN = 100
+GPU = "NVIDIA H100 80GB HBM3"
+GEMM = "nvjet_tst_128x256_64x4_2x1_v_bz_TNT"
+ELEMENTWISE = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, std::array<char*, 3ul> >"
+)
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@dataclass
+class MadeTrace:
+    """Collects events; ``write`` makes a file of them."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    document: dict[str, Any] = field(default_factory=dict)
+    last_correlation: int = 0
+
+    def span(self, category: str, name: str, start: float, end: float, **more: Any) -> None:
+        """A duration event on the host's main thread, unless told otherwise."""
+        event = {"ph": "X", "cat": category, "name": name, "pid": HOST, "tid": MAIN, "ts": start, "dur": end - start}
+        self.events.append({**event, "args": {}, **more})
+
+    def operator(self, name: str, start: float, end: float, *, thread: int = MAIN) -> None:
+        self.span("cpu_op", name, start, end, tid=thread)
+
+    def annotation(self, name: str, start: float, end: float, *, thread: int = MAIN) -> None:
+        self.span("user_annotation", name, start, end, tid=thread)
+
+    def step(self, number: int, start: float, end: float) -> None:
+        self.annotation(f"ProfilerStep#{number}", start, end)
+
+    def call(self, name: str, start: float, end: float, *, thread: int = MAIN) -> int:
+        """A call of the runtime; returns its correlation."""
+        self.last_correlation += 1
+        arguments = {"correlation": self.last_correlation}
+        self.span("cuda_runtime", name, start, end, tid=thread, args=arguments)
+        return self.last_correlation
+
+    def on_device(
+        self, name: str, start: float, end: float, correlation: float, *, category: str = "kernel", **arguments: Any
+    ) -> None:
+        given: dict[str, Any] = {"device": 0, "stream": 7, "correlation": correlation, **arguments}
+        if category == "kernel":
+            given.setdefault("grid", [1024, 1, 1])
+        self.span(category, name, start, end, pid=given["device"], tid=given["stream"], args=given)
+
+    def launch(self, name: str, called: float, start: float, end: float, *, thread: int = MAIN, **more: Any) -> None:
+        """A kernel and the call that launched it, which takes 4 us."""
+        self.on_device(name, start, end, self.call("cudaLaunchKernel", called, called + 4, thread=thread), **more)
+
+    def gpu(self, name: str = GPU, capability: tuple[int, int] = (9, 0), multiprocessors: int = 132) -> None:
+        major, minor = capability
+        properties = {"id": 0, "name": name, "computeMajor": major, "computeMinor": minor, "numSms": multiprocessors}
+        self.document["deviceProperties"] = [properties]
+
+    def text(self) -> str:
+        return json.dumps({"schemaVersion": 1, **self.document, "traceEvents": self.events})
+
+    def write(self, path: Path) -> Path:
+        data = self.text().encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+        return path

@@ -1,0 +1,69 @@
+"""``perfdoctor analyze`` as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.__main__ import main
+from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
+
+
+def launch_bound(rank: int | None = None) -> MadeTrace:
+    made = MadeTrace()
+    made.gpu()
+    if rank is not None:
+        made.document["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2}
+    for number in range(200):
+        made.operator("aten::add", number * 50.0, number * 50.0 + 20.0)
+        made.launch(ELEMENTWISE, number * 50.0 + 10.0, number * 50.0 + 16.0, number * 50.0 + 21.0)
+    return made
+
+
+def test_a_trace_gets_verdict_findings_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = launch_bound().write(tmp_path / "trace.json.gz")
+    report, told = tmp_path / "out.html", tmp_path / "out.json"
+    assert main(["analyze", str(trace), "--report", str(report), "--json", str(told)]) == 0
+    assert "CPU bottleneck: launching small GPU kernels" in capsys.readouterr().out
+    assert "launching small GPU kernels" in report.read_text()
+    diagnosis = json.loads(told.read_text())
+    assert diagnosis["verdict"]["cause"] == "cpu.kernel_launch"
+    assert diagnosis["verdict"]["level"] == "traced"
+    assert diagnosis["verdict"]["confidence"] == 0.98
+    assert diagnosis["ranks"][0]["workers"] is None
+    [found] = [one for one in diagnosis["findings"] if one["cause"] == "cpu.kernel_launch"]
+    evidence = {one["name"]: one["value"] for one in found["evidence"]}
+    assert evidence["taken by one kernel, in the median"] == 5.0
+    assert evidence["kernels and copies started on a GPU"] == pytest.approx(20_000, rel=0.01)
+
+
+def test_a_folder_is_a_job_of_several_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (1, 0):
+        launch_bound(rank).write(tmp_path / f"z{1 - rank}.pt.trace.json")
+    assert main(["analyze", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.index("Rank 0 (z1.pt.trace.json)") < printed.index("Rank 1 (z0.pt.trace.json)")
+
+
+def test_what_is_missing_is_told_in_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = MadeTrace()
+    made.span("npu_runtime", "launch", 0.0, 10_000.0)
+    made.operator("aten::mm", 0.0, 10_000.0)
+    assert main(["analyze", str(made.write(tmp_path / "npu.json"))]) == 1
+    assert "does not know (npu_runtime)" in capsys.readouterr().err.splitlines()[0]
+
+
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.json"
+    path.write_text("{}")
+    assert main(["analyze", str(path)]) == 1
+    assert "is not a profiler trace" in capsys.readouterr().err
+
+
+def test_damage_is_told_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = launch_bound()
+    made.launch(GEMM, 20_000.0, 20_006.0, 20_010.0)
+    path = tmp_path / "cut.json"
+    path.write_text(made.text()[:-100])
+    assert main(["analyze", str(path)]) == 0
+    assert "could not be decoded" in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,268 @@
+"""Where time goes in traces with planted timelines, whose answer is known to the microsecond."""
+
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.reader import read_trace
+from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
+
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def account(made: MadeTrace, folder: Path) -> RankAccount:
+    return account_for(read_trace(made.write(folder / "trace.json")))
+
+
+def shares(made: MadeTrace, folder: Path) -> dict[str, float]:
+    return {cause: round(share, 3) for cause, share in account(made, folder).shares.items()}
+
+
+def steady(*, kernels: int = 10, each: float = 1000.0) -> MadeTrace:
+    """A host far ahead of a GPU that never idles, from 0 to ``kernels * each``."""
+    made = MadeTrace()
+    made.gpu()
+    made.step(1, 0.0, 100.0 + kernels * 10)
+    for number in range(kernels):
+        made.launch(GEMM, number * 10.0, 5.0 + number * each, 5.0 + (number + 1) * each)
+    return made
+
+
+def test_a_busy_gpu_is_healthy(tmp_path: Path) -> None:
+    assert shares(steady(), tmp_path)["gpu.compute"] == pytest.approx(1.0, abs=0.001)
+
+
+def test_shares_sum_to_one_whatever_happens(tmp_path: Path) -> None:
+    made = steady()
+    made.launch(ALL_REDUCE, 120.0, 5005.0, 11_000.0, stream=20)
+    made.on_device("Memcpy HtoD (Pageable -> Device)", 11_500.0, 12_000.0, 999, category="gpu_memcpy", stream=7)
+    found = account(made, tmp_path).shares
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert found.keys() <= CAUSES.keys()
+
+
+def test_what_is_hidden_behind_arithmetic_costs_nothing(tmp_path: Path) -> None:
+    """Communication and copies on other streams: 4 ms hidden, 1 ms exposed of each."""
+    made = steady()
+    made.launch(ALL_REDUCE, 120.0, 6005.0, 11_005.0, stream=20)
+    made.on_device("Memcpy HtoD (Pinned -> Device)", 8005.0, 12_005.0, made.call("cudaMemcpyAsync", 130.0, 135.0),
+                   category="gpu_memcpy", stream=21)  # fmt: skip
+    one = account(made, tmp_path)
+    assert one.shares["communication.unattributed_wait"] == pytest.approx(1 / 12, abs=0.001)
+    assert one.shares["gpu.host_transfer"] == pytest.approx(1 / 12, abs=0.001)
+    assert one.devices[0].hidden_communication == 4_000_000
+
+
+def loop(work: float, host: float, *, steps: int = 10) -> MadeTrace:
+    """Steps in which the host takes its time before it launches the one kernel of a step."""
+    made = MadeTrace()
+    made.gpu()
+    period = work + host
+    for number in range(steps):
+        start = number * period
+        made.step(number, start, start + period)
+        made.launch(GEMM, start + host - 10.0, start + host, start + period)
+    return made
+
+
+def test_idle_while_a_batch_is_fetched_is_input(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        made.annotation(LOADER, number * 3600.0, number * 3600.0 + 2900.0)
+    assert shares(made, tmp_path)["cpu.input_preprocessing"] == pytest.approx(2900 / 3600, abs=0.02)
+
+
+def test_idle_while_memory_is_allocated_is_memory_pressure(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        made.call("cudaFree", number * 3600.0, number * 3600.0 + 2900.0)
+    assert shares(made, tmp_path)["gpu.memory_pressure"] == pytest.approx(2900 / 3600, abs=0.02)
+
+
+def test_idle_between_small_operators_is_launching(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number in range(200):
+        made.operator("aten::add", number * 50.0, number * 50.0 + 20.0)
+        made.launch(ELEMENTWISE, number * 50.0 + 10.0, number * 50.0 + 16.0, number * 50.0 + 21.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.kernel_launch"] == pytest.approx(45 / 50, abs=0.01)
+    assert "cpu.synchronization" not in found
+
+
+@pytest.mark.parametrize("name", ["cudaStreamSynchronize", "cudaMemcpyAsync", "hipDeviceSynchronize"])
+def test_a_wait_is_charged_for_the_lead_that_it_cost(tmp_path: Path, name: str) -> None:
+    """The host needs 400 us per step and the GPU 600: without the wait it would always be ahead.
+
+    A blocking cudaMemcpyAsync to the host is a wait too, although its name does not say so.
+    """
+    made = MadeTrace()
+    made.gpu()
+    for number in range(20):
+        start = number * 1000.0
+        made.operator("aten::mm", start, start + 390.0)
+        made.launch(GEMM, start + 390.0, start + 400.0, start + 1000.0)
+        call = made.call(name, start + 400.0, start + 1000.0)
+        if name == "cudaMemcpyAsync":
+            made.on_device(
+                "Memcpy DtoH (Device -> Pageable)", start + 999.0, start + 1000.0, call, category="gpu_memcpy"
+            )
+    found = shares(made, tmp_path)
+    assert found["cpu.synchronization"] == pytest.approx(0.4, abs=0.03)
+    assert found.get("cpu.kernel_launch", 0.0) < 0.01
+
+
+def test_waiting_for_a_gpu_that_works_costs_nothing(tmp_path: Path) -> None:
+    """A long cudaStreamSynchronize at the end of a step, while the queue is full."""
+    made = steady()
+    made.call("cudaStreamSynchronize", 200.0, 10_000.0)
+    assert shares(made, tmp_path)["gpu.compute"] == pytest.approx(1.0, abs=0.001)
+
+
+def test_a_wait_does_not_excuse_a_slow_host(tmp_path: Path) -> None:
+    """The host needs 900 us per step, the GPU 100: without the wait the GPU would idle as well."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(20):
+        start = number * 1000.0
+        made.operator("aten::mm", start, start + 890.0)
+        made.launch(GEMM, start + 890.0, start + 900.0, start + 1000.0)
+        made.call("cudaStreamSynchronize", start + 900.0, start + 1000.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.kernel_launch"] == pytest.approx(0.8, abs=0.03)
+    assert found["cpu.synchronization"] == pytest.approx(0.1, abs=0.03)
+
+
+def test_idle_that_nothing_explains_is_unattributed(tmp_path: Path) -> None:
+    found = shares(loop(600.0, 3000.0), tmp_path)
+    assert found["unattributed"] == pytest.approx(3000 / 3600, abs=0.02)
+
+
+def test_work_that_is_queued_makes_nobody_late(tmp_path: Path) -> None:
+    """Short pauses between queued kernels are the GPU's own; the host is far ahead."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(1000):
+        made.launch(GEMM, number * 1.0, 5000.0 + number * 10.0, 5008.0 + number * 10.0)
+    found = shares(made, tmp_path)
+    assert found["gpu.low_occupancy"] == pytest.approx(0.2, abs=0.01)
+    assert found.get("cpu.kernel_launch", 0.0) == 0.0
+
+
+def test_first_time_work_is_not_launching(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number in range(5):
+        start = number * 100_000.0
+        made.on_device(
+            GEMM, start + 90_000.0, start + 100_000.0, made.call("cudaLaunchKernel", start, start + 89_995.0)
+        )
+    found = shares(made, tmp_path)
+    assert found["unattributed"] > 0.85
+    assert found.get("cpu.kernel_launch", 0.0) < 0.01
+
+
+def test_memory_traffic_is_told_from_arithmetic(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number, name in enumerate(
+        [GEMM, ELEMENTWISE, "void cudnn::bn_fw_tr_1C11_singleread<float>", "triton_red_fused_add_3"]
+    ):
+        made.launch(name, number * 1.0, 10.0 + number * 100, 110.0 + number * 100)
+    assert shares(made, tmp_path) == {"gpu.memory_bandwidth": 0.75, "gpu.compute": 0.25}
+
+
+@pytest.mark.parametrize(("capability", "cause"), [((8, 0), "gpu.no_tensor_cores"), ((7, 0), "gpu.compute")])
+def test_single_precision_is_an_illness_where_tf32_would_serve(
+    tmp_path: Path, capability: tuple[int, int], cause: str
+) -> None:
+    made = MadeTrace()
+    made.gpu("some GPU", capability)
+    made.launch("ampere_sgemm_128x64_tn", 0.0, 10.0, 2000.0)
+    assert shares(made, tmp_path) == {cause: 1.0}
+
+
+def test_grids_too_small_for_the_gpu(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu(multiprocessors=132)
+    made.launch(GEMM, 0.0, 10.0, 1010.0, grid=[4, 2, 1])
+    made.launch(GEMM, 1.0, 1010.0, 2010.0, grid=[200, 2, 1])
+    assert shares(made, tmp_path) == {"gpu.low_occupancy": 0.5, "gpu.compute": 0.5}
+
+
+def test_the_fastest_collectives_show_what_the_transfer_takes(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    message = {
+        "Collective name": "allreduce",
+        "In msg nelems": 25_000_000,
+        "Out msg nelems": 25_000_000,
+        "dtype": "Float",
+    }
+    for number in range(10):
+        start = number * 3000.0
+        lasts = 1000.0 if number < 5 else 3000.0  # half of them wait 2 ms for some other rank
+        made.launch(ALL_REDUCE, start, start + 10.0, start + 10.0 + lasts, **message)
+        made.launch(GEMM, start + 1.0, start + 10.0 + lasts, start + 3010.0)
+    found = shares(made, tmp_path)
+    assert found["communication.bandwidth"] == pytest.approx(1 / 3, abs=0.01)
+    assert found["communication.unattributed_wait"] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_many_small_collectives_are_latency(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number in range(100):
+        made.launch(ALL_REDUCE, number * 1.0, 200.0 + number * 40.0, 240.0 + number * 40.0)
+    assert shares(made, tmp_path) == {"communication.latency": 1.0}
+
+
+def test_queued_work_from_before_the_trace_is_not_idleness(tmp_path: Path) -> None:
+    """The first launch of the first step has to queue for 50 ms: for work that the profiler did not see begin."""
+    made = MadeTrace()
+    made.gpu()
+    made.step(1, 0.0, 1000.0)
+    for number in range(10):
+        made.launch(GEMM, 100.0 + number * 10, 50_000.0 + number * 1000, 51_000.0 + number * 1000)
+    assert shares(made, tmp_path) == {"gpu.compute": 1.0}
+
+
+def test_the_profilers_own_work_after_the_last_kernel_does_not_count(tmp_path: Path) -> None:
+    made = steady()
+    made.step(2, 200.0, 500_000.0)
+    made.operator("aten::mm", 210.0, 250.0)
+    assert shares(made, tmp_path)["gpu.compute"] > 0.99
+
+
+def test_two_gpus_count_alike(tmp_path: Path) -> None:
+    made = steady()
+    made.launch(ELEMENTWISE, 150.0, 5.0, 10_005.0, device=1)
+    found = shares(made, tmp_path)
+    assert found["gpu.compute"] == pytest.approx(0.5, abs=0.001)
+    assert found["gpu.memory_bandwidth"] == pytest.approx(0.5, abs=0.001)
+
+
+def test_a_job_on_the_cpu_has_no_idle_gpu(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.annotation(LOADER, 0.0, 3000.0)
+    made.operator("aten::linear", 3000.0, 8000.0)
+    made.operator("aten::addmm", 3005.0, 7995.0)
+    made.annotation("gloo:all_reduce", 8000.0, 10_000.0, thread=7)
+    assert shares(made, tmp_path) == {
+        "cpu.model_compute": pytest.approx(0.4985, abs=0.001),
+        "cpu.input_preprocessing": 0.3,
+        "communication.unattributed_wait": 0.2,
+        "cpu.python_overhead": pytest.approx(0.0015, abs=0.001),
+    }
+
+
+def test_tiny_operators_on_the_cpu_are_overhead(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    for number in range(1000):
+        made.operator("aten::add", number * 10.0, number * 10.0 + 6.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.python_overhead"] == pytest.approx(0.9, abs=0.01)

@@ -51,8 +51,8 @@ def recording_file(asked: Path | None) -> Iterator[Path]:
 
 
 def tell_of_leftovers() -> None:
-    """Says where earlier runs that were killed have left what they recorded for this user."""
-    for path in leftovers():
+    """Says on a terminal where earlier runs that were killed have left what they recorded for this user."""
+    for path in leftovers() if sys.stderr.isatty() else ():
         kept = f"what it recorded is kept: perfdoctor report {path}"
         print(f"perfdoctor: an earlier run was killed; {kept}", file=sys.stderr)
 

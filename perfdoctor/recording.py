@@ -119,10 +119,12 @@ class Recording:
         self.path = path
         self.meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
         self.start_ns = int(self.meta["start_ns"])
+        # A recording of an earlier perfdoctor may lack tables that were added since: nobody looked then.
+        self._held = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         last = [
             db.execute(f'SELECT max(time_ns) FROM "{table.__name__}"').fetchone()[0]
             for table in TABLES
-            if "time_ns" in table._fields
+            if "time_ns" in table._fields and table.__name__ in self._held
         ]
         self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
 
@@ -154,6 +156,8 @@ class Recording:
         if kind not in self._tables:
             import pandas as pd
 
+            if kind.__name__ not in self._held:
+                return pd.DataFrame(columns=list(kind._fields))
             order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
             try:
                 frame = pd.read_sql_query(f'SELECT * FROM "{kind.__name__}"{order}', self._db)
@@ -164,6 +168,8 @@ class Recording:
 
     def rows(self, kind: type[S]) -> list[S]:
         """The same samples, one by one."""
+        if kind.__name__ not in self._held:
+            return []
         order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
         return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
 

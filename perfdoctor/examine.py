@@ -24,7 +24,7 @@ from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
 from perfdoctor.verdict import confidence, first_cause, straggler
 
-LEVEL = "sampled from outside"
+OUTSIDE, INSIDE = "sampled from outside", "measured inside"
 _SHOWN = 5
 
 
@@ -45,11 +45,11 @@ def examine(recording: Recording) -> Diagnosis:
     cause = first_cause(facts.shares)
     return Diagnosis(
         version=__version__,
-        verdict=_verdict(ledgers, facts, findings, cause, silence),
+        verdict=_verdict(ledgers, facts, findings, cause, silence, level=_level(scene)),
         breakdown=_breakdown(facts.shares),
         findings=tuple(sorted(findings, key=lambda finding: _place(finding, cause))),
-        ranks=tuple(_rank(trainer) for trainer in facts.trainers),
-        steps={},
+        ranks=tuple(_rank(scene, trainer) for trainer in facts.trainers),
+        steps=_steps(scene),
         not_examined=(*_not_examined(recording), *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
@@ -129,11 +129,11 @@ def _breakdown(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
 
 
 def _verdict(
-    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str, *, level: str
 ) -> Verdict:
     if silence or cause is None:
         text = silence or "Too much of the time could not be attributed to name a cause."
-        return Verdict(None, None, 0.0, 0.0, 1.0, None, LEVEL, text)
+        return Verdict(None, None, 0.0, 0.0, 1.0, None, level, text)
     share = facts.share(cause)
     finding = next((finding for finding in findings if finding.cause == cause), None)
     speedup = finding.predicted_speedup if finding else 1.0
@@ -142,16 +142,32 @@ def _verdict(
         CAUSES[cause].bottleneck,
         cause,
         share,
-        confidence(ledgers, cause, LEVEL),
+        confidence(ledgers, cause, level),
         speedup,
         straggler(ledgers, cause),
-        LEVEL,
+        level,
         summary,
     )
 
 
-def _rank(trainer: Trainer) -> dict[str, Any]:
+def _level(scene: Scene) -> str:
+    """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
+    trainers = scene.roles.trainers
+    inside = bool(trainers) and all(trainer.pid in scene.steps and scene.steps[trainer.pid].all for trainer in trainers)
+    return INSIDE if inside else OUTSIDE
+
+
+def _steps(scene: Scene) -> dict[str, Any]:
+    """The steps of the first trainer; each rank's own stand with the ranks."""
+    trainers = scene.roles.trainers
+    steps = scene.steps.get(trainers[0].pid) if trainers else None
+    return steps.summary() if steps is not None else {}
+
+
+def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:
+    steps = scene.steps.get(trainer.pid)
     return {
+        "steps": steps.summary() if steps is not None else {},
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,

@@ -34,7 +34,7 @@ class Companion:
         problem: one sentence; "" if all is well.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes] | None", result: int, problem: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | None, result: int, problem: str) -> None:
         self.process = process
         self.problem = problem
         self._result = result
@@ -79,7 +79,11 @@ def start_companion(ring: int, wishes: Wishes) -> Companion:
     command = [sys.executable, "-c", _START, home, str(ring), str(result), json.dumps(asdict(wishes))]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(ring, result), start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(ring, result),
+            start_new_session=True,
         )
     except OSError as error:
         os.close(result)

@@ -1,8 +1,8 @@
 """Where a training step's phases begin and end in torch: hooks that are put in, and taken out again without a trace.
 
-torch has public hooks for optimizers only. Module hooks would run for every submodule (some µs each), so the one entry
-of all modules, ``Module.__call__``, is wrapped instead: what is inside an outermost call costs one comparison. The other
-entries are wrapped likewise, as attributes of torch's classes and modules, which go back to what they were.
+Optimizers have global hooks. Global module hooks would run for every submodule and switch off torch's fast path (some
+µs for each), so the entry of all modules, ``Module.__call__``, is wrapped instead: inside an outermost call that costs
+one comparison. The other entries are wrapped likewise, and go back to what they were.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One diagnosis from inside: which steps are seen, and when perfdoctor steps aside.
 
-A step is one pass of the training loop. It ends where the user's ``with`` around one step ends. In a ``with`` around the
-whole loop it ends where the next batch is asked for after some training work (a backward pass or an optimizer's step), or,
-where batches come from no loader, where an optimizer begins its next step after the last one ended.
+A step is one pass of the training loop. It ends where the user's ``with`` around one step ends. In a ``with`` around
+the whole loop it ends where the next batch is asked for after some training work (a backward pass or an optimizer's
+step), or, where batches come from no loader, where the last optimizer's step ended before the first one steps again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Session:
         self._names: dict[str, int] = {}
         self._steps = 0
         self._observed_from: int | None = None
-        self._limit: int | None = None
+        self._limit = 0
         self._deadline_ns = 0
         self._start_ns = time.monotonic_ns()
         self._worked = False
@@ -125,9 +125,9 @@ class Session:
             return
         # 1: there was more than one step in it, so that what comes until the next one belongs to none.
         loop = self._passed > 0
-        self.put(END | SCOPE, int(loop))
         if self._worked or not loop:
             self._step_ended(time.monotonic_ns())
+        self.put(END | SCOPE, int(loop))
 
     def phase_number(self, name: str) -> int | None:
         """The number of one of the user's own phases; None if there are too many."""
@@ -172,13 +172,7 @@ class Session:
         self._steps += 1
         if self._observed_from is None:
             self._warm_up()
-        elif (self._limit is not None and self._steps >= self._limit) or (
-            self._limit is None
-            and time_ns >= self._deadline_ns
-            and self._steps - self._observed_from >= DEFAULT_STEPS
-        ):
-            self.finish()
-        elif self._ring.sidecar() != WATCHING:
+        elif (self._steps >= self._limit and time_ns >= self._deadline_ns) or self._ring.sidecar() != WATCHING:
             self.finish()
 
     def _warm_up(self) -> None:
@@ -187,8 +181,9 @@ class Session:
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
             self.put(BEGIN | OBSERVED, self._steps)
             self._observed_from = self._steps
-            self._deadline_ns = now + DEFAULT_S * NS_PER_S
-            self._limit = None if self._wishes.steps is None else self._steps + self._wishes.steps
+            asked = self._wishes.steps
+            self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)
+            self._deadline_ns = now + DEFAULT_S * NS_PER_S if asked is None else 0
         elif now - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
             self.finish()
 

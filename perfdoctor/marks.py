@@ -70,10 +70,11 @@ def read_marks(recording: Recording) -> dict[int, Marks]:
     by_process: dict[int, list[Mark]] = {}
     for mark in recording.rows(Mark):
         by_process.setdefault(mark.pid, []).append(mark)
-    return {pid: _in_order(marks) for pid, marks in by_process.items()}
+    return {pid: in_order(marks) for pid, marks in by_process.items()}
 
 
-def _in_order(marks: Iterable[Mark]) -> Marks:
+def in_order(marks: Iterable[Mark]) -> Marks:
+    """What the marks of one process tell, in order of time."""
     found, walk = Marks(), _Walk()
     paused: int | None = None
     for mark in marks:

@@ -90,6 +90,7 @@ class Steps:
         """
         if not self.all:
             return {}
+        charged_ns = sum(step.end_ns - step.from_ns for step in self.all)
         lengths = np.array([step.end_ns - step.from_ns for step in self.all]) / NS_PER_S
         phases = {name: spent for name, spent in self._by_phase().items() if spent.any()}
         return {
@@ -106,7 +107,7 @@ class Steps:
                 for name, spent in sorted(phases.items(), key=lambda item: -item[1].sum())
             },
             "collector_s": self._collected() / len(self.all),
-            "outside_s": (self.all[-1].end_ns - self.all[0].start_ns) / NS_PER_S - float(lengths.sum()),
+            "outside_s": (self.all[-1].end_ns - self.all[0].start_ns - charged_ns) / NS_PER_S,
         }
 
     def _charged(self, times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -29,6 +29,7 @@ ring = RingWriter(7)
 put, _ = ring.putters()
 for value in range(50):
     put(1, value)
+ring.flush()
 print("ready", flush=True)
 time.sleep(60)
 """
@@ -44,12 +45,15 @@ def test_marks_arrive_in_order_and_once() -> None:
     put, put_at = writer.putters()
     put(BEGIN | DATA, 5)
     put_at(123, BEGIN | FORWARD, 6)
+    assert list(reader.read()) == []
+    writer.flush()
     first = list(reader.read())
     assert [(mark.kind, mark.value) for mark in first] == [(DATA, 5), (FORWARD, 6)]
     assert first[1].time_ns == 123
     assert abs(first[0].time_ns - time.monotonic_ns()) < 60e9
     assert list(reader.read()) == []
     put(BEGIN | DATA, 7)
+    writer.flush()
     assert [mark.value for mark in reader.read()] == [7]
     assert reader.lost == 0
 
@@ -59,17 +63,19 @@ def test_slow_reader_loses_the_oldest_and_counts_them() -> None:
     put, _ = writer.putters()
     for value in range(3 * CAPACITY + 10):
         put(DATA, value)
+    writer.flush()
     assert [mark.value for mark in reader.read()] == list(range(2 * CAPACITY + 10, 3 * CAPACITY + 10))
     assert reader.lost == 2 * CAPACITY + 10
 
 
 def test_a_mark_that_was_never_finished_is_left_out() -> None:
-    """An interrupt may come between taking a number and writing the record."""
+    """The writer may be killed, or its memory damaged, in the middle of a record."""
     writer, reader = both_ends()
     put, _ = writer.putters()
     put(DATA, 0)
     put(DATA, 1)
     put(DATA, 2)
+    writer.flush()
     hole = reader._slot(2)
     writer._memory[hole : hole + 32] = bytes(32)
     assert [mark.value for mark in reader.read()] == [0]
@@ -85,6 +91,7 @@ def test_marks_of_several_threads_are_all_there() -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    writer.flush()
     assert sorted(mark.value for mark in reader.read()) == sorted(4 * list(range(4000)))
 
 
@@ -118,6 +125,7 @@ def test_probe_names_the_users_phases_and_tells_what_failed() -> None:
     writer.say("phase", OWN, "augment")
     writer.say("note", "Something could not be marked.", "do this")
     put(OWN, 0)
+    writer.flush()
     probe = MarksProbe(reader)
     list(probe.open(Watched()))
     assert writer.sidecar() == WATCHING

@@ -13,7 +13,6 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from typing import NamedTuple
 
 NAME = "perfdoctor-marks"
@@ -28,6 +27,8 @@ _NUMBER = struct.Struct("<Q")
 # A power of two. A step makes about 12 marks: room for more than 2500 steps that were not read yet, in 1 MiB.
 CAPACITY = 32_768
 SIZE = _RECORDS_AT + CAPACITY * _RECORD.size
+# So many marks are written at the latest.
+MANY = 1024
 # How far behind a missing record the reader looks for later ones.
 _LOOK_AHEAD = 64
 
@@ -79,26 +80,38 @@ class RingWriter:
         self.fd = _anonymous_file(NAME, SIZE)
         self._memory = mmap.mmap(self.fd, SIZE)
         self._text_end = 0
+        self._number = 0
+        self._waiting: list[tuple[int, int, int]] = []
         _HEADER.pack_into(self._memory, 0, _MAGIC, os.getpid(), thread)
 
     def putters(self) -> "tuple[Callable[[int, int], None], Callable[[int, int, int], None]]":
-        """Two functions that write a mark: ``(kind, value)`` now, and ``(time_ns, kind, value)``.
+        """Two functions that make a mark: ``(kind, value)`` now, and ``(time_ns, kind, value)``.
 
-        Safe in several threads and inside each other (the collector may run within one): ``next`` on a counter is
-        atomic, and every mark has a slot of its own.
+        Between two steps of a model the processor's caches hold the model, and writing a record then takes 4 µs instead
+        of 0.3 µs (measured). So they are only remembered here, and written many at a time by ``flush``. Safe in several
+        threads and inside each other: appending to a list is atomic.
         """
-        memory, pack, claim, now = self._memory, _RECORD.pack_into, count().__next__, time.monotonic_ns
-        mask, size, start = CAPACITY - 1, _RECORD.size, _RECORDS_AT
+        waiting, remember, now, flush = self._waiting, self._waiting.append, time.monotonic_ns, self.flush
 
         def put(kind: int, value: int) -> None:
-            number = claim()
-            pack(memory, start + (number & mask) * size, number + 1, now(), kind, value, number + 1)
+            remember((now(), kind, value))
+            if len(waiting) >= MANY:
+                flush()
 
         def put_at(time_ns: int, kind: int, value: int) -> None:
-            number = claim()
-            pack(memory, start + (number & mask) * size, number + 1, time_ns, kind, value, number + 1)
+            remember((time_ns, kind, value))
 
         return put, put_at
+
+    def flush(self) -> None:
+        """Writes the marks that are not written yet."""
+        memory, pack, mask, size, number = self._memory, _RECORD.pack_into, CAPACITY - 1, _RECORD.size, self._number
+        count = len(self._waiting)
+        for time_ns, kind, value in self._waiting[:count]:
+            number += 1
+            pack(memory, _RECORDS_AT + ((number - 1) & mask) * size, number, time_ns, kind, value, number)
+        self._number = number
+        del self._waiting[:count]
 
     def say(self, *words: "str | int") -> None:
         """Adds a line of words to the text area; what does not fit is left out."""
@@ -110,7 +123,8 @@ class RingWriter:
             _TEXT_END.pack_into(self._memory, _TEXT_END_AT, end)
 
     def finish(self) -> None:
-        """Tells the sidecar that no more marks will come."""
+        """Writes the last marks and tells the sidecar that no more will come."""
+        self.flush()
         self._memory[_TRAINER_AT] = 1
 
     def sidecar(self) -> int:

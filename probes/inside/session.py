@@ -23,6 +23,8 @@ DEFAULT_S, DEFAULT_STEPS = 15, 10
 # A sidecar that does not look after this long will not.
 PATIENCE_S = 60
 MAX_NAMES = 100
+# Marks are written at the end of a step, but not of every short one.
+FLUSH_NS = NS_PER_S // 20
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Session:
         self._loader_seen = False
         self._first_optimizer = 0
         self._optimized_ns = 0
+        self._flushed_ns = 0
         self.companion: Companion | None = None
 
     def start(self) -> None:
@@ -168,6 +171,9 @@ class Session:
 
     def _step_ended(self, time_ns: int) -> None:
         self.put_at(time_ns, POINT | STEP, 0)
+        if time_ns - self._flushed_ns > FLUSH_NS:
+            self._flushed_ns = time_ns
+            self._ring.flush()
         self._worked = False
         self._steps += 1
         if self._observed_from is None:

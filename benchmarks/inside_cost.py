@@ -3,8 +3,8 @@
     python benchmarks/inside_cost.py [--runs 5] [--steps 4000]
 
 Two loops: empty steps (the ``with`` alone), and steps of a small real model with a loader, where every kind of mark is
-made. Each run is a process of its own; what is printed is the median over runs of the median step. The sidecar works
-meanwhile, as it does for users: on few cores its share of the CPU shows in the mean, which is printed too.
+made. Each run is a process of its own; what is printed is the median over runs. The sidecar works meanwhile, as it does
+for users.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 import time
 
 KINDS = ("empty", "model")
+TURN = 40
 
 
 def empty_steps():
@@ -62,30 +63,38 @@ def timed(step, count):
 
 
 def measure(kind, steps):
-    """One run: medians and means of steps before, while and after perfdoctor watches, in microseconds."""
+    """One run: steps with and without, while perfdoctor watches and after it stepped aside, in microseconds."""
     import torch  # noqa: F401 - perfdoctor watches where torch is there
 
     from perfdoctor import diagnose, inside
 
     bare = {"empty": empty_steps, "model": model_steps}[kind]()
-    timed(bare, steps // 4)
-    before = timed(bare, steps)
 
     def watched():
-        with diagnose(steps=10 * steps, warmup=10, report=None):
+        with diagnose(steps=1000 * steps, warmup=10, report=None):
             bare()
 
     until = time.monotonic() + 30
     while time.monotonic() < until and (inside._session is None or inside._session._observed_from is None):
         timed(watched, 20)
-    during = timed(watched, steps)
-    inside._session.finish()
-    inside._session.companion.wait(60)
-    after = timed(watched, steps)
-    seconds = {"before": before, "watching": during, "after": after}
+    session = inside._session
+    before, during = [], []
+    # In turns, so that a machine that gets slower does not count; the first steps of a turn fill Python's caches anew.
+    for _ in range(steps // TURN):
+        during += timed(watched, TURN + 10)[10:]
+        session._hooks.remove()
+        before += timed(bare, TURN + 10)[10:]
+        session._hooks.install()
+    session.finish()
+    session.companion.wait(60)
+    after, again = [], []
+    for _ in range(steps // TURN):
+        after += timed(watched, TURN)
+        again += timed(bare, TURN)
+    found = {"before": before, "watching": during, "again": again, "after": after}
     return {
-        when: {"median": statistics.median(found) * 1e6, "mean": statistics.mean(found) * 1e6}
-        for when, found in seconds.items()
+        when: {"median": statistics.median(values) * 1e6, "low": statistics.quantiles(values, n=10)[0] * 1e6}
+        for when, values in found.items()
     }
 
 
@@ -98,22 +107,18 @@ def main():
     if options.one:
         print(json.dumps(measure(options.one, options.steps)))
         return
-    print(f"{'':8}{'before':>10}{'watching':>10}{'after':>10}   microseconds per step; what it adds (and to the mean)")
+    print("microseconds per step: what `with diagnose()` adds to the median (to the fastest tenth)")
     for kind in KINDS:
         command = [sys.executable, __file__, "--one", kind, "--steps", str(options.steps)]
         runs = [json.loads(_output(command)) for _ in range(options.runs)]
         middle = {
             (when, what): statistics.median(run[when][what] for run in runs)
-            for when in ("before", "watching", "after")
-            for what in ("median", "mean")
+            for when in runs[0]
+            for what in ("median", "low")
         }
-        figures = "".join(f"{middle[when, 'median']:10.2f}" for when in ("before", "watching", "after"))
-        added = ", ".join(
-            f"{when} +{middle[when, 'median'] - middle['before', 'median']:.2f} "
-            f"({middle[when, 'mean'] - middle['before', 'mean']:+.2f})"
-            for when in ("watching", "after")
-        )
-        print(f"{kind:8}{figures}   {added}")
+        for what, one, other in (("watching", "watching", "before"), ("stepped aside", "after", "again")):
+            added = [middle[one, which] - middle[other, which] for which in ("median", "low")]
+            print(f"{kind:6} {what:14} {added[0]:+7.2f} ({added[1]:+.2f}) on {middle[other, 'median']:.1f}")
 
 
 def _output(command):

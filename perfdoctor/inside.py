@@ -20,6 +20,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -92,12 +93,12 @@ class Phase:
         if session is not None and session.thread == threading.get_ident():
             self._number = KINDS.index(self._name) if self._name in KINDS[1:8] else session.phase_number(self._name)
             if self._number is not None:
-                session.put(BEGIN | self._number, 0)
+                session.remember((monotonic_ns(), BEGIN | self._number, 0))
 
     def __exit__(self, *_: object) -> None:
         session = _session
         if self._number is not None and session is not None and session.active:
-            session.put(END | self._number, 0)
+            session.remember((monotonic_ns(), END | self._number, 0))
 
 
 def diagnose(

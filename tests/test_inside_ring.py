@@ -26,9 +26,8 @@ WRITE = """
 import sys, time
 from perfdoctor.probes.inside.ring import RingWriter
 ring = RingWriter(7)
-put, _ = ring.putters()
 for value in range(50):
-    put(1, value)
+    ring.remember((time.monotonic_ns(), 1, value))
 ring.flush()
 print("ready", flush=True)
 time.sleep(60)
@@ -42,9 +41,8 @@ def both_ends() -> tuple[RingWriter, RingReader]:
 
 def test_marks_arrive_in_order_and_once() -> None:
     writer, reader = both_ends()
-    put, put_at = writer.putters()
-    put(BEGIN | DATA, 5)
-    put_at(123, BEGIN | FORWARD, 6)
+    writer.remember((time.monotonic_ns(), BEGIN | DATA, 5))
+    writer.remember((123, BEGIN | FORWARD, 6))
     assert list(reader.read()) == []
     writer.flush()
     first = list(reader.read())
@@ -52,7 +50,7 @@ def test_marks_arrive_in_order_and_once() -> None:
     assert first[1].time_ns == 123
     assert abs(first[0].time_ns - time.monotonic_ns()) < 60e9
     assert list(reader.read()) == []
-    put(BEGIN | DATA, 7)
+    writer.remember((time.monotonic_ns(), BEGIN | DATA, 7))
     writer.flush()
     assert [mark.value for mark in reader.read()] == [7]
     assert reader.lost == 0
@@ -60,9 +58,8 @@ def test_marks_arrive_in_order_and_once() -> None:
 
 def test_slow_reader_loses_the_oldest_and_counts_them() -> None:
     writer, reader = both_ends()
-    put, _ = writer.putters()
     for value in range(3 * CAPACITY + 10):
-        put(DATA, value)
+        writer.remember((time.monotonic_ns(), DATA, value))
     writer.flush()
     assert [mark.value for mark in reader.read()] == list(range(2 * CAPACITY + 10, 3 * CAPACITY + 10))
     assert reader.lost == 2 * CAPACITY + 10
@@ -71,10 +68,9 @@ def test_slow_reader_loses_the_oldest_and_counts_them() -> None:
 def test_a_mark_that_was_never_finished_is_left_out() -> None:
     """The writer may be killed, or its memory damaged, in the middle of a record."""
     writer, reader = both_ends()
-    put, _ = writer.putters()
-    put(DATA, 0)
-    put(DATA, 1)
-    put(DATA, 2)
+    writer.remember((time.monotonic_ns(), DATA, 0))
+    writer.remember((time.monotonic_ns(), DATA, 1))
+    writer.remember((time.monotonic_ns(), DATA, 2))
     writer.flush()
     hole = reader._slot(2)
     writer._memory[hole : hole + 32] = bytes(32)
@@ -85,8 +81,10 @@ def test_a_mark_that_was_never_finished_is_left_out() -> None:
 
 def test_marks_of_several_threads_are_all_there() -> None:
     writer, reader = both_ends()
-    put, _ = writer.putters()
-    threads = [threading.Thread(target=lambda: [put(DATA, value) for value in range(4000)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [writer.remember((time.monotonic_ns(), DATA, value)) for value in range(4000)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -121,10 +119,9 @@ def test_ring_of_a_killed_process_is_read_to_its_end() -> None:
 
 def test_probe_names_the_users_phases_and_tells_what_failed() -> None:
     writer, reader = both_ends()
-    put, _ = writer.putters()
     writer.say("phase", OWN, "augment")
     writer.say("note", "Something could not be marked.", "do this")
-    put(OWN, 0)
+    writer.remember((time.monotonic_ns(), OWN, 0))
     writer.flush()
     probe = MarksProbe(reader)
     list(probe.open(Watched()))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import gc
-import time
 from collections.abc import Callable
 from threading import get_ident
+from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perfdoctor.probes.inside.ring import (
@@ -58,18 +58,20 @@ _Wrapped = Callable[..., Any]
 
 
 class Marker(Protocol):
-    """Whom the hooks tell."""
+    """Whom the hooks tell.
+
+    Attributes:
+        thread: identifier of the thread that trains.
+        worked: it has begun a backward pass since the last step.
+        remember: makes a mark from time, kind and value.
+    """
 
     thread: int
-    put: Callable[[int, int], None]
-    put_at: Callable[[int, int, int], None]
+    worked: bool
+    remember: Callable[[tuple[int, int, int]], None]
 
     def fetches(self) -> None:
         """The thread that trains is about to take a batch from a loader."""
-        ...
-
-    def works(self) -> None:
-        """It begins a backward pass."""
         ...
 
     def optimizes(self, optimizer: int) -> None:
@@ -78,6 +80,10 @@ class Marker(Protocol):
 
     def optimized(self) -> None:
         """It has ended an optimizer's step."""
+        ...
+
+    def pauses(self) -> None:
+        """The collector has run."""
         ...
 
 
@@ -138,16 +144,16 @@ class Hooks:
         self._undo.append(functools.partial(_put_back, owner, name, ours, before))
 
     def _hook_optimizers(self, optim: Any) -> None:
-        marker, put = self._marker, self._marker.put
+        marker, remember = self._marker, self._marker.remember
 
         def begins(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if get_ident() == marker.thread:
                 marker.optimizes(id(optimizer))
-                put(BEGIN | OPTIMIZER, 0)
+                remember((now(), BEGIN | OPTIMIZER, 0))
 
         def ends(*_: object) -> None:
             if get_ident() == marker.thread:
-                put(END | OPTIMIZER, 0)
+                remember((now(), END | OPTIMIZER, 0))
                 marker.optimized()
 
         before = optim.register_optimizer_step_pre_hook(begins)
@@ -159,7 +165,7 @@ class Hooks:
         import torch
         from torch.nn.modules.loss import _Loss
 
-        marker, put, grad_enabled = self._marker, self._marker.put, torch.is_grad_enabled
+        marker, remember, grad_enabled = self._marker, self._marker.remember, torch.is_grad_enabled
         is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
         inside = False
 
@@ -169,53 +175,53 @@ class Hooks:
                 return original(self, *args, **kwargs)
             inside = True
             kind = LOSS if isinstance(self, _Loss) else FORWARD
-            put(BEGIN | kind, GRAD * grad_enabled() | TRAINING * bool(self.training))
+            remember((now(), BEGIN | kind, GRAD * grad_enabled() | TRAINING * bool(self.training)))
             try:
                 return original(self, *args, **kwargs)
             finally:
                 inside = False
-                put(END | kind, 0)
+                remember((now(), END | kind, 0))
 
         return __call__
 
     def _works(self, original: _Wrapped) -> _Wrapped:
-        marker, put = self._marker, self._marker.put
+        marker, remember = self._marker, self._marker.remember
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(*args, **kwargs)
-            marker.works()
-            put(BEGIN | BACKWARD, 0)
+            marker.worked = True
+            remember((now(), BEGIN | BACKWARD, 0))
             try:
                 return original(*args, **kwargs)
             finally:
-                put(END | BACKWARD, 0)
+                remember((now(), END | BACKWARD, 0))
 
         return backward
 
     def _starts(self, original: _Wrapped) -> _Wrapped:
-        marker, put = self._marker, self._marker.put
+        marker, remember = self._marker, self._marker.remember
 
         def __iter__(self: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(self)
             marker.fetches()
-            put(BEGIN | LOADER_START, WORKERS * (self.num_workers > 0))
+            remember((now(), BEGIN | LOADER_START, WORKERS * (self.num_workers > 0)))
             try:
                 return original(self)
             finally:
-                put(END | LOADER_START, 0)
+                remember((now(), END | LOADER_START, 0))
 
         return __iter__
 
     def _fetches(self, original: _Wrapped) -> _Wrapped:
-        marker, put = self._marker, self._marker.put
+        marker, remember = self._marker, self._marker.remember
 
         def __next__(self: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(self)
             marker.fetches()
-            put(BEGIN | DATA, WORKERS * (self._num_workers > 0))
+            remember((now(), BEGIN | DATA, WORKERS * (self._num_workers > 0)))
             ended = 0
             try:
                 return original(self)
@@ -223,21 +229,21 @@ class Hooks:
                 ended = EXHAUSTED
                 raise
             finally:
-                put(END | DATA, ended)
+                remember((now(), END | DATA, ended))
 
         return __next__
 
     def _syncs(self, original: _Wrapped) -> _Wrapped:
-        marker, put = self._marker, self._marker.put
+        marker, remember = self._marker, self._marker.remember
 
         def collective(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(*args, **kwargs)
-            put(BEGIN | SYNC, 0)
+            remember((now(), BEGIN | SYNC, 0))
             try:
                 return original(*args, **kwargs)
             finally:
-                put(END | SYNC, 0)
+                remember((now(), END | SYNC, 0))
 
         return collective
 
@@ -250,14 +256,15 @@ def _put_back(owner: Any, name: str, ours: object, before: object) -> None:
 
 def _collector_marks(marker: Marker) -> Callable[[str, dict[str, int]], None]:
     """A function for ``gc.callbacks``: marks pauses of the collector, in whichever thread, since all threads pause."""
-    begun, now = 0, time.monotonic_ns
+    begun = 0
 
     def collected(moment: str, about: dict[str, int]) -> None:
         nonlocal begun
         if moment == "start":
             begun = now()
         elif begun and (ended := now()) - begun >= MIN_PAUSE_NS:
-            marker.put_at(begun, BEGIN | COLLECTOR, about["generation"])
-            marker.put_at(ended, END | COLLECTOR, about["generation"])
+            marker.remember((begun, BEGIN | COLLECTOR, about["generation"]))
+            marker.remember((ended, END | COLLECTOR, about["generation"]))
+            marker.pauses()
 
     return collected

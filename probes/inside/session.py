@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import dataclass
 from threading import get_ident, get_native_id
+from time import monotonic_ns as now
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.probes.inside.companion import Companion, start_companion
@@ -64,15 +64,16 @@ class Session:
         self.depth = 0
         self._wishes = wishes
         self._ring = RingWriter(get_native_id())
-        self.put, self.put_at = self._ring.putters()
+        self.remember = self._ring.remember
+        self.pauses = self._ring.flush_many
         self._hooks = Hooks(self)
         self._names: dict[str, int] = {}
         self._steps = 0
         self._observed_from: int | None = None
         self._limit = 0
         self._deadline_ns = 0
-        self._start_ns = time.monotonic_ns()
-        self._worked = False
+        self._start_ns = now()
+        self.worked = False
         self._passed = 0
         self._loader_seen = False
         self._first_optimizer = 0
@@ -102,7 +103,7 @@ class Session:
         if not self.active:
             return
         if self._observed_from is not None:
-            self.put(END | OBSERVED, self._steps)
+            self.remember((now(), END | OBSERVED, self._steps))
         self.abandon()
         self._ring.finish()
 
@@ -117,7 +118,7 @@ class Session:
             self.depth += 1
             if self.depth == 1:
                 self._passed = 0
-                self.put(BEGIN | SCOPE, 0)
+                self.remember((now(), BEGIN | SCOPE, 0))
 
     def leave(self) -> None:
         """The user's ``with`` ends."""
@@ -128,9 +129,9 @@ class Session:
             return
         # 1: there was more than one step in it, so that what comes until the next one belongs to none.
         loop = self._passed > 0
-        if self._worked or not loop:
-            self._step_ended(time.monotonic_ns())
-        self.put(END | SCOPE, int(loop))
+        if self.worked or not loop:
+            self._step_ended(now())
+        self.remember((now(), END | SCOPE, int(loop)))
 
     def phase_number(self, name: str) -> int | None:
         """The number of one of the user's own phases; None if there are too many."""
@@ -143,38 +144,34 @@ class Session:
     def fetches(self) -> None:
         """A batch is asked for."""
         self._loader_seen = True
-        if self._worked and self.depth:
+        if self.worked and self.depth:
             self._passed += 1
-            self._step_ended(time.monotonic_ns())
-
-    def works(self) -> None:
-        """A backward pass begins."""
-        self._worked = True
+            self._step_ended(now())
 
     def optimizes(self, optimizer: int) -> None:
         """An optimizer's step begins."""
-        self._worked = True
+        self.worked = True
         if self._loader_seen or not self.depth:
             return
         if optimizer == self._first_optimizer and self._optimized_ns:
             self._passed += 1
             ended, self._optimized_ns = self._optimized_ns, 0
             self._step_ended(ended)
-            self._worked = True
+            self.worked = True
         elif not self._first_optimizer:
             self._first_optimizer = optimizer
 
     def optimized(self) -> None:
         """An optimizer's step has ended."""
         if not self._loader_seen:
-            self._optimized_ns = time.monotonic_ns()
+            self._optimized_ns = now()
 
     def _step_ended(self, time_ns: int) -> None:
-        self.put_at(time_ns, POINT | STEP, 0)
+        self.remember((time_ns, POINT | STEP, 0))
         if time_ns - self._flushed_ns > FLUSH_NS:
             self._flushed_ns = time_ns
             self._ring.flush()
-        self._worked = False
+        self.worked = False
         self._steps += 1
         if self._observed_from is None:
             self._warm_up()
@@ -183,14 +180,14 @@ class Session:
 
     def _warm_up(self) -> None:
         """Begins to observe once enough steps were left out and the sidecar looks."""
-        now = time.monotonic_ns()
+        time_ns = now()
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
-            self.put(BEGIN | OBSERVED, self._steps)
+            self.remember((now(), BEGIN | OBSERVED, self._steps))
             self._observed_from = self._steps
             asked = self._wishes.steps
             self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)
-            self._deadline_ns = now + DEFAULT_S * NS_PER_S if asked is None else 0
-        elif now - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
+            self._deadline_ns = time_ns + DEFAULT_S * NS_PER_S if asked is None else 0
+        elif time_ns - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
             self.finish()
 
 

@@ -77,7 +77,7 @@ class Blame:
         return self._is_collective_wait(trainer, moment, place, time_ns)
 
     def _running(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> list[Part]:
-        _, collecting = self.scene.timelines.interpreter_at(trainer.pid, time_ns)
+        collecting = self.scene.collecting_at(trainer.pid, time_ns)
         causes: Mapping[str, float]
         if collecting and place.detail not in LOADER_WAITS:
             # While a batch is unpickled, its many objects are what the collector is called for.

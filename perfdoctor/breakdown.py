@@ -57,7 +57,12 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
         return ledger
     # Each sample stands for the time up to halfway to its neighbours.
     edges = np.concatenate([times[:1], (times[1:] + times[:-1]) / 2, times[-1:]])
-    for time, seconds in zip(times.tolist(), (np.diff(edges) / NS_PER_S).tolist(), strict=True):
+    steps = scene.steps.get(trainer.pid)
+    # What lies outside of observed steps, a validation for instance, is not charged to training.
+    spans = np.diff(edges) / NS_PER_S if steps is None or not steps.all else steps.weigh(times, edges)
+    for time, seconds in zip(times.tolist(), spans.tolist(), strict=True):
+        if seconds <= 0:
+            continue
         place = scene.place_at(trainer.pid, time, scene.main_at(trainer.pid, time))
         block = (time - scene.recording.start_ns) // BLOCK_NS
         ledger.add(block, seconds, place, blame.parts(trainer, time))

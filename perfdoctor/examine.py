@@ -23,7 +23,7 @@ from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
 from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
-LEVEL = "sampled from outside"
+OUTSIDE, INSIDE = "sampled from outside", "measured inside"
 _SHOWN = 5
 
 
@@ -44,11 +44,11 @@ def examine(recording: Recording) -> Diagnosis:
     cause = first_cause(facts.shares, late_shares(ledgers))
     return Diagnosis(
         version=__version__,
-        verdict=_verdict(ledgers, facts, findings, cause, silence),
+        verdict=_verdict(ledgers, facts, findings, cause, silence, level=_level(scene)),
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
-        ranks=tuple(_rank(trainer) for trainer in facts.trainers),
-        steps={},
+        ranks=tuple(_rank(scene, trainer) for trainer in facts.trainers),
+        steps=_steps(scene),
         not_examined=(*_not_examined(recording), *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
@@ -117,22 +117,38 @@ def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:
 
 
 def _verdict(
-    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str, *, level: str
 ) -> Verdict:
     if silence or cause is None:
-        return no_verdict(LEVEL, silence)
+        return no_verdict(level, silence)
     return name_cause(
         cause,
         facts.share(cause),
         findings,
-        level=LEVEL,
-        confidence=confidence(ledgers, cause, LEVEL),
+        level=level,
+        confidence=confidence(ledgers, cause, level),
         straggler=straggler(ledgers, cause),
     )
 
 
-def _rank(trainer: Trainer) -> dict[str, Any]:
+def _level(scene: Scene) -> str:
+    """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
+    trainers = scene.roles.trainers
+    inside = bool(trainers) and all(trainer.pid in scene.steps and scene.steps[trainer.pid].all for trainer in trainers)
+    return INSIDE if inside else OUTSIDE
+
+
+def _steps(scene: Scene) -> dict[str, Any]:
+    """The steps of the first trainer; each rank's own stand with the ranks."""
+    trainers = scene.roles.trainers
+    steps = scene.steps.get(trainers[0].pid) if trainers else None
+    return steps.summary() if steps is not None else {}
+
+
+def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:
+    steps = scene.steps.get(trainer.pid)
     return {
+        "steps": steps.summary() if steps is not None else {},
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PHASES = (
     "data",
@@ -17,6 +17,9 @@ PHASES = (
     "other",
 )
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
+
+# What may lie between marks: calls of the model, of autograd, of optimizers and of loaders are always marked.
+UNMARKED_PHASES = frozenset(("other", "loss", "transfer", "gradient sync", "saving", "logging"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,33 @@ def locate(frames: Sequence[Frame]) -> Place:
     phase, detail = _phase(frames)
     waits = any(_matches(rule, leaf) for rule in _WAITING)
     return Place(phase, detail, waits, any(_matches(rule, leaf) for rule in _ONLY_WAITING), line)
+
+
+def agrees(place: Place, phase: str, *, told: bool) -> bool:
+    """Whether a sampled stack can belong to an instant of which the phase was marked from inside.
+
+    Args:
+        place: what the stack tells.
+        phase: the marked phase.
+        told: it was marked itself; otherwise the instant lies between marks, in the user's own code.
+    """
+    if told:
+        return place.phase == phase
+    return place.phase in UNMARKED_PHASES
+
+
+def marked_place(phase: str, detail: str, sampled: Place, *, told: bool) -> Place:
+    """The place at an instant of which the phase was marked, with what a sampled stack adds.
+
+    Args:
+        phase: the marked phase.
+        detail: a finer place inside it, "" where the marks do not tell.
+        sampled: what the stack nearest to the instant tells, ``UNKNOWN`` if there is none that agrees.
+        told: as for ``agrees``.
+    """
+    if not told and sampled.phase != "other":
+        return sampled
+    return replace(sampled, phase=phase, detail=detail or sampled.detail)
 
 
 def _phase(frames: Sequence[Frame]) -> tuple[str, str]:

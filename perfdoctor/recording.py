@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.samples import TABLES, Sample
+from perfdoctor.samples import TABLES, Mark, Sample
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
+# Tables that came after the first recordings of this format; where they are missing, nobody looked.
+ADDED: frozenset[type[Sample]] = frozenset({Mark})
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
 
 S = TypeVar("S", bound=Sample)
@@ -119,10 +121,12 @@ class Recording:
         self.path = path
         self.meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
         self.start_ns = int(self.meta["start_ns"])
+        held = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        self._lacks = {table for table in ADDED if table.__name__ not in held}
         last = [
             db.execute(f'SELECT max(time_ns) FROM "{table.__name__}"').fetchone()[0]
             for table in TABLES
-            if "time_ns" in table._fields
+            if "time_ns" in table._fields and table not in self._lacks
         ]
         self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
 
@@ -155,6 +159,9 @@ class Recording:
             import pandas as pd
 
             order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
+            if kind in self._lacks:
+                self._tables[kind] = pd.DataFrame(columns=list(kind._fields))
+                return self._tables[kind]
             try:
                 frame = pd.read_sql_query(f'SELECT * FROM "{kind.__name__}"{order}', self._db)
             except (sqlite3.Error, pd.errors.DatabaseError) as error:
@@ -164,6 +171,8 @@ class Recording:
 
     def rows(self, kind: type[S]) -> list[S]:
         """The same samples, one by one."""
+        if kind in self._lacks:
+            return []
         order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
         return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
 

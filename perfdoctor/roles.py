@@ -65,8 +65,17 @@ class Roles:
         ]
 
 
-def assign_roles(recording: Recording, stacks: Stacks, timelines: Timelines) -> Roles:
-    """Tells trainers, workers and the rest apart."""
+def assign_roles(
+    recording: Recording, stacks: Stacks, timelines: Timelines, marked: frozenset[int] = frozenset()
+) -> Roles:
+    """Tells trainers, workers and the rest apart.
+
+    Args:
+        recording: what was seen.
+        stacks: the Python stacks in it.
+        timelines: the threads in it.
+        marked: processes that marked training steps from inside.
+    """
     seen = recording.table(ProcessSeen).drop_duplicates("pid", keep="last").set_index("pid")
     gone = recording.table(ProcessGone).set_index("pid")["time_ns"]
     parents = {int(pid): int(row.parent_pid) for pid, row in zip(seen.index, seen.itertuples(), strict=True)}
@@ -75,7 +84,9 @@ def assign_roles(recording: Recording, stacks: Stacks, timelines: Timelines) -> 
     environments = {pid: _environment(seen, pid) for pid in parents}
     # A launcher names the rank of those that it starts; what they start themselves inherits the name.
     ranked = {pid for pid in torch if "RANK" in environments[pid] and "RANK" not in environments.get(parents[pid], {})}
-    trainers = _trainers([pid for pid in torch if pid not in workers], ranked, stacks, parents, workers)
+    candidates = [pid for pid in torch if pid not in workers]
+    trainers = [pid for pid in candidates if pid in marked or pid in ranked] if marked else []
+    trainers = trainers or _trainers(candidates, ranked, stacks, parents, workers)
     ranks = _ranks(trainers, environments, seen)
     processes = {}
     for pid, parent in parents.items():

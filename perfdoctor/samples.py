@@ -168,6 +168,26 @@ class InterpreterSample(NamedTuple):
     collecting: bool | None
 
 
+class Mark(NamedTuple):
+    """A border that the training process marked from inside.
+
+    Attributes:
+        edge: ``begin``, ``end`` or ``point``.
+        what: ``data``, ``loader start``, ``forward``, ``loss``, ``backward``, ``optimizer``, ``gradient sync``;
+            ``collector`` (a pause of the cyclic collector); ``scope`` (the user's ``with``), ``step`` (a step has
+            ended), ``observed`` (steps count from here, or until here); or ``own: NAME`` for a phase of the user's.
+        value: of a forward or loss mark, 1 if gradients are recorded plus 2 if the module is in training mode; of a
+            data mark 1 if there are workers, 2 if the loader had no more; of a scope's end 1 if it held more than one
+            step; of a pause the collector's generation.
+    """
+
+    time_ns: int
+    pid: int
+    edge: str
+    what: str
+    value: int
+
+
 class Unavailable(NamedTuple):
     """A probe, or a part of one, that could not look.
 
@@ -201,6 +221,7 @@ Sample = (
     | CodeSample
     | Symbol
     | InterpreterSample
+    | Mark
     | Unavailable
     | Event
 )
@@ -217,6 +238,7 @@ TABLES: tuple[type[Sample], ...] = (
     CodeSample,
     Symbol,
     InterpreterSample,
+    Mark,
     Unavailable,
     Event,
 )

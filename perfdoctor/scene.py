@@ -9,12 +9,14 @@ from perfdoctor.clock import NS_PER_S
 from perfdoctor.counters import Counters
 from perfdoctor.kernel_work import KernelWork
 from perfdoctor.locks import Locks
+from perfdoctor.marks import Segment, read_marks
 from perfdoctor.occupancy import Kind, Occupancy
 from perfdoctor.own_threads import OwnThreads
-from perfdoctor.phases import TRAINING_PHASES, UNKNOWN, Place
+from perfdoctor.phases import TRAINING_PHASES, UNKNOWN, Place, agrees, marked_place
 from perfdoctor.recording import Recording
 from perfdoctor.roles import assign_roles
 from perfdoctor.stacks import Stacks, Track
+from perfdoctor.steps import Steps
 from perfdoctor.timelines import GONE, Moment, Timeline, Timelines
 
 # A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
@@ -39,6 +41,7 @@ class Scene:
     Attributes:
         counters: all counters of the recording.
         cores: how many the job may use.
+        steps: by process, what it marked from inside; empty for a job that was watched from outside only.
         occupancy: who is on the CPUs while a thread waits for one.
         kernel_work: the kernel's work on storage in the name of running threads.
         locks: queues for locks of the job's own.
@@ -48,7 +51,8 @@ class Scene:
         self.recording = recording
         self.stacks = Stacks.read(recording)
         self.timelines = Timelines(recording)
-        self.roles = assign_roles(recording, self.stacks, self.timelines)
+        self.steps = {pid: Steps(marks) for pid, marks in read_marks(recording).items()}
+        self.roles = assign_roles(recording, self.stacks, self.timelines, frozenset(self.steps))
         self.counters = counters = Counters(recording)
         self.cores = counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         self.own_threads = OwnThreads(recording, self.timelines)
@@ -70,10 +74,25 @@ class Scene:
         Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
         thread that sleeps in a read cannot be where the stack shows arithmetic, and one that runs is in no blocking
         call. One that holds the interpreter lock is not in autograd's engine; that matters because py-spy, which does
-        not stop the process, misses more stacks while Python code runs.
+        not stop the process, misses more stacks while Python code runs. Where the process marked its phases from
+        inside, the phase is that of its mark, and the stack only adds what fits that.
         """
         number = self.stack_at(pid, time_ns, moment)
-        return UNKNOWN if number is None else self.stacks.places[number]
+        place = UNKNOWN if number is None else self.stacks.places[number]
+        segment = self.segment_at(pid, time_ns)
+        return place if segment is None else marked_place(segment.phase, segment.detail, place, told=segment.told)
+
+    def segment_at(self, pid: int, time_ns: int) -> Segment | None:
+        """The part of a step that a process marked at an instant; None where it marked nothing."""
+        steps = self.steps.get(pid)
+        return None if steps is None else steps.at(time_ns)
+
+    def collecting_at(self, pid: int, time_ns: int) -> bool:
+        """Whether the cyclic collector of a process runs at an instant; False where that is unknown."""
+        steps = self.steps.get(pid)
+        if steps is not None and steps.at(time_ns) is not None:
+            return steps.collecting_at(time_ns)
+        return bool(self.timelines.interpreter_at(pid, time_ns)[1])
 
     def stack_at(self, pid: int, time_ns: int, moment: Moment) -> int | None:
         """Number of the stack that goes with a moment; None if there is none near."""
@@ -82,14 +101,17 @@ class Scene:
         track = self._tracks[pid]
         if track is None:
             return None
+        segment = self.segment_at(pid, time_ns)
         holds_lock = moment.is_runnable and self.timelines.interpreter_at(pid, time_ns)[0] == pid
         nearest: int | None = None
         for index in _nearest_first(track.times_ns, time_ns):
             number = int(track.stacks[index])
             if number < 0:
                 continue
-            nearest = number if nearest is None else nearest
             place = self.stacks.places[number]
+            if segment is not None and not agrees(place, segment.phase, told=segment.told):
+                continue
+            nearest = number if nearest is None else nearest
             if _fits(place, moment, self.roles.world_size > 1) and not (holds_lock and place.detail == "engine"):
                 return number
         return nearest

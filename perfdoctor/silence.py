@@ -35,7 +35,7 @@ def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
         timeline for ledger in ledgers if (timeline := scene.timelines.main(ledger.trainer.pid)) is not None
     ]
     if not looks or max(len(timeline.times_ns) for timeline in looks) < MIN_LOOKS:
-        return "The job was seen too briefly to tell; watch longer with --duration."
+        return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
     stuck = [text for ledger in ledgers if (text := _stuck(scene, ledger))]
     return stuck[0] if len(stuck) == len(ledgers) else ""
 

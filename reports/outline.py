@@ -9,7 +9,7 @@ from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict
-from perfdoctor.reports.text import clean, clean_lines, fact, percent, quantity, sentence, speedup
+from perfdoctor.reports.text import clean, clean_lines, duration, fact, number, percent, quantity, sentence, speedup
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
@@ -131,7 +131,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
         ),
         overhead=_rows(diagnosis.overhead) or (("Cost", "not measured"),),
-        steps=_rows(diagnosis.steps),
+        steps=_steps(diagnosis.steps),
         job=_rows(diagnosis.job),
     )
 
@@ -261,6 +261,24 @@ def _ranks(ranks: tuple[int, ...]) -> str:
         return ""
     *first, last = map(str, ranks)
     return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
+
+
+def _steps(steps: Mapping[str, Any]) -> Rows:
+    """How long a step takes, and what each phase takes of it, longest first."""
+    if "phases" not in steps:
+        return _rows(steps)
+    median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
+    rows = [("Steps observed", number(steps["count"]))]
+    rows.append(("Time per step", f"{median} in the median, {mean} in the mean, {slow} or less in 95%"))
+    rows += [
+        (sentence(clean(name)), f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}")
+        for name, spent in steps["phases"].items()
+    ]
+    if steps["collector_s"]:
+        rows.append(("Of that, the collector", f"{duration(steps['collector_s'])} a step"))
+    if steps["outside_s"]:
+        rows.append(("Between steps, not counted", duration(steps["outside_s"])))
+    return tuple(rows)
 
 
 def _rows(table: Mapping[str, Any]) -> Rows:

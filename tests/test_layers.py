@@ -16,6 +16,7 @@ RECORDING_SIDE = {
     "perfdoctor.__main__",
     "perfdoctor.clock",
     "perfdoctor.errors",
+    "perfdoctor.inside",
     "perfdoctor.job",
     "perfdoctor.masking",
     "perfdoctor.outputs",
@@ -26,19 +27,28 @@ RECORDING_SIDE = {
     "perfdoctor.recording_file",
     "perfdoctor.rights",
     "perfdoctor.samples",
+    "perfdoctor.sidecar",
     "perfdoctor.syscall_filters",
     "perfdoctor.target",
+    "perfdoctor.watch",
 }
 
 
 # What looks at the job, and what leads there.
 JOB = ("psutil", "perfdoctor.job", "perfdoctor.recorder", "perfdoctor.probes", "perfdoctor.commands")
+# What may be imported in the job's own process beside the standard library: the job has it already.
+IN_THE_JOB_TOO = {"torch"}
 # What a report may know.
 DIAGNOSIS = ("perfdoctor.diagnosis", "perfdoctor.causes", "perfdoctor.errors", "perfdoctor.clock", "perfdoctor.reports")
 
 
 def is_probe(name: str) -> bool:
     return within(name, "perfdoctor.probes")
+
+
+def is_inside(name: str) -> bool:
+    """It runs in the user's training process."""
+    return within(name, "perfdoctor.probes.inside", "perfdoctor.inside")
 
 
 def is_report(name: str) -> bool:
@@ -71,7 +81,7 @@ def test_all_sides_are_there() -> None:
 @pytest.mark.parametrize("name", PROBES)
 def test_probes_know_only_their_words_and_light_libraries(name: str) -> None:
     """Wherever the import stands: a probe runs beside or inside the user's job."""
-    allowed = sys.stdlib_module_names | {"psutil", "pynvml"}
+    allowed = sys.stdlib_module_names | (IN_THE_JOB_TOO if is_inside(name) else {"psutil", "pynvml"})
     wrong = [
         one
         for one in imports(modules()[name])
@@ -79,6 +89,16 @@ def test_probes_know_only_their_words_and_light_libraries(name: str) -> None:
         and one.name != "perfdoctor"
     ]
     assert complaints(name, wrong) == []
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if is_inside(name)])
+def test_what_runs_in_the_job_is_light(name: str) -> None:
+    """Nothing that the job has not loaded itself, and torch only inside functions."""
+    wrong = []
+    for other in sorted({name, *reached(name, needed)}):
+        found = [one for one in imports(modules()[other]) if one.at_start and not within(one.name, "perfdoctor")]
+        wrong += complaints(other, [one for one in found if one.name.split(".")[0] not in sys.stdlib_module_names])
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", [name for name in PROBES if name != "perfdoctor.probes"])

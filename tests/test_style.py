@@ -16,6 +16,8 @@ MAX_ARGUMENTS = 6
 CATCH_ALL = {
     # A stranger's rule may raise anything, and costs only itself.
     ("perfdoctor/rules/__init__.py", "_apply_user_rules"),
+    # Whatever is wrong with perfdoctor must not end the user's training; the reason is told as a warning.
+    ("perfdoctor/inside.py", "_begin"),
 }
 
 

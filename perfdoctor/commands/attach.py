@@ -7,26 +7,18 @@ Nothing in the job is changed. Ctrl-C ends the watching early and diagnoses what
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import resource
-import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfdoctor import __version__
-from perfdoctor.clock import now_ns
-from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.job import Job
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
-from perfdoctor.probes import Probe
 from perfdoctor.recorder import Recorder
-from perfdoctor.recording import Recording, RecordingWriter
+from perfdoctor.recording import RecordingWriter
 from perfdoctor.recording_file import recording_file, tell_of_leftovers
 from perfdoctor.target import require_target
+from perfdoctor.watch import allow_many_files, examine_file, make_probes, recording_facts, stopped_by_signals
 
 DEFAULT_DURATION_S = 15.0
 
@@ -54,87 +46,21 @@ def run(arguments: argparse.Namespace) -> int:
     tell_of_leftovers()
     with recording_file(arguments.recording) as path:
         _record(arguments.pid, arguments.duration, path)
-        diagnosis = _diagnose(path)
+        diagnosis = examine_file(path)
         deliver(diagnosis, report=arguments.report, json=arguments.json, recording=path)
     conclude(diagnosis)
     return 0
 
 
-def make_probes() -> list[Probe]:
-    """All probes that can look from outside."""
-    from perfdoctor.probes.code import CodeProbe
-    from perfdoctor.probes.cpu import CpuProbe
-    from perfdoctor.probes.gpu import GpuProbe
-    from perfdoctor.probes.interpreter import InterpreterProbe
-    from perfdoctor.probes.io import IoProbe
-    from perfdoctor.probes.memory import MemoryProbe
-    from perfdoctor.probes.network import NetworkProbe
-    from perfdoctor.probes.stacks import StacksProbe
-    from perfdoctor.probes.threads import ThreadsProbe
-
-    return [
-        ThreadsProbe(),
-        InterpreterProbe(),
-        StacksProbe(),
-        CodeProbe(),
-        CpuProbe(),
-        MemoryProbe(),
-        IoProbe(),
-        NetworkProbe(),
-        GpuProbe(),
-    ]
-
-
 def _record(pid: int, duration_s: float, path: Path) -> None:
-    _allow_many_files()
-    meta = {
-        "start_ns": str(now_ns()),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "perfdoctor": __version__,
-        "asked_pid": str(pid),
-        "host": platform.node(),
-        "machine": platform.machine(),
-        "kernel": platform.release(),
-        "cores": str(os.cpu_count() or 1),
-    }
-    writer = RecordingWriter(path, meta)
+    allow_many_files()
+    writer = RecordingWriter(path, recording_facts(pid))
     recorder = Recorder(Job(pid), make_probes(), writer)
-    with _progress(duration_s) as on_tick, _stopped_by_signals(recorder):
+    with _progress(duration_s) as on_tick, stopped_by_signals(recorder):
         recorder.run(duration_s, on_tick=on_tick)
     writer.close()
 
 
-def _diagnose(path: Path) -> Diagnosis:
-    # Here, not above: the analysis loads pandas, which has no business in memory while the job is watched.
-    from perfdoctor.examine import examine
-
-    recording = Recording.open(path)
-    diagnosis = examine(recording)
-    recording.close()
-    return diagnosis
-
-
-def _allow_many_files() -> None:
-    """Watching a thread takes three open files, and a soft limit of 1024 is common."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-@contextmanager
-def _stopped_by_signals(recorder: Recorder) -> Iterator[None]:
-    """Lets Ctrl-C, SIGTERM and a terminal that closes end the watching between two ticks; nothing is left half done.
-
-    A signal that is ignored (``nohup``, a background process of a script) stays so.
-    """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, lambda *_: recorder.stop())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

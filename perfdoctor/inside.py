@@ -1,0 +1,202 @@
+"""``with diagnose():`` in a training script: watches some steps from inside, says what holds them back, steps aside.
+
+    from perfdoctor import diagnose
+
+    for batch in loader:
+        with diagnose():        # around one step, or around the whole loop; or as a decorator of a step function
+            ...
+
+The verdict appears on stderr and in ``perfdoctor-report.html``, written by a sidecar process. Nothing here raises into
+the training loop, and ``PERFDOCTOR_DISABLE=1`` makes all of it do nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+from types import TracebackType
+from typing import Any, TypeVar
+
+from perfdoctor.probes.inside.companion import allow_tracer
+from perfdoctor.probes.inside.ring import BEGIN, END, KINDS
+from perfdoctor.probes.inside.session import Session, Wishes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# How long the end of the training script waits for the report: it is made in some seconds, and in a container the
+# end of the script may be the end of everything.
+REPORT_WAIT_S = 30.0
+
+_session: Session | None = None
+_refused = ""
+_forked = False
+_lock = threading.Lock()
+
+
+class Diagnose:
+    """What ``diagnose()`` gives: a context manager and a decorator; all of a process share one session."""
+
+    __slots__ = ("_wishes",)
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._wishes = wishes
+
+    def __enter__(self) -> Diagnose:
+        session = _session
+        if session is None and not _refused:
+            session = _begin(self._wishes)
+        if session is not None and session.active:
+            session.enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if _session is not None and _session.active:
+            _session.leave()
+
+    def __call__(self, function: F) -> F:
+        """Makes every call of a function one step."""
+
+        @functools.wraps(function)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return step  # type: ignore[return-value]
+
+    @property
+    def diagnosis(self) -> dict[str, Any] | None:
+        """The diagnosis, as the JSON report has it; None until it is there."""
+        companion = None if _session is None else _session.companion
+        return None if companion is None else companion.diagnosis()
+
+
+class Phase:
+    """What ``phase()`` gives: names a part of a training step."""
+
+    __slots__ = ("_name", "_number")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._number: int | None = None
+
+    def __enter__(self) -> None:
+        session = _session
+        if session is not None and session.thread == threading.get_ident():
+            self._number = KINDS.index(self._name) if self._name in KINDS[1:8] else session.phase_number(self._name)
+            if self._number is not None:
+                session.remember((monotonic_ns(), BEGIN | self._number, 0))
+
+    def __exit__(self, *_: object) -> None:
+        session = _session
+        if self._number is not None and session is not None and session.active:
+            session.remember((monotonic_ns(), END | self._number, 0))
+
+
+def diagnose(
+    *,
+    steps: int | None = None,
+    warmup: int = 3,
+    report: str | os.PathLike[str] | None = "perfdoctor-report.html",
+    json: str | os.PathLike[str] | None = None,
+    recording: str | os.PathLike[str] | None = None,
+) -> Diagnose:
+    """Diagnoses the training loop that it is wrapped around.
+
+    Args:
+        steps: how many steps to observe; None for 15 seconds, and at least 10 steps.
+        warmup: how many steps to leave out at the beginning; the sidecar's start is always left out.
+        report: where to write the HTML report; None for none.
+        json: where to write the JSON report.
+        recording: where to keep the recording, for ``perfdoctor report``.
+    """
+    if _session is not None or _refused:
+        return _shared
+    return Diagnose(Wishes(steps, warmup, _absolute(report), _absolute(json), _absolute(recording)))
+
+
+def phase(name: str) -> Phase:
+    """Names a part of the step, such as ``"augment"``; shown among the phases. Nothing outside of a diagnosis."""
+    return Phase(name)
+
+
+_shared = Diagnose(Wishes())
+
+
+def _absolute(path: str | os.PathLike[str] | None) -> str | None:
+    """The script may change its folder later."""
+    return None if path is None else str(Path(path).absolute())
+
+
+def _begin(wishes: Wishes) -> Session | None:
+    """The process's one session; None, with the reason said once, if there can be none."""
+    global _session, _refused
+    with _lock:
+        if _session is None and not _refused:
+            _refused = _why_not()
+            if _refused:
+                return None
+            session = None
+            try:
+                session = Session(wishes)
+                _session = session
+                session.start()
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with perfdoctor must not end the training
+                if session is not None:
+                    session.finish()
+                _refused = f"perfdoctor does not watch: {type(error).__name__}: {error}"
+                warnings.warn(_refused, RuntimeWarning, stacklevel=3)
+            else:
+                atexit.register(_at_exit)
+                os.register_at_fork(after_in_child=_after_fork)
+        return _session
+
+
+def _why_not() -> str:
+    if os.environ.get("PERFDOCTOR_DISABLE", "0") not in ("", "0"):
+        return "disabled"
+    if not sys.platform.startswith("linux"):
+        why = f"perfdoctor watches on Linux only; this is {sys.platform}."
+    elif "torch" not in sys.modules:
+        why = "perfdoctor does not watch: nothing has imported torch."
+    elif _forked:
+        why = "perfdoctor watches the process that this one was forked from, and not this one."
+    elif sys.modules["torch"].utils.data.get_worker_info() is not None:
+        why = "perfdoctor does not watch loader workers: use diagnose() in the training loop."
+    else:
+        return ""
+    warnings.warn(why, RuntimeWarning, stacklevel=4)
+    return why
+
+
+def _after_fork() -> None:
+    """A forked child is not the one that is watched; where Yama asks, the sidecar may look at it as well."""
+    global _session, _refused, _forked
+    session = _session
+    if session is None:
+        return
+    if session.active and session.companion is not None and session.companion.process is not None:
+        allow_tracer(session.companion.process.pid)
+    session.abandon()
+    _session, _refused, _forked = None, "", True
+
+
+def _at_exit() -> None:
+    """Lets the sidecar end its work, and says so if it could not."""
+    session = _session
+    if session is None or session.pid != os.getpid() or session.companion is None:
+        return
+    session.finish()
+    session.companion.wait(REPORT_WAIT_S)
+    lost = session.companion.lost()
+    if lost and sys.stderr is not None:
+        print(f"perfdoctor: there is no report: {lost}.", file=sys.stderr)
+    allow_tracer(0)

@@ -1,0 +1,92 @@
+"""Watching a job and making the diagnosis, as `attach` and the sidecar of `diagnose()` both do it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perfdoctor import __version__
+from perfdoctor.clock import now_ns
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.probes import Probe
+from perfdoctor.recorder import Recorder
+from perfdoctor.recording import Recording
+
+
+def make_probes() -> list[Probe]:
+    """All probes that can look from outside."""
+    from perfdoctor.probes.code import CodeProbe
+    from perfdoctor.probes.cpu import CpuProbe
+    from perfdoctor.probes.gpu import GpuProbe
+    from perfdoctor.probes.interpreter import InterpreterProbe
+    from perfdoctor.probes.io import IoProbe
+    from perfdoctor.probes.memory import MemoryProbe
+    from perfdoctor.probes.network import NetworkProbe
+    from perfdoctor.probes.stacks import StacksProbe
+    from perfdoctor.probes.threads import ThreadsProbe
+
+    return [
+        ThreadsProbe(),
+        InterpreterProbe(),
+        StacksProbe(),
+        CodeProbe(),
+        CpuProbe(),
+        MemoryProbe(),
+        IoProbe(),
+        NetworkProbe(),
+        GpuProbe(),
+    ]
+
+
+def recording_facts(pid: int) -> dict[str, str]:
+    """What is known when a recording begins; the clock starts here."""
+    return {
+        "start_ns": str(now_ns()),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "perfdoctor": __version__,
+        "asked_pid": str(pid),
+        "host": platform.node(),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "cores": str(os.cpu_count() or 1),
+    }
+
+
+def allow_many_files() -> None:
+    """Watching a thread takes three open files, and a soft limit of 1024 is common."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def stopped_by_signals(recorder: Recorder) -> Iterator[None]:
+    """Lets Ctrl-C, SIGTERM and a terminal that closes end the watching between two ticks; nothing is left half done.
+
+    A signal that is ignored (``nohup``, a background process of a script) stays so.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda *_: recorder.stop())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def examine_file(path: Path) -> Diagnosis:
+    """The diagnosis of what was recorded."""
+    # Here, not above: the analysis loads pandas, which has no business in memory while the job is watched.
+    from perfdoctor.examine import examine
+
+    recording = Recording.open(path)
+    diagnosis = examine(recording)
+    recording.close()
+    return diagnosis

@@ -1,0 +1,270 @@
+"""Where a training step's phases begin and end in torch: hooks that are put in, and taken out again without a trace.
+
+Optimizers have global hooks. Global module hooks would run for every submodule and switch off torch's fast path (some
+µs for each), so the entry of all modules, ``Module.__call__``, is wrapped instead: inside an outermost call that costs
+one comparison. The other entries are wrapped likewise, and go back to what they were.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable
+from threading import get_ident
+from time import monotonic_ns as now
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perfdoctor.probes.inside.ring import (
+    BACKWARD,
+    BEGIN,
+    COLLECTOR,
+    DATA,
+    END,
+    FORWARD,
+    LOADER_START,
+    LOSS,
+    OPTIMIZER,
+    SYNC,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+# Flags of a forward or loss mark.
+GRAD, TRAINING = 1, 2
+# Flag at the beginning of a data mark: there are workers; at its end: the loader had no more.
+WORKERS, EXHAUSTED = 1, 2
+# A shorter run of the collector is not marked: marking it would cost as much.
+MIN_PAUSE_NS = 10_000
+
+COLLECTIVES = (
+    "all_reduce",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "gather",
+    "scatter",
+    "barrier",
+    "all_gather_object",
+    "broadcast_object_list",
+)
+
+_Wrapped = Callable[..., Any]
+
+
+class Marker(Protocol):
+    """Whom the hooks tell.
+
+    Attributes:
+        thread: identifier of the thread that trains.
+        worked: it has begun a backward pass since the last step.
+        remember: makes a mark from time, kind and value.
+    """
+
+    thread: int
+    worked: bool
+    remember: Callable[[tuple[int, int, int]], None]
+
+    def fetches(self) -> None:
+        """The thread that trains is about to take a batch from a loader."""
+        ...
+
+    def optimizes(self, optimizer: int) -> None:
+        """It begins an optimizer's step."""
+        ...
+
+    def optimized(self) -> None:
+        """It has ended an optimizer's step."""
+        ...
+
+    def pauses(self) -> None:
+        """The collector has run."""
+        ...
+
+
+class Hooks:
+    """All hooks of one session.
+
+    Args:
+        marker: whom to tell; only its thread is marked.
+    """
+
+    def __init__(self, marker: Marker) -> None:
+        self._marker = marker
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self) -> list[str]:
+        """Puts all hooks in.
+
+        Returns:
+            Which entries this torch does not have.
+        """
+        import torch
+        from torch.optim import optimizer as optim
+        from torch.utils.data import DataLoader, dataloader
+
+        missing: list[str] = []
+        entries: list[tuple[Any, str, Callable[[_Wrapped], _Wrapped]]] = [
+            (torch.nn.Module, "__call__", self._calls),
+            (torch.autograd, "backward", self._works),
+            (torch.autograd, "grad", self._works),
+            (DataLoader, "__iter__", self._starts),
+            (getattr(dataloader, "_BaseDataLoaderIter", None), "__next__", self._fetches),
+        ]
+        if torch.distributed.is_available():
+            from torch.distributed import distributed_c10d
+
+            for place in (torch.distributed, distributed_c10d):
+                entries += [(place, name, self._syncs) for name in COLLECTIVES]
+        for owner, name, wrapper in entries:
+            if owner is None or not hasattr(owner, name):
+                missing.append(name)
+            else:
+                self._wrap(owner, name, wrapper)
+        self._hook_optimizers(optim)
+        collected = _collector_marks(self._marker)
+        gc.callbacks.append(collected)
+        self._undo.append(lambda: gc.callbacks.remove(collected))
+        return missing
+
+    def remove(self) -> None:
+        """Takes all hooks out again."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _wrap(self, owner: Any, name: str, wrapper: Callable[[_Wrapped], _Wrapped]) -> None:
+        before = vars(owner)[name]
+        ours = functools.wraps(before)(wrapper(before))
+        setattr(owner, name, ours)
+        self._undo.append(functools.partial(_put_back, owner, name, ours, before))
+
+    def _hook_optimizers(self, optim: Any) -> None:
+        marker, remember = self._marker, self._marker.remember
+
+        def begins(optimizer: torch.optim.Optimizer, *_: object) -> None:
+            if get_ident() == marker.thread:
+                marker.optimizes(id(optimizer))
+                remember((now(), BEGIN | OPTIMIZER, 0))
+
+        def ends(*_: object) -> None:
+            if get_ident() == marker.thread:
+                remember((now(), END | OPTIMIZER, 0))
+                marker.optimized()
+
+        before = optim.register_optimizer_step_pre_hook(begins)
+        after = optim.register_optimizer_step_post_hook(ends)
+        self._undo += [before.remove, after.remove]
+
+    def _calls(self, original: _Wrapped) -> _Wrapped:
+        """Wraps ``Module.__call__``: marks outermost calls of the thread that trains."""
+        import torch
+        from torch.nn.modules.loss import _Loss
+
+        marker, remember, grad_enabled = self._marker, self._marker.remember, torch.is_grad_enabled
+        is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
+        inside = False
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            if inside or is_compiling() or get_ident() != marker.thread:
+                return original(self, *args, **kwargs)
+            inside = True
+            kind = LOSS if isinstance(self, _Loss) else FORWARD
+            remember((now(), BEGIN | kind, GRAD * grad_enabled() | TRAINING * bool(self.training)))
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                inside = False
+                remember((now(), END | kind, 0))
+
+        return __call__
+
+    def _works(self, original: _Wrapped) -> _Wrapped:
+        marker, remember = self._marker, self._marker.remember
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if get_ident() != marker.thread:
+                return original(*args, **kwargs)
+            marker.worked = True
+            remember((now(), BEGIN | BACKWARD, 0))
+            try:
+                return original(*args, **kwargs)
+            finally:
+                remember((now(), END | BACKWARD, 0))
+
+        return backward
+
+    def _starts(self, original: _Wrapped) -> _Wrapped:
+        marker, remember = self._marker, self._marker.remember
+
+        def __iter__(self: Any) -> Any:
+            if get_ident() != marker.thread:
+                return original(self)
+            marker.fetches()
+            remember((now(), BEGIN | LOADER_START, WORKERS * (self.num_workers > 0)))
+            try:
+                return original(self)
+            finally:
+                remember((now(), END | LOADER_START, 0))
+
+        return __iter__
+
+    def _fetches(self, original: _Wrapped) -> _Wrapped:
+        marker, remember = self._marker, self._marker.remember
+
+        def __next__(self: Any) -> Any:
+            if get_ident() != marker.thread:
+                return original(self)
+            marker.fetches()
+            remember((now(), BEGIN | DATA, WORKERS * (self._num_workers > 0)))
+            ended = 0
+            try:
+                return original(self)
+            except StopIteration:
+                ended = EXHAUSTED
+                raise
+            finally:
+                remember((now(), END | DATA, ended))
+
+        return __next__
+
+    def _syncs(self, original: _Wrapped) -> _Wrapped:
+        marker, remember = self._marker, self._marker.remember
+
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            if get_ident() != marker.thread:
+                return original(*args, **kwargs)
+            remember((now(), BEGIN | SYNC, 0))
+            try:
+                return original(*args, **kwargs)
+            finally:
+                remember((now(), END | SYNC, 0))
+
+        return collective
+
+
+def _put_back(owner: Any, name: str, ours: object, before: object) -> None:
+    """Undoes a wrap, unless somebody else has wrapped ours: then it stays below theirs, and marks nothing any more."""
+    if vars(owner).get(name) is ours:
+        setattr(owner, name, before)
+
+
+def _collector_marks(marker: Marker) -> Callable[[str, dict[str, int]], None]:
+    """A function for ``gc.callbacks``: marks pauses of the collector, in whichever thread, since all threads pause."""
+    begun = 0
+
+    def collected(moment: str, about: dict[str, int]) -> None:
+        nonlocal begun
+        if moment == "start":
+            begun = now()
+        elif begun and (ended := now()) - begun >= MIN_PAUSE_NS:
+            marker.remember((begun, BEGIN | COLLECTOR, about["generation"]))
+            marker.remember((ended, END | COLLECTOR, about["generation"]))
+            marker.pauses()
+
+    return collected

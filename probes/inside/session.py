@@ -1,0 +1,194 @@
+"""One diagnosis from inside: which steps are seen, and when perfdoctor steps aside.
+
+A step is one pass of the training loop. It ends where the user's ``with`` around one step ends. In a ``with`` around
+the whole loop it ends where the next batch is asked for after some training work (a backward pass or an optimizer's
+step), or, where batches come from no loader, where the last optimizer's step ended before the first one steps again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from threading import get_ident, get_native_id
+from time import monotonic_ns as now
+
+from perfdoctor.clock import NS_PER_S
+from perfdoctor.probes.inside.companion import Companion, start_companion
+from perfdoctor.probes.inside.hooks import Hooks
+from perfdoctor.probes.inside.ring import BEGIN, END, OBSERVED, OWN, POINT, REPORTED, SCOPE, STEP, WATCHING, RingWriter
+
+# Where the user does not say how many steps: as long as `attach` watches, but some steps at least, and not for ever.
+DEFAULT_S, DEFAULT_STEPS = 15, 10
+# A sidecar that does not look after this long will not.
+PATIENCE_S = 60
+MAX_NAMES = 100
+# Marks are written at the end of a step, but not of every short one.
+FLUSH_NS = NS_PER_S // 20
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for.
+
+    Attributes:
+        steps: how many steps to observe after the warm-up; None to observe for ``DEFAULT_S`` seconds, and at least
+            ``DEFAULT_STEPS`` steps.
+        warmup: how many steps to leave out at the beginning.
+        report: where to write the HTML report; None for none.
+        json: where to write the JSON report; None for none.
+        recording: where to keep the recording; None to throw it away.
+    """
+
+    steps: int | None = None
+    warmup: int = 3
+    report: str | None = "perfdoctor-report.html"
+    json: str | None = None
+    recording: str | None = None
+
+
+class Session:
+    """Watches the thread that makes it, until enough steps were seen.
+
+    Args:
+        wishes: what the user asked for.
+
+    Raises:
+        OSError: there is no memory for the ring.
+    """
+
+    def __init__(self, wishes: Wishes) -> None:
+        self.thread = get_ident()
+        self.pid = os.getpid()
+        self.active = True
+        self.depth = 0
+        self._wishes = wishes
+        self._ring = RingWriter(get_native_id())
+        self.remember = self._ring.remember
+        self.pauses = self._ring.flush_many
+        self._hooks = Hooks(self)
+        self._names: dict[str, int] = {}
+        self._steps = 0
+        self._observed_from: int | None = None
+        self._limit = 0
+        self._deadline_ns = 0
+        self._start_ns = now()
+        self.worked = False
+        self._passed = 0
+        self._loader_seen = False
+        self._first_optimizer = 0
+        self._optimized_ns = 0
+        self._flushed_ns = 0
+        self.companion: Companion | None = None
+
+    def start(self) -> None:
+        """Puts the hooks in and starts the sidecar."""
+        for name in self._hooks.install():
+            self._ring.say("note", f"This torch has no {name} to mark.", "")
+        if threading.current_thread() is not threading.main_thread():
+            self._ring.say("note", "The training runs in a thread of its own; samples are of the main thread.", "")
+        self.companion = start_companion(self._ring.fd, self._wishes)
+        if self.companion.problem:
+            self._ring.say("note", self.companion.problem, "")
+        self._ring.handed_over()
+
+    def abandon(self) -> None:
+        """Takes the hooks out, and leaves everything else to the parent: for a process that was forked."""
+        self.active = False
+        self.thread = 0
+        self._hooks.remove()
+
+    def finish(self) -> None:
+        """Steps aside for good."""
+        if not self.active:
+            return
+        if self._observed_from is not None:
+            self.remember((now(), END | OBSERVED, self._steps))
+        self.abandon()
+        self._ring.finish()
+
+    @property
+    def reported(self) -> bool:
+        """Whether the sidecar has made its report."""
+        return self._ring.sidecar() == REPORTED
+
+    def enter(self) -> None:
+        """The user's ``with`` begins."""
+        if get_ident() == self.thread:
+            self.depth += 1
+            if self.depth == 1:
+                self._passed = 0
+                self.remember((now(), BEGIN | SCOPE, 0))
+
+    def leave(self) -> None:
+        """The user's ``with`` ends."""
+        if get_ident() != self.thread or self.depth == 0:
+            return
+        self.depth -= 1
+        if self.depth:
+            return
+        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
+        loop = self._passed > 0
+        if self.worked or not loop:
+            self._step_ended(now())
+        self.remember((now(), END | SCOPE, int(loop)))
+
+    def phase_number(self, name: str) -> int | None:
+        """The number of one of the user's own phases; None if there are too many."""
+        number = self._names.get(name)
+        if number is None and len(self._names) < MAX_NAMES:
+            number = self._names[name] = OWN + len(self._names)
+            self._ring.say("phase", number, name[:80])
+        return number
+
+    def fetches(self) -> None:
+        """A batch is asked for."""
+        self._loader_seen = True
+        if self.worked and self.depth:
+            self._passed += 1
+            self._step_ended(now())
+
+    def optimizes(self, optimizer: int) -> None:
+        """An optimizer's step begins."""
+        self.worked = True
+        if self._loader_seen or not self.depth:
+            return
+        if optimizer == self._first_optimizer and self._optimized_ns:
+            self._passed += 1
+            ended, self._optimized_ns = self._optimized_ns, 0
+            self._step_ended(ended)
+            self.worked = True
+        elif not self._first_optimizer:
+            self._first_optimizer = optimizer
+
+    def optimized(self) -> None:
+        """An optimizer's step has ended."""
+        if not self._loader_seen:
+            self._optimized_ns = now()
+
+    def _step_ended(self, time_ns: int) -> None:
+        self.remember((time_ns, POINT | STEP, 0))
+        if time_ns - self._flushed_ns > FLUSH_NS:
+            self._flushed_ns = time_ns
+            self._ring.flush()
+        self.worked = False
+        self._steps += 1
+        if self._observed_from is None:
+            self._warm_up()
+        elif (self._steps >= self._limit and time_ns >= self._deadline_ns) or self._ring.sidecar() != WATCHING:
+            self.finish()
+
+    def _warm_up(self) -> None:
+        """Begins to observe once enough steps were left out and the sidecar looks."""
+        time_ns = now()
+        if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
+            self.remember((now(), BEGIN | OBSERVED, self._steps))
+            self._observed_from = self._steps
+            asked = self._wishes.steps
+            self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)
+            self._deadline_ns = time_ns + DEFAULT_S * NS_PER_S if asked is None else 0
+        elif time_ns - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
+            self.finish()
+
+
+__all__ = ["Session", "Wishes"]

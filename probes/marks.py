@@ -1,0 +1,78 @@
+"""Marks that training processes of the job make from inside, read from their rings."""
+
+from collections.abc import Iterable, Iterator
+
+from perfdoctor.clock import NS_PER_S
+from perfdoctor.probes import Processes
+from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, WATCHING, RingReader, find_ring
+from perfdoctor.samples import Mark, Sample, Unavailable
+
+# A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
+PERIOD_S = 0.2
+LOOK_NS = NS_PER_S // 2
+
+
+class MarksProbe:
+    """Reads the rings of all processes of the job that have one.
+
+    Args:
+        rings: those that are known already.
+    """
+
+    name = "marks"
+    period_s = PERIOD_S
+
+    def __init__(self, *rings: RingReader) -> None:
+        self.rings = {ring.pid: ring for ring in rings}
+        self._job: Processes | None = None
+        self._looked_ns = 0
+
+    def open(self, job: Processes) -> Iterable[Sample]:
+        """Tells the training processes that they are looked at."""
+        self._job = job
+        for ring in self.rings.values():
+            ring.tell(WATCHING)
+        return ()
+
+    def sample(self, now_ns: int) -> Iterable[Sample]:
+        """Looks for new rings, and empties all."""
+        if now_ns - self._looked_ns >= LOOK_NS:
+            self._looked_ns = now_ns
+            self._look()
+        for ring in self.rings.values():
+            yield from _marks(ring, last=False)
+
+    def close(self) -> Iterable[Sample]:
+        """Reads what is left, and what the training processes could not do."""
+        for ring in self.rings.values():
+            yield from _marks(ring, last=True)
+            yield from _notes(ring)
+
+    def _look(self) -> None:
+        for pid in self._job.torch_pids() if self._job is not None else ():
+            if pid not in self.rings and (ring := find_ring(pid)) is not None:
+                self.rings[pid] = ring
+                ring.tell(WATCHING)
+
+
+def _marks(ring: RingReader, *, last: bool) -> Iterator[Mark]:
+    names: dict[int, str] = {}
+    for time_ns, kind, value in ring.read(last=last):
+        number = kind & 0xFF
+        if number >= OWN and number not in names:
+            names = _names(ring)
+        what = KINDS[number] if number < len(KINDS) else f"own: {names.get(number, '?')}"
+        yield Mark(time_ns, ring.pid, EDGES[kind >> 8], what, value)
+
+
+def _names(ring: RingReader) -> dict[int, str]:
+    return {int(words[1]): str(words[2]) for words in ring.texts() if words[0] == "phase"}
+
+
+def _notes(ring: RingReader) -> Iterator[Sample]:
+    for words in ring.texts():
+        if words[0] == "note":
+            yield Unavailable("marks", str(words[1]), str(words[2]))
+    if ring.lost:
+        reason = f"{ring.lost} marks of process {ring.pid} came faster than they were read, and are lost."
+        yield Unavailable("marks", reason, "")

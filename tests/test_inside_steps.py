@@ -1,0 +1,192 @@
+"""From marks to steps: what counts as a step, what lies between, and that all of it adds up."""
+
+import numpy as np
+import pytest
+
+from perfdoctor.marks import in_order
+from perfdoctor.samples import Mark
+from perfdoctor.steps import Steps
+
+MS = 1_000_000
+
+
+class Script:
+    """Writes marks as a training loop would."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.marks: list[Mark] = []
+
+    def mark(self, edge: str, what: str, value: int = 0) -> None:
+        self.marks.append(Mark(self.now, 1, edge, what, value))
+
+    def wait(self, ms: float) -> None:
+        self.now += int(ms * MS)
+
+    def call(self, what: str, ms: float, begin: int = 0, end: int = 0) -> None:
+        self.mark("begin", what, begin)
+        self.wait(ms)
+        self.mark("end", what, end)
+
+    def train(self) -> None:
+        """18 ms: loss 1, forward 4, backward 8, optimizer 2, the rest other."""
+        self.call("forward", 4, 3)
+        self.wait(1)
+        self.call("backward", 8)
+        self.wait(3)
+        self.call("optimizer", 2)
+
+    def ends(self) -> None:
+        self.mark("point", "step")
+
+    def validate(self) -> None:
+        self.call("loader start", 1)
+        for _ in range(3):
+            self.call("data", 5)
+            self.call("forward", 4)
+        self.call("data", 1, end=2)
+
+    def steps(self) -> Steps:
+        return Steps(in_order(self.marks))
+
+
+def observed_loop(epochs: int, *, validate: bool) -> Script:
+    script = Script()
+    script.mark("begin", "scope")
+    script.mark("begin", "observed")
+    for _ in range(epochs):
+        script.call("loader start", 2)
+        for _ in range(4):
+            script.call("data", 10)
+            script.train()
+            script.ends()
+        script.call("data", 1, end=2)
+        if validate:
+            script.validate()
+    script.mark("end", "scope", 1)
+    return script
+
+
+def test_phases_of_a_step() -> None:
+    told = observed_loop(1, validate=False).steps().summary()
+    assert told["count"] == 4
+    assert told["median_s"] == pytest.approx(0.028)
+    means = {name: phase["mean_s"] for name, phase in told["phases"].items()}
+    expected = {"forward": 4, "loss": 1, "backward": 8, "other": 3, "optimizer": 2, "data": 10.5}
+    assert {name: value * 1000 for name, value in means.items()} == pytest.approx(expected)
+    assert sum(means.values()) == pytest.approx(told["mean_s"])
+
+
+def test_validation_is_not_charged() -> None:
+    told = observed_loop(5, validate=True).steps().summary()
+    assert told["count"] == 20
+    # In the first step of an epoch: the loader's start.
+    assert told["mean_s"] == pytest.approx(0.0285)
+    assert told["outside_s"] == pytest.approx(4 * 0.030)
+
+
+def test_forward_of_a_teacher_is_a_part_of_the_step() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.mark("begin", "observed")
+    for _ in range(6):
+        script.call("data", 10)
+        script.call("forward", 3, 0)
+        script.call("data", 1)
+        script.train()
+        script.ends()
+    told = script.steps().summary()
+    assert told["count"] == 6
+    assert told["mean_s"] == pytest.approx(0.032)
+    assert told["outside_s"] == 0
+
+
+def test_what_comes_between_two_blocks_is_the_next_batch() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    for number in range(5):
+        script.train()
+        script.ends()
+        script.mark("end", "scope")
+        if not number:
+            script.mark("begin", "observed")
+        script.wait(6)
+        script.mark("begin", "scope")
+    told = script.steps().summary()
+    assert told["count"] == 4
+    assert told["phases"]["data"]["median_s"] == pytest.approx(0.006)
+    assert told["mean_s"] == pytest.approx(0.024)
+
+
+def test_time_between_loops_belongs_to_no_step() -> None:
+    script = Script()
+    script.mark("begin", "observed")
+    for _ in range(2):
+        script.mark("begin", "scope")
+        for _ in range(3):
+            script.call("data", 10)
+            script.train()
+            script.ends()
+        script.mark("end", "scope", 1)
+        script.wait(500)
+    told = script.steps().summary()
+    assert told["count"] == 6
+    assert told["p95_s"] == pytest.approx(0.028)
+    assert told["outside_s"] == pytest.approx(0.5)
+
+
+def test_call_without_an_end_costs_one_step_only() -> None:
+    """An exception in an optimizer's step, caught by the user, leaves no end."""
+    script = Script()
+    script.mark("begin", "observed")
+    for number in range(4):
+        script.mark("begin", "scope")
+        if number == 1:
+            script.mark("begin", "optimizer")
+        script.train()
+        script.ends()
+        script.mark("end", "scope")
+    phases = script.steps().summary()["phases"]
+    assert phases["forward"]["median_s"] == pytest.approx(0.004)
+    assert phases["optimizer"]["median_s"] == pytest.approx(0.002)
+
+
+def test_recomputed_activations_belong_to_the_backward_pass() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.mark("begin", "backward")
+    script.call("forward", 3, 3)
+    middle = script.steps().at(1 * MS)
+    assert middle is not None
+    assert middle.phase == "backward"
+
+
+def test_samples_share_the_exact_time_of_their_phase() -> None:
+    """However the samples fall: here all of them but one meet the data phase."""
+    script = observed_loop(10, validate=True)
+    steps = script.steps()
+    times = np.arange(0, script.now, 7 * MS, dtype=np.int64)
+    edges = np.concatenate([times[:1], (times[1:] + times[:-1]) / 2, times[-1:]])
+    seconds = steps.weigh(times, edges)
+    told = steps.summary()
+    assert seconds.sum() == pytest.approx(told["count"] * told["mean_s"])
+    in_backward = [getattr(steps.at(int(time)), "phase", "") == "backward" for time in times]
+    assert seconds[in_backward].sum() == pytest.approx(40 * 0.008, rel=0.02)
+
+
+def test_pauses_of_the_collector_are_exact() -> None:
+    script = observed_loop(1, validate=False)
+    script.marks += [Mark(20 * MS, 1, "begin", "collector", 2), Mark(22 * MS, 1, "end", "collector", 2)]
+    script.marks.sort(key=lambda mark: mark.time_ns)
+    steps = script.steps()
+    assert steps.collecting_at(21 * MS)
+    assert not steps.collecting_at(23 * MS)
+    assert steps.summary()["collector_s"] == pytest.approx(0.002 / 4)
+
+
+def test_marks_without_a_complete_step() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.call("forward", 4, 3)
+    assert script.steps().summary() == {}
+    assert script.steps().at(0) is not None

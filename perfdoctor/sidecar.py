@@ -13,7 +13,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from perfdoctor.probes.inside.ring import FAILED, REPORTED, RingReader
 from perfdoctor.probes.marks import MarksProbe
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import RecordingWriter
+from perfdoctor.recording_file import recording_file
 from perfdoctor.watch import allow_many_files, examine_file, make_probes, recording_facts, stopped_by_signals
 
 # However many steps the user asked for: what was seen until then suffices for a diagnosis.
@@ -73,25 +73,18 @@ def _take_turn(root_pid: int) -> socket.socket | None:
 
 
 def _watch_and_report(job: Job, probe: MarksProbe, wishes: dict[str, Any], result_fd: int) -> None:
-    asked = wishes["recording"]
-    path = Path(asked) if asked else _temporary_file()
-    done = False
-    try:
+    asked = Path(wishes["recording"]) if wishes["recording"] else None
+    if asked is not None and asked.is_file():
+        asked.unlink()  # of an earlier run of the same script
+    with recording_file(asked) as path:
         _watch(job, probe, path)
         # The job goes on training: from here on it comes first.
         os.nice(10)
-        diagnosis = examine_file(path)
-        _report(diagnosis, wishes, path, result_fd)
-        done = True
-    finally:
-        if done and not asked:
-            path.unlink()
+        _report(examine_file(path), wishes, path, result_fd)
 
 
 def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
     allow_many_files()
-    if path.exists() and path.stat().st_size:
-        path.unlink()  # of an earlier run of the same script
     writer = RecordingWriter(path, recording_facts(job.asked_pid))
     recorder = Recorder(job, [*make_probes(), probe], writer)
     trainer = os.getppid()
@@ -124,9 +117,3 @@ def _report(diagnosis: Diagnosis, wishes: dict[str, Any], path: Path, result_fd:
         print(text, file=sys.stderr, flush=True)
     if places["report"]:
         print(f"perfdoctor: the full report is in {places['report']}", file=sys.stderr, flush=True)
-
-
-def _temporary_file() -> Path:
-    handle, name = tempfile.mkstemp(prefix="perfdoctor-", suffix=".perfdoctor")
-    os.close(handle)
-    return Path(name)

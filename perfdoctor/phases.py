@@ -161,6 +161,7 @@ _HANDOVER = re.compile(
 )
 _LIBRARY = re.compile(
     r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/"
+    r"|/perfdoctor/inside\.py$|/probes/inside/\w+\.py$"  # perfdoctor's own, where it is not installed but developed
 )
 
 
@@ -258,7 +259,7 @@ def holds_lock_frame(frames: Sequence[Frame]) -> bool:
 
 
 def own_line(frames: Sequence[Frame]) -> str:
-    """The innermost line that is neither torch's nor an installed library's; "" if there is none."""
+    """The innermost line of the user's own: no library's, and not perfdoctor's hooks; "" if there is none."""
     for frame in reversed(frames):
         if frame.file and not _LIBRARY.search(frame.file):
             return f"{frame.file}:{frame.line} {frame.function}"

@@ -63,3 +63,9 @@ def test_waiting_frames() -> None:
     received = locate([MAIN, Frame(f"{PYTHON}/multiprocessing/connection.py", "Connection._recv", 395)])
     assert received.waits
     assert not received.only_waits
+
+
+def test_hooks_of_diagnose_are_nobodys_line() -> None:
+    hook = Frame("/src/perfdoctor/probes/inside/hooks.py", "Hooks._works.<locals>.backward", 196)
+    engine = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)
+    assert locate([MAIN, hook, engine]).line == "/home/me/train.py:10 <module>"

@@ -10,3 +10,20 @@ now_ns = time.monotonic_ns
 def seconds(duration_ns: float) -> float:
     """A duration in nanoseconds, in seconds."""
     return duration_ns / NS_PER_S
+
+
+def epoch_on_the_clock() -> tuple[int, int]:
+    """What the time since 1970 is when the one clock stands at zero.
+
+    Returns:
+        Nanoseconds, and how far that may be off: the two clocks cannot be read at once. Steps of the system's time are
+        not noticed.
+    """
+    readings = []
+    for _ in range(5):
+        before = now_ns()
+        epoch = time.time_ns()
+        after = now_ns()
+        readings.append((after - before, epoch - (before + after) // 2))
+    width, offset = min(readings)
+    return offset, (width + 1) // 2

@@ -14,6 +14,7 @@ from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger
 from perfdoctor.overhead import own_cost
+from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
 from perfdoctor.samples import Event, ProcessSeen, Unavailable
@@ -23,7 +24,7 @@ from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
 from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
-OUTSIDE, INSIDE = "sampled from outside", "measured inside"
+OUTSIDE, INSIDE, TRACED = "sampled from outside", "measured inside", "traced"
 _SHOWN = 5
 
 
@@ -35,7 +36,11 @@ def examine(recording: Recording) -> Diagnosis:
     """
     scene = Scene(recording)
     ledgers = account(scene)
-    facts = gather_facts(scene, ledgers)
+    profiled = Profiled(recording)
+    level = _level(scene)
+    if profiled.covers(ledgers):
+        level, ledgers = TRACED, [profiled.retell(ledger) for ledger in ledgers]
+    facts = gather_facts(scene, ledgers, profiled)
     findings, broken = find(facts)
     silence = why_silent(scene, ledgers)
     if silence:
@@ -44,19 +49,19 @@ def examine(recording: Recording) -> Diagnosis:
     cause = first_cause(facts.shares, late_shares(ledgers))
     return Diagnosis(
         version=__version__,
-        verdict=_verdict(ledgers, facts, findings, cause, silence, level=_level(scene)),
+        verdict=_verdict(ledgers, facts, findings, cause, silence, level=level),
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(scene, trainer) for trainer in facts.trainers),
-        steps=_steps(scene),
-        not_examined=(*_not_examined(recording), *broken),
+        steps=_steps(scene, profiled),
+        not_examined=(*_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
     )
 
 
-def gather_facts(scene: Scene, ledgers: list[Ledger]) -> Facts:
+def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Facts:
     """Everything that rules may read."""
     together = Amounts.summed(ledger.causes() for ledger in ledgers)
     pids = [
@@ -68,7 +73,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger]) -> Facts:
         shares=together.fractions(),
         trainers=trainers,
         culprits=_culprits(ledgers),
-        numbers=measure(scene.recording, pids),
+        numbers={**measure(scene.recording, pids), **profiled.numbers()},
         settings=read_settings(scene.recording, pids),
         paths={
             cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together
@@ -138,11 +143,14 @@ def _level(scene: Scene) -> str:
     return INSIDE if inside else OUTSIDE
 
 
-def _steps(scene: Scene) -> dict[str, Any]:
+def _steps(scene: Scene, profiled: Profiled) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = scene.roles.trainers
     steps = scene.steps.get(trainers[0].pid) if trainers else None
-    return steps.summary() if steps is not None else {}
+    if steps is None:
+        return {}
+    traced = profiled.summary()
+    return {**steps.summary(), **({"profiled": traced} if traced else {})}
 
 
 def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:

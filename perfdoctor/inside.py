@@ -108,6 +108,7 @@ def diagnose(
     report: str | os.PathLike[str] | None = "perfdoctor-report.html",
     json: str | os.PathLike[str] | None = None,
     recording: str | os.PathLike[str] | None = None,
+    profile: int | None = None,
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
@@ -117,10 +118,11 @@ def diagnose(
         report: where to write the HTML report; None for none.
         json: where to write the JSON report.
         recording: where to keep the recording, for ``perfdoctor report``.
+        profile: how many steps to profile with torch.profiler after the observed ones; None for up to 5, 0 for none.
     """
     if _session is not None or _refused:
         return _shared
-    return Diagnose(Wishes(steps, warmup, _absolute(report), _absolute(json), _absolute(recording)))
+    return Diagnose(Wishes(steps, warmup, _absolute(report), _absolute(json), _absolute(recording), profile))
 
 
 def phase(name: str) -> Phase:
@@ -199,4 +201,5 @@ def _at_exit() -> None:
     lost = session.companion.lost()
     if lost and sys.stderr is not None:
         print(f"perfdoctor: there is no report: {lost}.", file=sys.stderr)
+    session.clear()
     allow_tracer(0)

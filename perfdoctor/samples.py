@@ -168,6 +168,21 @@ class InterpreterSample(NamedTuple):
     collecting: bool | None
 
 
+class Profile(NamedTuple):
+    """What torch.profiler wrote about a few steps of one process, after those that were observed.
+
+    Attributes:
+        epoch_ns: what the trace's clock (since 1970) shows when the one clock stands at zero.
+        error_ns: how far that may be off.
+        trace: the Kineto trace, JSON, compressed with gzip.
+    """
+
+    pid: int
+    epoch_ns: int
+    error_ns: int
+    trace: bytes
+
+
 class Mark(NamedTuple):
     """A border that the training process marked from inside.
 
@@ -222,6 +237,7 @@ Sample = (
     | Symbol
     | InterpreterSample
     | Mark
+    | Profile
     | Unavailable
     | Event
 )
@@ -239,6 +255,7 @@ TABLES: tuple[type[Sample], ...] = (
     Symbol,
     InterpreterSample,
     Mark,
+    Profile,
     Unavailable,
     Event,
 )

@@ -22,6 +22,7 @@ from perfdoctor.job import Job
 from perfdoctor.outputs import write_outputs
 from perfdoctor.probes.inside.ring import FAILED, REPORTED, RingReader
 from perfdoctor.probes.marks import MarksProbe
+from perfdoctor.profile_file import take_profile
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.recording_file import recording_file
@@ -91,13 +92,15 @@ def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
     ring = probe.rings[job.asked_pid]
 
     def on_tick(_: float) -> None:
-        if ring.finished:
+        if ring.trainer:
             recorder.stop(LAST_STEP)
         elif os.getppid() != trainer:
             recorder.stop(JOB_ENDED)
 
     with stopped_by_signals(recorder):
         recorder.run(MAX_WATCH_S, on_tick=on_tick)
+    for one in probe.rings.values():
+        writer.add(take_profile(one))
     writer.close()
 
 

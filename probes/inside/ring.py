@@ -50,6 +50,8 @@ OWN = 64
 BEGIN, END, POINT = 0, 1 << 8, 2 << 8
 EDGES = ("begin", "end", "point")
 
+# How far the training process is: the last observed step has ended; perfdoctor has stepped aside.
+SEEN, ASIDE = 1, 2
 # What the sidecar does.
 NOT_YET, WATCHING, REPORTED, FAILED = range(4)
 
@@ -117,10 +119,10 @@ class RingWriter:
             self._text_end = end
             _TEXT_END.pack_into(self._memory, _TEXT_END_AT, end)
 
-    def finish(self) -> None:
-        """Writes the last marks and tells the sidecar that no more will come."""
+    def finish(self, state: int) -> None:
+        """Writes the last marks and tells the sidecar how far the training process is: ``SEEN`` or ``ASIDE``."""
         self.flush()
-        self._memory[_TRAINER_AT] = 1
+        self._memory[_TRAINER_AT] = state
 
     def sidecar(self) -> int:
         """What the sidecar does: ``NOT_YET``, ``WATCHING``, ``REPORTED`` or ``FAILED``."""
@@ -161,9 +163,9 @@ class RingReader:
         self._gap = 0
 
     @property
-    def finished(self) -> bool:
-        """No more marks will come."""
-        return bool(self._memory[_TRAINER_AT])
+    def trainer(self) -> int:
+        """How far the training process is: 0, ``SEEN`` or ``ASIDE``."""
+        return self._memory[_TRAINER_AT]
 
     def close(self) -> None:
         """Lets go of the memory."""

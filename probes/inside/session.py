@@ -14,9 +14,22 @@ from threading import get_ident, get_native_id
 from time import monotonic_ns as now
 
 from perfdoctor.clock import NS_PER_S
+from perfdoctor.probes.inside.burst import Burst
 from perfdoctor.probes.inside.companion import Companion, start_companion
 from perfdoctor.probes.inside.hooks import Hooks
-from perfdoctor.probes.inside.ring import BEGIN, END, OBSERVED, OWN, POINT, REPORTED, SCOPE, STEP, WATCHING, RingWriter
+from perfdoctor.probes.inside.ring import (
+    ASIDE,
+    BEGIN,
+    END,
+    OBSERVED,
+    OWN,
+    POINT,
+    SCOPE,
+    SEEN,
+    STEP,
+    WATCHING,
+    RingWriter,
+)
 
 # Where the user does not say how many steps: as long as `attach` watches, but some steps at least, and not for ever.
 DEFAULT_S, DEFAULT_STEPS = 15, 10
@@ -38,6 +51,7 @@ class Wishes:
         report: where to write the HTML report; None for none.
         json: where to write the JSON report; None for none.
         recording: where to keep the recording; None to throw it away.
+        profile: how many steps to profile after those; None for a few, 0 for none.
     """
 
     steps: int | None = None
@@ -45,6 +59,7 @@ class Wishes:
     report: str | None = "perfdoctor-report.html"
     json: str | None = None
     recording: str | None = None
+    profile: int | None = None
 
 
 class Session:
@@ -70,6 +85,8 @@ class Session:
         self._names: dict[str, int] = {}
         self._steps = 0
         self._observed_from: int | None = None
+        self._observed_ns = 0
+        self._seen = False
         self._limit = 0
         self._deadline_ns = 0
         self._start_ns = now()
@@ -80,9 +97,12 @@ class Session:
         self._optimized_ns = 0
         self._flushed_ns = 0
         self.companion: Companion | None = None
+        self._burst = Burst(wishes.profile, lambda why: self._ring.say("note", why, ""))
+        self._profiling = False
 
     def start(self) -> None:
         """Puts the hooks in and starts the sidecar."""
+        self._burst.watch_for_others()
         for name in self._hooks.install():
             self._ring.say("note", f"This torch has no {name} to mark.", "")
         if threading.current_thread() is not threading.main_thread():
@@ -97,20 +117,22 @@ class Session:
         self.active = False
         self.thread = 0
         self._hooks.remove()
+        self._burst.forget()
 
     def finish(self) -> None:
         """Steps aside for good."""
         if not self.active:
             return
-        if self._observed_from is not None:
-            self.remember((now(), END | OBSERVED, self._steps))
+        self._see_no_more(now())
+        self._burst.end()
+        if self._burst.trace is not None:
+            self._ring.say("trace", self._burst.trace)
         self.abandon()
-        self._ring.finish()
+        self._ring.finish(ASIDE)
 
-    @property
-    def reported(self) -> bool:
-        """Whether the sidecar has made its report."""
-        return self._ring.sidecar() == REPORTED
+    def clear(self) -> None:
+        """Removes what the sidecar has not taken."""
+        self._burst.clear()
 
     def enter(self) -> None:
         """The user's ``with`` begins."""
@@ -173,17 +195,38 @@ class Session:
             self._ring.flush()
         self.worked = False
         self._steps += 1
-        if self._observed_from is None:
+        if self._profiling:
+            if self._burst.step_ended():
+                self.finish()
+        elif self._observed_from is None:
             self._warm_up()
-        elif (self._steps >= self._limit and time_ns >= self._deadline_ns) or self._ring.sidecar() != WATCHING:
+        elif self._ring.sidecar() != WATCHING:
             self.finish()
+        elif self._steps >= self._limit and time_ns >= self._deadline_ns:
+            self._profile(time_ns)
+
+    def _profile(self, time_ns: int) -> None:
+        """Goes on from the last observed step to those that are profiled."""
+        observed_s = (time_ns - self._observed_ns) / NS_PER_S
+        steps = self._steps - self._observed_from if self._observed_from is not None else 0
+        self._see_no_more(time_ns)
+        self._profiling = self._burst.begin(observed_s / max(steps, 1))
+        if not self._profiling:
+            self.finish()
+
+    def _see_no_more(self, time_ns: int) -> None:
+        """Ends the observation, if there was one; what is marked from here on counts no more."""
+        if self._observed_ns and not self._seen:
+            self._seen = True
+            self.remember((time_ns, END | OBSERVED, self._steps))
+            self._ring.finish(SEEN)
 
     def _warm_up(self) -> None:
         """Begins to observe once enough steps were left out and the sidecar looks."""
         time_ns = now()
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
             self.remember((now(), BEGIN | OBSERVED, self._steps))
-            self._observed_from = self._steps
+            self._observed_from, self._observed_ns = self._steps, time_ns
             asked = self._wishes.steps
             self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)
             self._deadline_ns = time_ns + DEFAULT_S * NS_PER_S if asked is None else 0

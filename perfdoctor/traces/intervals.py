@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +102,16 @@ class Intervals:
     def within(self, start: Int64s, end: Int64s) -> Int64s:
         """For each of many intervals, how much of the set lies in it."""
         return self.before(end) - self.before(start)
+
+
+def spread(start: Int64s, end: Int64s, amounts: Floats, times: Int64s) -> Floats:
+    """For each time, how much lies before it of amounts that are spread evenly over their spans, which may overlap."""
+    if not len(start):
+        return np.zeros(len(times))
+    length = np.maximum(end - start, 1)
+    edges = np.concatenate((start, start + length))
+    steps = np.concatenate((amounts / length, -amounts / length))
+    order = np.argsort(edges, kind="stable")
+    slopes = np.cumsum(steps[order])[:-1]
+    summed = np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
+    return np.interp(times, edges[order], summed)

@@ -120,7 +120,9 @@ def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
     begun = rows.groupby("step")["start_ts"].transform("min")
     rows["start_ts"] -= begun
     rows["end"] -= begun
-    wide = rows.pivot_table(index=["step", "dp_rank"], columns=["stage", "optype", "seq_id"], values=["start_ts", "end"])
+    wide = rows.pivot_table(
+        index=["step", "dp_rank"], columns=["stage", "optype", "seq_id"], values=["start_ts", "end"]
+    )
     # An operation that less than half of the steps have is an accident; a step without one that most have is another.
     usual = wide.notna().mean() >= _ENOUGH
     wide = wide.loc[:, usual]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.operations.graph import Graph, build_graph
+from perfdoctor.operations.graph import Graph
 from perfdoctor.operations.replay import own_durations, replay
 from perfdoctor.operations.table import Floats, Operation, OperationTable
 
@@ -42,12 +42,11 @@ class WhatIf:
     explained: dict[str, float]
 
 
-def ask_what_if(table: OperationTable) -> WhatIf:
+def ask_what_if(table: OperationTable, graph: Graph) -> WhatIf:
     """Replays the table's steps as they were, with equal ranks, and with each rank and each stage made equal."""
-    graph = build_graph(table)
     real = own_durations(table, graph)
     ideal = _equal(real)
-    whole = float(np.mean([max(float(end[step].max()) for end in table.end.values()) for step in range(len(table.steps))]))
+    whole = float(np.maximum.reduce([end.max(axis=1) for end in table.end.values()]).mean())
     lasts, best = float(replay(graph, real).mean()), float(replay(graph, ideal).mean())
     ranks = {key: _won(graph, real, ideal, _is_rank(*key)) for key in table.ranks}
     stages = {stage: _won(graph, real, ideal, _is_stage(stage)) for stage in range(table.stages)}

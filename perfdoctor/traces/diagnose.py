@@ -38,7 +38,16 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
     Raises:
         PerfDoctorError: they are not of one run.
     """
-    ranks = order_ranks([summarize(trace) for trace in traces])
+    return diagnose_ranks([summarize(trace) for trace in traces])
+
+
+def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
+    """Makes the diagnosis of one job, from what remained of its ranks' traces.
+
+    Raises:
+        PerfDoctorError: they are not of one run.
+    """
+    ranks = order_ranks(ranks)
     settled = settle(ranks, number_ranks(ranks))
     facts = gather_facts(ranks, settled.ledgers)
     findings, broken = find(facts)
@@ -158,7 +167,7 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
 
 def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "traces": [rank.source for rank in ranks],
+        "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,
         "devices": sorted({device for rank in ranks for device in rank.devices}),
         "watched_seconds": round(facts.watched_s, 6),

@@ -20,6 +20,8 @@ from perfdoctor.traces.intervals import Floats, Int64s
 # Ends of one collective lie up to some 10 us apart on the ranks of one host.
 _TOLERANCE_NS = 50_000
 _ERRORS = 3.0
+# Ends that scatter by more than this are not those of one collective.
+_UNSURE_NS = 500_000
 # Ranks begin to record within some steps of each other.
 _FARTHEST = 200
 
@@ -37,7 +39,7 @@ def match(ranks: Sequence[Collectives], origins: Sequence[int | None]) -> tuple[
     named = _by_key(ranks)
     clocks = set_clocks(ranks, named)
     found = [*named, *_by_order(ranks, _guesses(clocks, origins))]
-    clocks = set_clocks(ranks, found)
+    clocks = _trusted(set_clocks(ranks, found), origins)
     together = [part for meeting in found for part in _split_apart(ranks, meeting, clocks)]
     clocks = set_clocks(ranks, together)
     return sorted(together, key=lambda meeting: _first_start(ranks, meeting, clocks)), clocks
@@ -54,17 +56,31 @@ def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
 
 def _guesses(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> list[float | None]:
     """What each rank's clock should be, on one scale: by collectives, or as its host's clock says."""
-    known = [rank for rank in clocks if origins[rank] is not None]
+    known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= _UNSURE_NS]
     # What to add to the hosts' clocks to get times of the rank that the others are compared with.
     bases = [clocks[rank].offset - float(origins[rank] or 0) for rank in known]
     base = float(np.median(bases)) if bases else -float(next((one for one in origins if one is not None), 0))
     guesses: list[float | None] = []
     for rank, origin in enumerate(origins):
-        if rank in clocks:
+        if rank in clocks and (clocks[rank].error <= _UNSURE_NS or origin is None):
             guesses.append(clocks[rank].offset)
         else:
             guesses.append(None if origin is None else origin + base)
     return guesses
+
+
+def _trusted(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> dict[int, Clock]:
+    """The clocks; where the ends of collectives do not agree on one, that of the host.
+
+    So it is where ranks were taken for one group that are none: they do not end together.
+    """
+    guesses = _guesses(clocks, origins)
+    found = dict(clocks)
+    for rank, clock in clocks.items():
+        guess = guesses[rank] if origins[rank] is not None else None
+        if clock.error > _UNSURE_NS and guess is not None:
+            found[rank] = Clock(guess, 0.0)
+    return found
 
 
 def _by_order(ranks: Sequence[Collectives], guesses: Sequence[float | None]) -> list[dict[int, int]]:
@@ -129,16 +145,17 @@ def _first_start(ranks: Sequence[Collectives], meeting: Meeting, clocks: Mapping
 
 
 def _split_apart(ranks: Sequence[Collectives], meeting: Meeting, clocks: Mapping[int, Clock]) -> list[dict[int, int]]:
-    """The ranks that are in a collective at one moment, or several such sets if some had left before others came."""
-    by_end = sorted(meeting, key=lambda rank: float(ranks[rank].end[meeting[rank]]) + clocks[rank].offset)
+    """The ranks of a collective; if some had left before others came, they are of several, each with its own end."""
+    start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in meeting.items()}
+    end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in meeting.items()}
+    tolerance = {rank: _TOLERANCE_NS + _ERRORS * clocks[rank].error for rank in meeting}
+    if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in meeting):
+        return [dict(meeting)]
     parts: list[dict[int, int]] = []
     first_end = -np.inf
-    for rank in by_end:
-        row = meeting[rank]
-        start = float(ranks[rank].start[row]) + clocks[rank].offset
-        tolerance = _TOLERANCE_NS + _ERRORS * clocks[rank].error
-        if start > first_end + tolerance:
+    for rank in sorted(meeting, key=lambda rank: end[rank]):
+        if end[rank] > first_end + tolerance[rank]:
             parts.append({})
-            first_end = float(ranks[rank].end[row]) + clocks[rank].offset
-        parts[-1][rank] = row
+            first_end = end[rank]
+        parts[-1][rank] = meeting[rank]
     return [part for part in parts if len(part) > 1]

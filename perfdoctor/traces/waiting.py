@@ -63,7 +63,7 @@ def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> Exchange
     device = trace.device
     rows = np.flatnonzero((work == Work.COMMUNICATION) & (device.device == time.device))
     alone = time.alone[Work.COMMUNICATION]
-    exposed = _exposed(alone, device.start[rows], device.end[rows])
+    exposed = exposed_times(alone, device.start[rows], device.end[rows])
     duration = np.maximum(device.end[rows] - device.start[rows], 1).astype(np.float64)
     transfer = _transfer(trace, rows, duration)
     known = ~np.isnan(transfer)
@@ -88,16 +88,21 @@ def split_host_collectives(host: Host, alone: Intervals) -> Exchanges:
     rows = np.flatnonzero(host.collectives)
     start, end = host.trace.host.start[rows], host.trace.host.end[rows]
     nothing = np.zeros(len(rows))
-    amounts = {LATENCY: nothing, BANDWIDTH: nothing, WAIT: _exposed(alone, start, end)}
+    amounts = {LATENCY: nothing, BANDWIDTH: nothing, WAIT: exposed_times(alone, start, end)}
     return Exchanges(rows, True, start, end, alone, np.full(len(rows), np.nan), amounts)
 
 
-def _exposed(alone: Intervals, start: Int64s, end: Int64s) -> Floats:
-    """How much of each collective is exposed; two at once share what is."""
-    exposed = alone.within(start, end).astype(np.float64)
-    together = Intervals.union(start, end) & alone
-    exposed *= together.total / max(exposed.sum(), 1.0)
-    return exposed
+def exposed_times(alone: Intervals, start: Int64s, end: Int64s) -> Floats:
+    """How much of each collective is exposed, in nanoseconds; several at once share what is."""
+    if not len(start):
+        return np.zeros(0)
+    edges = np.unique(np.concatenate((start, end)))
+    depth = np.zeros(len(edges))
+    np.add.at(depth, np.searchsorted(edges, start), 1.0)
+    np.add.at(depth, np.searchsorted(edges, end), -1.0)
+    shared = alone.within(edges[:-1], edges[1:]) / np.maximum(np.cumsum(depth)[:-1], 1.0)
+    summed = np.concatenate(([0.0], np.cumsum(shared)))
+    return np.asarray(summed[np.searchsorted(edges, end)] - summed[np.searchsorted(edges, start)])
 
 
 def _transfer(trace: Trace, rows: Int64s, duration: Floats) -> Floats:

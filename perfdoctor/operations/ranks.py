@@ -93,7 +93,7 @@ def _collectives(
         end=end,
         size=np.full(len(order), np.nan),
         split=split,
-        alone=alone,
+        alone=alone.summed(),
         blocking=2 * alone.within(end - last, end) >= np.maximum(last, 1),
         before=np.stack([times.get(cause, nothing).before(start) for cause in COLUMNS], axis=1).astype(np.float64),
         after=np.stack([times.get(cause, nothing).before(end) for cause in COLUMNS], axis=1).astype(np.float64),

@@ -58,7 +58,7 @@ def ask_what_if(table: OperationTable, graph: Graph) -> WhatIf:
         kind = "none"
     elif explained["rank"] >= _EXPLAINED:
         kind, culprit = "rank", table.ranks[rank]
-    elif explained["stage"] >= _EXPLAINED:
+    elif table.stages > 1 and explained["stage"] >= _EXPLAINED:
         kind, culprit = "stage", stage
     return WhatIf(lasts / best, whole / lasts, kind, culprit, explained)
 

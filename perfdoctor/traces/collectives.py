@@ -31,7 +31,7 @@ class Collectives:
         group_size: 0 where that is not known.
         size: bytes; nan where the trace does not say.
         split: exposed nanoseconds by ``SPLIT``, as this rank alone shows them.
-        alone: the times in which nothing but communication goes on.
+        alone: moments, and for how long nothing but communication went on before each.
         blocking: whether the rank could do nothing else when it ended.
         before, after: nanoseconds by ``COLUMNS`` that the rank had spent when it started, and when it ended.
     """
@@ -43,7 +43,7 @@ class Collectives:
     end: Int64s
     size: Floats
     split: Floats
-    alone: Intervals
+    alone: tuple[Floats, Floats]
     blocking: Bools
     before: Floats
     after: Floats
@@ -53,12 +53,11 @@ class Collectives:
 
     def exposed(self, row: int, until: int) -> float:
         """Nanoseconds of a collective's exposed time that lie before a moment."""
-        start, end = self.start[row : row + 1], self.end[row : row + 1]
-        whole = int(self.alone.within(start, end)[0])
-        if not whole:
+        if not len(self.alone[0]):
             return 0.0
-        first = int(self.alone.within(start, np.clip(np.array([until]), start, end))[0])
-        return float(self.split[row].sum()) * first / whole
+        start, end = int(self.start[row]), int(self.end[row])
+        begun, then, done = np.interp((start, min(max(until, start), end), end), *self.alone).tolist()
+        return float(self.split[row].sum()) * (then - begun) / (done - begun) if done > begun else 0.0
 
 
 def list_collectives(account: RankAccount) -> Collectives:
@@ -92,7 +91,7 @@ def _of(account: RankAccount, exchanges: Exchanges) -> Collectives:
         end=end,
         size=exchanges.size[order],
         split=np.stack([exchanges.amounts[cause][order] for cause in SPLIT], axis=1),
-        alone=exchanges.alone,
+        alone=exchanges.alone.summed(),
         blocking=2 * exchanges.alone.within(end - last, end) >= np.maximum(last, 1),
         before=_spent(account, start),
         after=_spent(account, end),

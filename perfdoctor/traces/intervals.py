@@ -99,6 +99,12 @@ class Intervals:
         within = np.clip(times - self.start[last], 0, self.end[last] - self.start[last])
         return np.where(row == 0, 0, summed[last] + within).astype(np.int64)
 
+    def summed(self) -> tuple[Floats, Floats]:
+        """Moments, and how much of the set lies before each; between two of them it grows evenly."""
+        lengths = np.cumsum(self.end - self.start, dtype=np.float64)
+        edges = np.stack((self.start, self.end), axis=1).ravel().astype(np.float64)
+        return edges, np.stack((lengths - (self.end - self.start), lengths), axis=1).ravel()
+
     def within(self, start: Int64s, end: Int64s) -> Int64s:
         """For each of many intervals, how much of the set lies in it."""
         return self.before(end) - self.before(start)

@@ -35,7 +35,7 @@ def list_ranks(table: OperationTable, graph: Graph) -> list[Rank]:
 def _begins(table: OperationTable) -> Int64s:
     """Where each step begins, and the last one ends; nanoseconds."""
     lengths = np.maximum.reduce([end.max(axis=1) for end in table.end.values()])
-    return np.rint(np.concatenate(([0.0], np.cumsum(lengths))) * NS_PER_S).astype(np.int64)
+    return np.asarray(np.rint(np.concatenate(([0.0], np.cumsum(lengths))) * NS_PER_S), dtype=np.int64)
 
 
 def _rank(table: OperationTable, graph: Graph, begins: Int64s, replica: int, stage: int) -> Rank:

@@ -98,14 +98,18 @@ def read_table(path: Path) -> OperationTable:
     unknown = sorted(set(rows["optype"].unique()) - KNOWN)
     if unknown:
         raise PerfDoctorError(f"{path} holds operations that are not known: {', '.join(unknown)}.", hint=_HINT)
-    if rows.isna().any().any() or not len(rows) or (rows["duration"] < 0).any():
+    told = [name for name in COLUMNS if name != "optype"]
+    rows[told] = rows[told].apply(pd.to_numeric, errors="coerce")
+    if not len(rows) or not np.isfinite(rows[told].to_numpy(dtype=np.float64)).all() or (rows["duration"] < 0).any():
         raise PerfDoctorError(f"{path} holds no rows, or some without a time.", hint=_HINT)
     return _table(path, rows)
 
 
 def _read(path: Path) -> pd.DataFrame:
     if path.suffix == ".parquet" and not importlib.util.find_spec("pyarrow"):
-        raise PerfDoctorError(f"{path} needs pyarrow to be read.", hint="pip install pyarrow, or give it as CSV.")
+        raise PerfDoctorError(
+            f"{path} needs pyarrow to be read.", hint="pip install 'perfdoctor[tables]', or give it as CSV."
+        )
     try:
         return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (OSError, ValueError) as error:  # pyarrow's and pandas' errors for files of other kinds are ValueErrors
@@ -114,6 +118,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
     """The rows as arrays; steps with other operations than most are left out, since they are of another kind."""
+    rows["dp_rank"] = rows["dp_rank"].rank(method="dense").astype(int) - 1  # a table may hold some of them only
     rows["start_ts"] = rows["start_ts"].astype(np.float64)
     rows["end"] = rows["start_ts"] + rows["duration"].astype(np.float64)
     steps, replicas = rows["step"].nunique(), rows["dp_rank"].nunique()
@@ -135,13 +140,13 @@ def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
     operations = [Operation(int(a), str(b), int(c)) for a, b, c in wide["start_ts"].columns]
     start = [np.asarray(column, dtype=np.float64).reshape(shape) for column in wide["start_ts"].to_numpy().T]
     end = [np.asarray(column, dtype=np.float64).reshape(shape) for column in wide["end"].to_numpy().T]
-    numbers = rows.groupby(["dp_rank", "stage"])["rank"].first()
+    numbers = rows.groupby(["dp_rank", "stage"])["rank"].first().reset_index()
     return OperationTable(
         source=path.name,
         steps=kept,
         stages=int(rows["stage"].max()) + 1,
         replicas=replicas,
-        ranks={(int(key[0]), int(key[1])): int(number) for key, number in numbers.items()},
+        ranks={(int(one.dp_rank), int(one.stage)): int(one.rank) for one in numbers.itertuples()},
         start=dict(zip(operations, start, strict=True)),
         end=dict(zip([Operation(int(a), str(b), int(c)) for a, b, c in wide["end"].columns], end, strict=True)),
         left_out=steps - len(kept),

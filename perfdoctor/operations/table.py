@@ -146,7 +146,7 @@ def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
         steps=kept,
         stages=int(rows["stage"].max()) + 1,
         replicas=replicas,
-        ranks={(int(one.dp_rank), int(one.stage)): int(one.rank) for one in numbers.itertuples()},
+        ranks={(one[0], one[1]): one[2] for one in numbers.astype(int).to_numpy().tolist()},
         start=dict(zip(operations, start, strict=True)),
         end=dict(zip([Operation(int(a), str(b), int(c)) for a, b, c in wide["end"].columns], end, strict=True)),
         left_out=steps - len(kept),

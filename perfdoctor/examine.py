@@ -12,7 +12,7 @@ from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_fin
 from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.ledger import Ledger
+from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.overhead import own_cost
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
@@ -39,7 +39,7 @@ def examine(recording: Recording) -> Diagnosis:
     profiled = Profiled(recording)
     level = _level(scene)
     if profiled.covers(ledgers):
-        level, ledgers = TRACED, [profiled.retell(ledger) for ledger in ledgers]
+        level, ledgers = TRACED, profiled.retell(ledgers)
     facts = gather_facts(scene, ledgers, profiled)
     findings, broken = find(facts)
     silence = why_silent(scene, ledgers)
@@ -72,7 +72,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
     return Facts(
         shares=together.fractions(),
         trainers=trainers,
-        culprits=_culprits(ledgers),
+        culprits=find_culprits(ledgers),
         numbers={**measure(scene.recording, pids), **profiled.numbers()},
         settings=read_settings(scene.recording, pids),
         paths={
@@ -101,20 +101,6 @@ def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
 def _moments(scene: Scene) -> list[int]:
     start, end = scene.recording.start_ns, scene.recording.end_ns
     return [start + (end - start) * step // 50 for step in range(1, 50)]
-
-
-def _culprits(ledgers: list[Ledger]) -> dict[str, tuple[int, ...]]:
-    """Cause to the ranks in which most of it lies."""
-    if len(ledgers) < 2:
-        return {}
-    by_rank = Amounts.summed(ledger.by_rank() for ledger in ledgers)
-    found: dict[str, tuple[int, ...]] = {}
-    for cause in {cause for cause, _ in by_rank}:
-        ranks = {rank: amount for (name, rank), amount in by_rank.items() if name == cause}
-        found[cause] = tuple(
-            sorted(rank for rank, amount in ranks.items() if amount >= 0.25 * sum(ranks.values()))
-        )
-    return found
 
 
 def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:

@@ -115,3 +115,15 @@ def settle_waits(ledgers: Sequence[Ledger]) -> None:
                     new = {cause: amount * (1 - charged) for cause, amount in amounts.items()}
                     moved = {cause: part * charged * amounts.total for cause, part in excess.fractions().items()}
                     ledger.waits[block, other] = Amounts.summed([new, moved])
+
+
+def find_culprits(ledgers: Sequence[Ledger]) -> dict[str, tuple[int, ...]]:
+    """Cause to the ranks in which most of it lies; empty for a single rank."""
+    if len(ledgers) < 2:
+        return {}
+    by_rank = Amounts.summed(ledger.by_rank() for ledger in ledgers)
+    found: dict[str, tuple[int, ...]] = {}
+    for cause in {cause for cause, _ in by_rank}:
+        ranks = {rank: amount for (name, rank), amount in by_rank.items() if name == cause}
+        found[cause] = tuple(sorted(rank for rank, amount in ranks.items() if amount >= 0.25 * sum(ranks.values())))
+    return found

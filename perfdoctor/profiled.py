@@ -20,10 +20,11 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.ledger import Ledger
 from perfdoctor.recording import Recording
 from perfdoctor.samples import Profile
-from perfdoctor.traces.account import RankAccount, account_for
-from perfdoctor.traces.evidence import measure_traces
+from perfdoctor.traces.evidence import mean_evidence
 from perfdoctor.traces.model import Trace
+from perfdoctor.traces.rank import Rank, summarize
 from perfdoctor.traces.reader import read_trace
+from perfdoctor.traces.settle import settle
 
 # In a trace all of these are one: the trainer fetches a batch.
 FETCHING = "cpu.input_preprocessing"
@@ -37,53 +38,63 @@ class Profiled:
     """The profiles in a recording.
 
     Attributes:
-        accounts: by process.
+        ranks: by process, what remains of its trace.
         not_examined: profiles that could not be read, and why.
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.accounts: dict[int, RankAccount] = {}
+        self.ranks: dict[int, Rank] = {}
         self.not_examined: list[NotExamined] = []
         for row in recording.rows(Profile):
             try:
-                self.accounts[row.pid] = account_for(_read(row))
+                self.ranks[row.pid] = summarize(_read(row))
             except PerfDoctorError as error:
                 self.not_examined.append(NotExamined("profile", str(error), error.hint))
 
     def numbers(self) -> dict[str, Evidence]:
         """What could be measured, as a mean over the ranks."""
-        return measure_traces(list(self.accounts.values()))
+        return mean_evidence(rank.numbers for rank in self.ranks.values())
 
     def covers(self, ledgers: Sequence[Ledger]) -> bool:
         """Whether the account of each trainer can be that of its GPU."""
-        pids = {ledger.trainer.pid for ledger in ledgers}
-        return bool(pids) and all(pid in self.accounts and self.accounts[pid].devices for pid in pids)
+        ranks = [self.ranks.get(ledger.trainer.pid) for ledger in ledgers]
+        return bool(ranks) and all(rank is not None and rank.devices and not rank.silence for rank in ranks)
 
-    def retell(self, ledger: Ledger) -> Ledger:
-        """A trainer's account with its GPU's time as the trace has it, and the reasons of waits as sampled."""
-        new = Ledger(ledger.trainer, phases=ledger.phases, targets=ledger.targets, lines=ledger.lines)
-        sampled = Amounts.summed(ledger.own.values())
-        fetching = Amounts({cause: sampled[cause] for cause in INPUT if sampled[cause]} or {FETCHING: 1.0}).fractions()
-        waiting = _waits(ledger).fractions()
-        slices = [part for part in self.accounts[ledger.trainer.pid].slices if part.total > 0]
-        for block, part in enumerate(slices):
-            scale = ledger.seconds / len(slices) / part.total
-            own = new.own[block] = Amounts({cause: amount * scale for cause, amount in part.items()})
-            fetched = own.pop(FETCHING, 0.0)
-            for cause, share in fetching.items():
-                own[cause] += share * fetched
-            waited = own.pop(WAITING, 0.0) if waiting else 0.0
-            for (rank, cause), share in waiting.items():
-                new.waits.setdefault((block, rank), Amounts())[cause] += share * waited
-        return new
+    def retell(self, ledgers: Sequence[Ledger]) -> list[Ledger]:
+        """The trainers' accounts with their GPUs' time as the traces have it, and the reasons of waits as sampled."""
+        ranks = [self.ranks[ledger.trainer.pid] for ledger in ledgers]
+        traced = settle(ranks, [ledger.trainer.rank or 0 for ledger in ledgers]).ledgers
+        return [_joined(one, sampled) for one, sampled in zip(traced, ledgers, strict=True)]
 
     def summary(self) -> dict[str, Any]:
         """How many steps were profiled in the first process, and how long they took."""
-        if not self.accounts:
-            return {}
-        steps = next(iter(self.accounts.values())).window.steps
-        lengths = sorted(end - start for start, end in steps)
-        return {"count": len(steps), "median_s": lengths[len(lengths) // 2] / NS_PER_S} if steps else {}
+        for rank in self.ranks.values():
+            if lengths := sorted(end - start for start, end in rank.window.steps):
+                return {"count": len(lengths), "median_s": lengths[len(lengths) // 2] / NS_PER_S}
+        return {}
+
+
+def _joined(traced: Ledger, sampled: Ledger) -> Ledger:
+    shares = sampled.phases.fractions()
+    joined = Ledger(
+        sampled.trainer,
+        waits={place: Amounts(amounts) for place, amounts in traced.waits.items()},
+        phases=Amounts({phase: share * traced.seconds for phase, share in shares.items()}),
+        targets=sampled.targets,
+        lines=sampled.lines,
+    )
+    own = Amounts.summed(sampled.own.values())
+    fetching = Amounts({cause: own[cause] for cause in INPUT if own[cause]} or {FETCHING: 1.0}).fractions()
+    waiting = _waits(sampled).fractions()
+    for block, amounts in traced.own.items():
+        kept = joined.own[block] = Amounts(amounts)
+        fetched = kept.pop(FETCHING, 0.0)
+        for cause, share in fetching.items():
+            kept[cause] += share * fetched
+        waited = kept.pop(WAITING, 0.0) if waiting else 0.0
+        for (rank, cause), share in waiting.items():
+            joined.waits.setdefault((block, rank), Amounts())[cause] += share * waited
+    return joined
 
 
 def _read(row: Profile) -> Trace:

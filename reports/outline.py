@@ -141,7 +141,7 @@ def _claim(verdict: Verdict) -> str:
         return "No bottleneck named: the evidence does not suffice"
     cause = CAUSES[verdict.cause]
     if cause.healthy:
-        return "Nothing is holding this job back"
+        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "Nothing is holding this job back"
     return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
 
 
@@ -151,21 +151,27 @@ def _headline(verdict: Verdict) -> str:
         return claim
     cause = CAUSES[verdict.cause]
     if cause.healthy:
-        return f"{claim}: {share} is {cause.title}"
+        equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
+        return f"{claim}{equal}: {share} is {cause.title}"
     return f"{claim}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
 
 
 def _tone(verdict: Verdict) -> str:
     if verdict.bottleneck is None or verdict.cause is None:
         return "unknown"
-    return "healthy" if CAUSES[verdict.cause].healthy else "ill"
+    return "healthy" if CAUSES[verdict.cause].healthy and not _is_unequal(verdict) else "ill"
+
+
+def _is_unequal(verdict: Verdict) -> bool:
+    """Whether ranks wait for others that do more of what is healthy in itself."""
+    return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
 
 
 def _figures(verdict: Verdict) -> Rows:
     if verdict.cause is None or verdict.bottleneck is None:
         return ()
     rows = [("Share of wall time", percent(verdict.share))]
-    if _tone(verdict) == "ill":
+    if verdict.predicted_speedup > 1:
         rows.append(("Predicted pace if fixed", speedup(verdict.predicted_speedup)))
     rows.append(("Confidence", percent(verdict.confidence)))
     if verdict.straggler_rank is not None:

@@ -1,12 +1,15 @@
 """Account for profiler traces that you have already.
 
 Reads what torch.profiler wrote (Kineto traces, .json or .json.gz, from torch 1.8 to today, of NVIDIA and AMD GPUs and
-of CPUs). Several files, or a folder, are the ranks of one job.
+of CPUs). Several files, or a folder, are the ranks of one job. A table of the operations of many ranks (.parquet, .csv)
+is a job by itself.
 """
 
 import argparse
 from pathlib import Path
 
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.errors import PerfDoctorError
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 
 
@@ -20,12 +23,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads the traces, prints the diagnosis and writes the reports."""
-    from perfdoctor.traces.diagnose import diagnose_traces
-    from perfdoctor.traces.reader import find_traces, read_trace
-
     require_places(arguments.report, arguments.json)
-    paths = find_traces(arguments.traces)
-    diagnosis = diagnose_traces(read_trace(path) for path in paths)
+    diagnosis = _diagnose(arguments.traces)
     deliver(diagnosis, report=arguments.report, json=arguments.json)
     conclude(diagnosis, hint="What is missing stands above, with what enables it.")
     return 0
+
+
+def _diagnose(paths: list[Path]) -> Diagnosis:
+    from perfdoctor.operations.diagnose import diagnose_table
+    from perfdoctor.operations.table import is_table
+    from perfdoctor.traces.diagnose import diagnose_traces
+    from perfdoctor.traces.reader import find_traces, read_trace
+
+    tables = [path for path in paths if is_table(path)]
+    if not tables:
+        return diagnose_traces(read_trace(path) for path in find_traces(paths))
+    if len(paths) > 1:
+        raise PerfDoctorError(
+            f"{tables[0]} is a table of a whole job.", hint="Analyze it by itself: perfdoctor analyze TABLE"
+        )
+    return diagnose_table(tables[0])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
@@ -14,11 +14,11 @@ from perfdoctor.traces.device import DeviceTime, split_devices
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.host_only import split_host
 from perfdoctor.traces.idle import Gaps, Reason, explain_idle
-from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.intervals import Floats, Intervals, spread
 from perfdoctor.traces.kernels import Work, sort_work
 from perfdoctor.traces.model import Int8s, Int64s, Trace
 from perfdoctor.traces.steps import Window, find_window
-from perfdoctor.traces.waiting import split_communication
+from perfdoctor.traces.waiting import WAIT, Exchanges, split_communication, split_host_collectives
 
 CAUSE_OF_WORK = {
     Work.ARITHMETIC: "gpu.compute",
@@ -51,10 +51,11 @@ class RankAccount:
     """One trace, accounted for.
 
     Attributes:
-        slices: nanoseconds by cause in each slice of the window, over all devices.
         devices: the devices' time; empty for a job on the CPU.
         gaps: their idle times, in the same order.
         work: a ``Work`` for each device event.
+        exchanges: collectives, and what of them is exposed.
+        booked: by cause, when it took how many nanoseconds: ``(start, end, amount)``.
     """
 
     trace: Trace
@@ -63,7 +64,19 @@ class RankAccount:
     work: Int8s
     devices: list[DeviceTime] = field(default_factory=list)
     gaps: list[Gaps] = field(default_factory=list)
-    slices: list[Amounts[str]] = field(default_factory=lambda: [Amounts() for _ in range(SLICES)])
+    exchanges: list[Exchanges] = field(default_factory=list)
+    booked: dict[str, list[tuple[Int64s, Int64s, Floats]]] = field(default_factory=dict)
+
+    @cached_property
+    def slices(self) -> list[Amounts[str]]:
+        """Nanoseconds by cause in each slice of the window, over all devices."""
+        edges = slice_edges(self.window)
+        found: list[Amounts[str]] = [Amounts() for _ in range(SLICES)]
+        for cause, summed in self.before(edges).items():
+            for amounts, amount in zip(found, np.diff(summed), strict=True):
+                if amount > 0:
+                    amounts[cause] = float(amount)
+        return found
 
     @property
     def shares(self) -> Mapping[str, float]:
@@ -75,21 +88,27 @@ class RankAccount:
         length = self.window.length * max(len(self.gaps), 1)
         return float(sum(gaps.reasons[reason].sum() for gaps in self.gaps)) / max(length, 1)
 
-    def book(self, cause: str, times: Intervals) -> None:
-        """Books a set of times on a cause."""
-        edges = np.linspace(self.window.start, self.window.end, SLICES + 1).astype(np.int64)
-        for amounts, amount in zip(self.slices, times.within(edges[:-1], edges[1:]), strict=True):
-            if amount:
-                amounts[cause] += float(amount)
+    def book(self, cause: str, start: Int64s, end: Int64s, amounts: Floats) -> None:
+        """Books amounts of time on a cause, each evenly over its span."""
+        given = amounts > 0
+        if given.any():
+            self.booked.setdefault(cause, []).append((start[given], end[given], amounts[given]))
 
-    def book_points(self, cause: str, times: Int64s, amounts: npt.NDArray[np.float64]) -> None:
-        """Books amounts, each in the slice in which it begins."""
-        length = max(self.window.length, 1)
-        places = np.clip((times - self.window.start) * SLICES // length, 0, SLICES - 1)
-        summed = np.bincount(places, weights=amounts, minlength=SLICES)
-        for slice_, amount in zip(self.slices, summed, strict=True):
-            if amount > 0:
-                slice_[cause] += float(amount)
+    def book_times(self, cause: str, times: Intervals) -> None:
+        """Books a set of times on a cause."""
+        self.book(cause, times.start, times.end, (times.end - times.start).astype(np.float64))
+
+    def before(self, times: Int64s) -> dict[str, Floats]:
+        """By cause, how many nanoseconds were booked before each of some times."""
+        return {
+            cause: sum((spread(*parts, times) for parts in booked), np.zeros(len(times)))
+            for cause, booked in self.booked.items()
+        }
+
+
+def slice_edges(window: Window) -> Int64s:
+    """Where the slices of a window begin and end."""
+    return np.linspace(window.start, window.end, SLICES + 1).astype(np.int64)
 
 
 def account_for(trace: Trace) -> RankAccount:
@@ -98,8 +117,10 @@ def account_for(trace: Trace) -> RankAccount:
     host = Host(trace, window.steps)
     account = RankAccount(trace, window, host, sort_work(trace))
     if not len(trace.device):
-        for cause, times in split_host(trace, host, window).items():
-            account.book(cause, times)
+        split = split_host(trace, host, window)
+        for cause, times in split.items():
+            account.book_times(cause, times)
+        account.exchanges.append(split_host_collectives(host, split[WAIT]))
         return account
     account.devices = _at_work(split_devices(trace, account.work, window))
     for device in account.devices:
@@ -111,11 +132,13 @@ def account_for(trace: Trace) -> RankAccount:
 
 def _book_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> None:
     for work, cause in CAUSE_OF_WORK.items():
-        account.book(cause, device.alone[work])
-    for cause, (times, amounts) in split_communication(account.trace, account.work, device).items():
-        account.book_points(cause, times, amounts)
+        account.book_times(cause, device.alone[work])
+    exchanges = split_communication(account.trace, account.work, device)
+    account.exchanges.append(exchanges)
+    for cause, amounts in exchanges.amounts.items():
+        account.book(cause, exchanges.start, exchanges.end, amounts)
     for reason, amounts in gaps.reasons.items():
-        account.book_points(CAUSE_OF_IDLENESS[reason], gaps.start, amounts)
+        account.book(CAUSE_OF_IDLENESS[reason], gaps.start, gaps.end, amounts)
 
 
 def _at_work(devices: list[DeviceTime]) -> list[DeviceTime]:

@@ -234,6 +234,7 @@ def _product(sizes: list[int] | None) -> int:
 
 
 def _message(arguments: Arguments) -> Message:
+    sends = (arguments.collective or "").startswith("send")
     return Message(
         name=arguments.collective or "",
         sequence=_one_whole(arguments.sequence),
@@ -241,4 +242,6 @@ def _message(arguments: Arguments) -> Message:
         group_size=_one_whole(arguments.group_size),
         elements=max(_one_whole(arguments.elements_in), _one_whole(arguments.elements_out)),
         dtype="" if arguments.dtype is None else str(arguments.dtype),
+        members="" if arguments.group_ranks is None else str(arguments.group_ranks),
+        peer=_one_whole(arguments.receiver if sends else arguments.sender),
     )

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
+from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import Diagnosis, Finding, Verdict
+from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.facts import Facts, Trainer
+from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
-from perfdoctor.traces.account import RankAccount, account_for
-from perfdoctor.traces.evidence import measure_traces
-from perfdoctor.traces.host import Doing
+from perfdoctor.traces.evidence import mean_evidence
 from perfdoctor.traces.model import Trace
-from perfdoctor.traces.silence import not_in_traces, why_no_verdict
-from perfdoctor.verdict import agreement, first_cause
+from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
+from perfdoctor.traces.rank import Rank, summarize
+from perfdoctor.traces.settle import Settled, settle
+from perfdoctor.traces.silence import missing_for_cause
+from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
 LEVEL = "traced"
 
@@ -28,126 +32,151 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
     """Makes the diagnosis of one job.
 
     Args:
-        traces: of its ranks, at least one.
+        traces: of its ranks, at least one. Each is taken only when the one before is done with, so that a generator
+            that reads them never holds two.
+
+    Raises:
+        PerfDoctorError: they are not of one run.
     """
-    accounts = _in_order([account_for(trace) for trace in traces])
-    facts = gather_facts(accounts)
+    return diagnose_ranks([summarize(trace) for trace in traces])
+
+
+def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
+    """Makes the diagnosis of one job, from what remained of its ranks' traces.
+
+    Raises:
+        PerfDoctorError: they are not of one run.
+    """
+    ranks = order_ranks(ranks)
+    settled = settle(ranks, number_ranks(ranks))
+    facts = gather_facts(ranks, settled.ledgers)
     findings, broken = find(facts)
-    silence = why_no_verdict(accounts)
+    silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
         findings = []
-    cause = None if silence else first_cause(facts.shares)
+    cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers))
+    verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
     return Diagnosis(
         version=__version__,
-        verdict=_verdict(accounts, facts, findings, cause, silence),
+        verdict=verdict,
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
-        ranks=tuple(_rank(account, trainer) for account, trainer in zip(accounts, facts.trainers, strict=True)),
-        steps=_steps(accounts),
-        not_examined=(*not_in_traces(accounts, cause), *broken),
-        job=_job(accounts, facts),
+        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
+        steps=_steps(ranks),
+        not_examined=(*_not_examined(ranks, settled, cause, verdict.straggler_rank), *broken),
+        job=_job(ranks, facts, settled),
     )
 
 
-def gather_facts(accounts: Sequence[RankAccount]) -> Facts:
+def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
-    together = Amounts.summed(account.shares for account in accounts)
+    together = Amounts.summed(ledger.causes().fractions() for ledger in ledgers)
     return Facts(
         shares=together.fractions(),
-        trainers=tuple(_trainer(account, number) for number, account in enumerate(accounts)),
-        culprits={},
-        numbers=measure_traces(accounts),
-        settings=_settings(accounts),
-        watched_s=max(account.window.length for account in accounts) / NS_PER_S,
+        trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
+        culprits=find_culprits(ledgers),
+        numbers=mean_evidence(rank.numbers for rank in ranks),
+        settings=_settings(ranks),
+        watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
     )
 
 
-def _in_order(accounts: list[RankAccount]) -> list[RankAccount]:
-    return sorted(accounts, key=lambda account: (account.trace.rank is None, account.trace.rank or 0))
-
-
-def _trainer(account: RankAccount, number: int) -> Trainer:
-    loading = account.host.doing(account.host.main)[Doing.LOADING]
-    names = account.trace.names
+def _trainer(rank: Rank, ledger: Ledger) -> Trainer:
+    watched = ledger.seconds or 1.0
     return Trainer(
-        rank=number if account.trace.rank is None else account.trace.rank,
-        pid=_pid(account) or 0,
-        shares=account.shares,
-        phases={"data": loading.total / account.window.length} if account.window.length else {},
-        blamed={},
+        rank=ledger.trainer.rank or 0,
+        pid=ledger.trainer.pid,
+        shares=ledger.causes().fractions(),
+        phases={"data": rank.loading},
+        blamed={number: amount / watched for number, amount in ledger.waited_for().items()},
         worker_pids=(),
-        # Which kind of loader it is stands in its mark; how many workers it has does not.
-        workers=1 if any("_MultiProcessingDataLoaderIter" in name for name in names) else 0,
+        workers=rank.workers,
     )
 
 
-def _pid(account: RankAccount) -> int | None:
-    if account.host.main is None:
-        return None
-    process = account.trace.threads[account.host.main][0]
-    return int(process) if process.isdigit() else None
-
-
-def _settings(accounts: Sequence[RankAccount]) -> dict[str, str | float]:
-    first = accounts[0]
+def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
+    first = ranks[0]
     found: dict[str, str | float] = {}
     if first.devices:
-        found["gpus"] = float(sum(len(account.devices) for account in accounts))
-        properties = first.trace.devices.get(first.devices[0].device)
-        if properties is not None and properties.capability is not None:
-            found["compute_capability"] = properties.capability
-    if first.trace.world is not None:
-        found["env.WORLD_SIZE"] = str(first.trace.world)
+        found["gpus"] = float(sum(len(rank.devices) for rank in ranks))
+        if first.capability is not None:
+            found["compute_capability"] = first.capability
+    if first.world is not None:
+        found["env.WORLD_SIZE"] = str(first.world)
     return found
 
 
 def _verdict(
-    accounts: Sequence[RankAccount], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+    ledgers: Sequence[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
-    if cause is None:
+    if silence:
         return no_verdict(LEVEL, silence)
-    slices = [Amounts.summed(parts) for parts in zip(*(account.slices for account in accounts), strict=True)]
+    if cause is None:
+        return _late_for_no_reason(ledgers)
     return name_cause(
         cause,
         facts.share(cause),
         findings,
         level=LEVEL,
-        confidence=agreement(slices, cause, LEVEL),
-        straggler=None,
+        confidence=confidence(ledgers, cause, LEVEL),
+        straggler=straggler(ledgers, cause),
     )
 
 
-def _rank(account: RankAccount, trainer: Trainer) -> dict[str, Any]:
+def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:
+    """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
+    late = straggler(ledgers, UNATTRIBUTED)
+    if late is None:
+        return no_verdict(LEVEL)
+    waits = [ledger.waited_for()[late] / ledger.seconds for ledger in ledgers if ledger.trainer.rank != late]
+    summary = (
+        f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
+        "meanwhile is not in its trace, neither an operator nor work of a GPU."
+    )
+    return replace(no_verdict(LEVEL, summary), straggler_rank=late)
+
+
+def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, late: int | None) -> list[NotExamined]:
+    found = [missing for rank in ranks for missing in rank.missing]
+    found += missing_in_job(ranks, settled)
+    found += missing_for_cause(cause, loading=any(rank.loading for rank in ranks))
+    if late is not None and cause is None:
+        why = f"The trace does not show what rank {late} does while the others wait for it."
+        found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
+    return list(dict.fromkeys(found))
+
+
+def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
     return {
         "rank": trainer.rank,
-        "pid": _pid(account),
+        "pid": rank.pid,
         "workers": None,
-        "trace": account.trace.source,
+        "trace": rank.source,
         "breakdown": [{"cause": cause, "share": share} for cause, share in trainer.shares.items()],
-        "devices": [_device_name(account, device.device) for device in account.devices],
+        "waits_for": {str(number): share for number, share in trainer.blamed.items()},
+        "devices": list(rank.devices),
     }
 
 
-def _device_name(account: RankAccount, device: int) -> str:
-    properties = account.trace.devices.get(device)
-    return f"{device}: {properties.name}" if properties is not None and properties.name else str(device)
-
-
-def _steps(accounts: Sequence[RankAccount]) -> dict[str, Any]:
-    spans = [end - start for account in accounts for start, end in account.window.steps]
+def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
+    spans = [end - start for rank in ranks for start, end in rank.window.steps]
     if not spans:
         return {}
-    return {"count": len(accounts[0].window.steps), "median_s": float(np.median(spans)) / NS_PER_S}
+    return {"count": len(ranks[0].window.steps), "median_s": float(np.median(spans)) / NS_PER_S}
 
 
-def _job(accounts: Sequence[RankAccount], facts: Facts) -> dict[str, Any]:
-    first = accounts[0].trace
-    return {
-        "traces": [account.trace.source for account in accounts],
-        "host": first.host_name or None,
-        "devices": sorted({_device_name(account, one.device) for account in accounts for one in account.devices}),
+def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "traces": list(dict.fromkeys(rank.source for rank in ranks)),
+        "host": ranks[0].host_name or None,
+        "devices": sorted({device for rank in ranks for device in rank.devices}),
         "watched_seconds": round(facts.watched_s, 6),
-        "events": sum(account.trace.events for account in accounts),
-        "trainers": len(accounts),
-        "world_size": first.world,
+        "events": sum(rank.events for rank in ranks),
+        "trainers": len(ranks),
+        "world_size": ranks[0].world,
     }
+    if len(ranks) > 1:
+        errors = [clock.error for clock in settled.clocks.values()]
+        found["matched_collectives"] = settled.matched
+        found["clock_error_us"] = round(max(errors) / 1000, 3) if errors else None
+    return found

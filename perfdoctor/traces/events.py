@@ -31,6 +31,9 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     sequence: Loose = msgspec.field(name="Seq", default=None)
     group: Loose = msgspec.field(name="Process Group Name", default=None)
     group_size: Loose = msgspec.field(name="Group size", default=None)
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    sender: Loose = msgspec.field(name="Src Rank", default=None)
+    receiver: Loose = msgspec.field(name="Dst Rank", default=None)
     elements_in: Loose = msgspec.field(name="In msg nelems", default=None)
     elements_out: Loose = msgspec.field(name="Out msg nelems", default=None)
     dtype: Loose = None

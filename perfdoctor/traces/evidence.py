@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -18,13 +18,18 @@ from perfdoctor.traces.model import DeviceKind
 _SHORT_NS = 10_000
 
 
-def measure_traces(accounts: Sequence[RankAccount]) -> dict[str, Evidence]:
-    """Means over the ranks of what could be measured; a number that no rank has is absent."""
+def measure_trace(account: RankAccount) -> dict[str, float]:
+    """What could be measured on one rank."""
+    measured = {**_of_devices(account), **_of_host(account)}
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def mean_evidence(ranks: Iterable[Mapping[str, float]]) -> dict[str, Evidence]:
+    """Means over the ranks of what was measured; a number that no rank has is absent."""
     found: dict[str, list[float]] = {}
-    for account in accounts:
-        for name, value in {**_of_devices(account), **_of_host(account)}.items():
-            if value is not None:
-                found.setdefault(name, []).append(value)
+    for numbers in ranks:
+        for name, value in numbers.items():
+            found.setdefault(name, []).append(value)
     return {name: _evidence(name, float(np.mean(values))) for name, values in found.items()}
 
 

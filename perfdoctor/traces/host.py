@@ -103,6 +103,11 @@ class Host:
         """Which calls allocate or free memory of the device."""
         return self._calls(_ALLOCATING)
 
+    @cached_property
+    def collectives(self) -> Bools:
+        """Which ranges are collectives on the host."""
+        return self._named(_COLLECTIVE)
+
     def _sort(self, thread: int | None) -> dict[Doing, Intervals]:
         ranges, calls = self.trace.host, self.trace.calls
         on_host = self._on(thread, ranges.thread)

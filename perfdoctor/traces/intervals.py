@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,25 @@ class Intervals:
         within = np.clip(times - self.start[last], 0, self.end[last] - self.start[last])
         return np.where(row == 0, 0, summed[last] + within).astype(np.int64)
 
+    def summed(self) -> tuple[Floats, Floats]:
+        """Moments, and how much of the set lies before each; between two of them it grows evenly."""
+        lengths = np.cumsum(self.end - self.start, dtype=np.float64)
+        edges = np.stack((self.start, self.end), axis=1).ravel().astype(np.float64)
+        return edges, np.stack((lengths - (self.end - self.start), lengths), axis=1).ravel()
+
     def within(self, start: Int64s, end: Int64s) -> Int64s:
         """For each of many intervals, how much of the set lies in it."""
         return self.before(end) - self.before(start)
+
+
+def spread(start: Int64s, end: Int64s, amounts: Floats, times: Int64s) -> Floats:
+    """For each time, how much lies before it of amounts that are spread evenly over their spans, which may overlap."""
+    if not len(start):
+        return np.zeros(len(times))
+    length = np.maximum(end - start, 1)
+    edges = np.concatenate((start, start + length))
+    steps = np.concatenate((amounts / length, -amounts / length))
+    order = np.argsort(edges, kind="stable")
+    slopes = np.cumsum(steps[order])[:-1]
+    summed = np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
+    return np.interp(times, edges[order], summed)

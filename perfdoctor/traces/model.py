@@ -100,6 +100,8 @@ class Message:
     Attributes:
         sequence: the collective's number within its process group; matches it across ranks.
         elements: the larger of what goes in and what comes out.
+        members: the group's ranks as the file writes them, "" where it does not.
+        peer: for a send or a receive, the rank at the other end.
     """
 
     name: str
@@ -108,6 +110,8 @@ class Message:
     group_size: int
     elements: int
     dtype: str
+    members: str = ""
+    peer: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.host import Doing
 from perfdoctor.traces.idle import Reason
 from perfdoctor.traces.model import Trace
 
@@ -20,15 +17,8 @@ _STEADY = (
 _WITH_DEVICE = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
 
-def why_no_verdict(accounts: Sequence[RankAccount]) -> str:
-    """Why these traces do not suffice for a verdict; "" if they do."""
-    for account in accounts:
-        if why := _why(account):
-            return why
-    return ""
-
-
-def _why(account: RankAccount) -> str:
+def why_silent(account: RankAccount) -> str:
+    """Why this trace does not suffice for a verdict; "" if it does."""
     trace = account.trace
     if not len(trace.device):
         unknown = unknown_device(trace)
@@ -52,41 +42,40 @@ def unknown_device(trace: Trace) -> str:
     return ", ".join(sorted(trace.strangers))
 
 
-def not_in_traces(accounts: Sequence[RankAccount], cause: str | None) -> list[NotExamined]:
-    """What the traces do not show."""
-    found: list[NotExamined] = []
-    for account in accounts:
-        trace = account.trace
-        found += [NotExamined("trace", f"{trace.source}: {note}", "record it again") for note in trace.notes]
-        if unknown := unknown_device(trace):
-            found.append(
-                NotExamined("trace", f"Events of unknown kinds are left out: {unknown}.", "an issue with the trace")
-            )
-    first = accounts[0]
-    if not len(first.trace.device):
+def missing_in_trace(account: RankAccount) -> list[NotExamined]:
+    """What one trace does not show."""
+    trace = account.trace
+    found = [NotExamined("trace", f"{trace.source}: {note}", "record it again") for note in trace.notes]
+    if unknown := unknown_device(trace):
+        found.append(
+            NotExamined("trace", f"Events of unknown kinds are left out: {unknown}.", "an issue with the trace")
+        )
+    if not len(trace.device):
         found.append(NotExamined("trace", "No GPU activity is in the trace.", _WITH_DEVICE))
-    if not first.window.steps:
+    if not account.window.steps:
         found.append(
             NotExamined("trace", "The trace marks no steps, so all of it counts, start and end included.", _STEADY)
         )
-    if len(first.trace.device) and not len(first.trace.host):
+    if len(trace.device) and not len(trace.host):
         found.append(
             NotExamined(
                 "trace", "The host's operators are not in the trace, so idle time has few reasons.", _WITH_DEVICE
             )
         )
-    if len(accounts) > 1 and cause is not None and cause.startswith("communication."):
-        why = "Collectives are not matched across ranks yet, so it is not told which rank comes late."
-        found.append(NotExamined("trace", why, "compare the ranks: the late one waits least"))
-    found += _of_cause(accounts, cause)
-    return list(dict.fromkeys(found))
+    return found
 
 
-def _of_cause(accounts: Sequence[RankAccount], cause: str | None) -> list[NotExamined]:
+def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
+    """What traces cannot say about a cause.
+
+    Args:
+        cause: the verdict's.
+        loading: whether the trainer fetched batches from a loader.
+    """
     if cause in ("cpu.kernel_launch", "cpu.python_overhead"):
         why = "Profiling itself makes launching slower, so without it this cause is smaller."
         return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
-    if any(account.host.doing(account.host.main)[Doing.LOADING].total for account in accounts):
+    if loading:
         why = "A trace does not show what loader workers do while the trainer waits for them."
         return [NotExamined("trace", why, "perfdoctor attach PID, which looks into workers")]
     return []

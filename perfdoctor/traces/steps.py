@@ -11,7 +11,7 @@ from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
 
 # An empty device starts a kernel within some 10 us of its launch.
 _QUEUED_NS = 1_000_000
-_STEP = re.compile(r"ProfilerStep\s*#?\d+")
+_STEP = re.compile(r"ProfilerStep\s*#?(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,13 @@ class Window:
 
     Attributes:
         steps: starts and ends of the steps on the host; empty if the trace has none.
+        numbers: the steps' numbers, the same for one step on all ranks.
     """
 
     start: int
     end: int
     steps: tuple[tuple[int, int], ...] = ()
+    numbers: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:
@@ -38,16 +40,17 @@ def find_window(trace: Trace) -> Window:
     The profiler itself works at the end of the last step; what lies behind all activity is its own. Without steps it is
     all activity of the devices; without devices all of the host.
     """
-    steps = find_steps(trace)
+    numbered = find_steps(trace)
+    steps, numbers = tuple(numbered), tuple(numbered.values())
     if not steps:
         table = trace.device if len(trace.device) else trace.host if len(trace.host) else trace.calls
         return Window(int(table.start.min()), int(table.end.max())) if len(table) else Window(0, 0)
     start, end = steps[0][0], max(step[1] for step in steps)
     launched = np.isin(trace.device.correlation, _launched(trace, start, end))
     if not launched.any():
-        return Window(start, end, tuple(steps))
+        return Window(start, end, steps, numbers)
     last = max(int(trace.device.end[launched].max()), _last_operator(trace, start, end))
-    return Window(_after_unseen_work(trace, launched, start), last, tuple(steps))
+    return Window(_after_unseen_work(trace, launched, start), last, steps, numbers)
 
 
 def _last_operator(trace: Trace, start: int, end: int) -> int:
@@ -71,12 +74,19 @@ def _after_unseen_work(trace: Trace, launched: Bools, start: int) -> int:
     return start
 
 
-def find_steps(trace: Trace) -> list[tuple[int, int]]:
-    """The profiler's steps on the host, in order."""
-    wanted = np.array([_STEP.match(name) is not None for name in trace.names] or [False])
-    rows = np.flatnonzero(trace.named(wanted, trace.host.name) & (trace.host.kind != HostKind.PYTHON))
-    found = {int(trace.host.start[row]): int(trace.host.end[row]) for row in rows}
-    return sorted((start, end) for start, end in found.items() if end > start)
+def find_steps(trace: Trace) -> dict[tuple[int, int], int]:
+    """The profiler's steps on the host, in order: start and end, to the step's number."""
+    numbers = np.array([_number(name) for name in trace.names] or [-1])
+    rows = np.flatnonzero(trace.named(numbers >= 0, trace.host.name) & (trace.host.kind != HostKind.PYTHON))
+    found = {int(trace.host.start[row]): row for row in rows if trace.host.end[row] > trace.host.start[row]}
+    return {
+        (start, int(trace.host.end[row])): int(numbers[trace.host.name[row]]) for start, row in sorted(found.items())
+    }
+
+
+def _number(name: str) -> int:
+    step = _STEP.match(name)
+    return -1 if step is None else int(step[1][-18:])
 
 
 def _launched(trace: Trace, start: int, end: int) -> Int64s:

@@ -1,19 +1,23 @@
 """Exposed communication: moving data, or waiting for a rank that came late?
 
 One rank's trace does not say who was late. But collectives of one kind and size take the same time whenever all ranks
-are there, so the fastest of them show what the transfer takes, and what others take beyond that is waiting.
+are there, so the fastest of them show what the transfer takes, and what others take beyond that is waiting. Where the
+other ranks' traces are at hand, ``stragglers`` replaces this estimate by what they show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.traces.device import DeviceTime
+from perfdoctor.traces.host import Host
+from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernels import Work
-from perfdoctor.traces.model import Int8s, Int64s, Trace
+from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,29 +34,75 @@ _SMALL_BYTES = 1 << 20
 _BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
 
 
-def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> dict[str, tuple[Int64s, Floats]]:
-    """Exposed communication by cause.
+BANDWIDTH, LATENCY, WAIT = "communication.bandwidth", "communication.latency", "communication.unattributed_wait"
 
-    Returns:
-        ``communication.*`` to where each collective starts and how many exposed nanoseconds of it go to that cause.
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Collectives of one device, or of a job on the CPU.
+
+    Attributes:
+        rows: which events of the trace they are: on the device, or ranges on the host.
+        on_host: which of the two.
+        alone: the times in which nothing but communication goes on.
+        size: bytes; nan where the trace does not say.
+        amounts: ``communication.*`` to the exposed nanoseconds of each that go to it.
     """
+
+    rows: Int64s
+    on_host: bool
+    start: Int64s
+    end: Int64s
+    alone: Intervals
+    size: Floats
+    amounts: Mapping[str, Floats]
+
+
+def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> Exchanges:
+    """Exposed communication of a device by cause."""
     device = trace.device
     rows = np.flatnonzero((work == Work.COMMUNICATION) & (device.device == time.device))
     alone = time.alone[Work.COMMUNICATION]
-    exposed = alone.within(device.start[rows], device.end[rows]).astype(np.float64)
-    # Two collectives at once share what is exposed.
-    exposed *= alone.total / max(exposed.sum(), 1.0)
+    exposed = exposed_times(alone, device.start[rows], device.end[rows])
     duration = np.maximum(device.end[rows] - device.start[rows], 1).astype(np.float64)
     transfer = _transfer(trace, rows, duration)
     known = ~np.isnan(transfer)
     moving = np.where(known, exposed * np.minimum(1.0, np.where(known, transfer, 0.0) / duration), 0.0)
-    short = known & _is_short(trace, rows, transfer)
-    start = device.start[rows]
-    return {
-        "communication.latency": (start, np.where(short, moving, 0.0)),
-        "communication.bandwidth": (start, np.where(short, 0.0, moving)),
-        "communication.unattributed_wait": (start, exposed - moving),
+    size = np.array([_bytes(trace, int(row)) for row in rows], dtype=np.float64)
+    short = known & is_short(size, transfer)
+    amounts = {
+        LATENCY: np.where(short, moving, 0.0),
+        BANDWIDTH: np.where(short, 0.0, moving),
+        WAIT: exposed - moving,
     }
+    return Exchanges(rows, False, device.start[rows], device.end[rows], alone, size, amounts)
+
+
+def split_host_collectives(host: Host, alone: Intervals) -> Exchanges:
+    """The collectives of a job on the CPU; as long as one rank is all that is seen, all of it counts as waiting.
+
+    Args:
+        host: the threads.
+        alone: the times in which the job is in nothing but collectives.
+    """
+    rows = np.flatnonzero(host.collectives)
+    start, end = host.trace.host.start[rows], host.trace.host.end[rows]
+    nothing = np.zeros(len(rows))
+    amounts = {LATENCY: nothing, BANDWIDTH: nothing, WAIT: exposed_times(alone, start, end)}
+    return Exchanges(rows, True, start, end, alone, np.full(len(rows), np.nan), amounts)
+
+
+def exposed_times(alone: Intervals, start: Int64s, end: Int64s) -> Floats:
+    """How much of each collective is exposed, in nanoseconds; several at once share what is."""
+    if not len(start):
+        return np.zeros(0)
+    edges = np.unique(np.concatenate((start, end)))
+    depth = np.zeros(len(edges))
+    np.add.at(depth, np.searchsorted(edges, start), 1.0)
+    np.add.at(depth, np.searchsorted(edges, end), -1.0)
+    shared = alone.within(edges[:-1], edges[1:]) / np.maximum(np.cumsum(depth)[:-1], 1.0)
+    summed = np.concatenate(([0.0], np.cumsum(shared)))
+    return np.asarray(summed[np.searchsorted(edges, end)] - summed[np.searchsorted(edges, start)])
 
 
 def _transfer(trace: Trace, rows: Int64s, duration: Floats) -> Floats:
@@ -78,9 +128,8 @@ def _elements(trace: Trace, row: int) -> int:
     return -1 if message is None else message.elements
 
 
-def _is_short(trace: Trace, rows: Int64s, transfer: Floats) -> npt.NDArray[np.bool_]:
-    """Collectives that carry little: by their size where it is known, else by how fast they can be."""
-    size = np.array([_bytes(trace, int(row)) for row in rows], dtype=np.float64)
+def is_short(size: Floats, transfer: Floats) -> Bools:
+    """Collectives that carry little: by their bytes where they are known, else by how fast they can be (ns)."""
     return np.where(np.isnan(size), transfer < _SHORT_NS, size < _SMALL_BYTES)
 
 

@@ -1,0 +1,1 @@
+"""Tables of the operations of many ranks, as trainers of large models log them: another source of traces."""

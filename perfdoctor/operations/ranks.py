@@ -1,0 +1,130 @@
+"""The ranks of a table of operations, in the form in which those of profiler traces are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.clock import NS_PER_S
+from perfdoctor.operations.graph import Graph
+from perfdoctor.operations.table import COLLECTING, COMPUTING, Operation, OperationTable
+from perfdoctor.traces.account import SLICES, slice_edges
+from perfdoctor.traces.collectives import COLUMNS, Collectives
+from perfdoctor.traces.intervals import Int64s, Intervals
+from perfdoctor.traces.rank import Rank
+from perfdoctor.traces.steps import Window
+from perfdoctor.traces.waiting import WAIT, exposed_times
+
+_BLOCKING_NS = 10_000
+
+
+def list_ranks(table: OperationTable, graph: Graph) -> list[Rank]:
+    """One for each row of ``table.ranks``, in the order of their numbers.
+
+    The steps, which need not follow each other in the job, are laid one behind the other.
+    """
+    begins = _begins(table)
+    places = sorted(table.ranks, key=lambda place: table.ranks[place])
+    return [_rank(table, graph, begins, replica, stage) for replica, stage in places]
+
+
+def _begins(table: OperationTable) -> Int64s:
+    """Where each step begins, and the last one ends; nanoseconds."""
+    lengths = np.maximum.reduce([end.max(axis=1) for end in table.end.values()])
+    return np.asarray(np.rint(np.concatenate(([0.0], np.cumsum(lengths))) * NS_PER_S), dtype=np.int64)
+
+
+def _rank(table: OperationTable, graph: Graph, begins: Int64s, replica: int, stage: int) -> Rank:
+    spans = tuple(zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True))
+    window = Window(0, int(begins[-1]), spans, table.steps)
+    operations = table.of_stage(stage)
+    start = np.array([_times(table.start[one], begins, replica) for one in operations])
+    end = np.array([_times(table.end[one], begins, replica) for one in operations])
+    kinds = {
+        "gpu.compute": np.array([one.kind in COMPUTING for one in operations]),
+        "cpu.garbage_collection": np.array([one.kind == COLLECTING for one in operations]),
+        WAIT: np.array([one.communicates for one in operations]),
+    }
+    times: dict[str, Intervals] = {}
+    left = Intervals.one(window.start, window.end)
+    for cause, rows in kinds.items():
+        times[cause] = Intervals.union(start[rows].ravel(), end[rows].ravel()) & left
+        left = left - times[cause]
+    times[UNATTRIBUTED] = left
+    moving = kinds[WAIT]
+    members = [one for one in operations if one.communicates]
+    keys = [_keys(table, graph, one, replica) for one in members]
+    collectives = _collectives(start[moving], end[moving], members, keys, times)
+    return _summary(table, window, times, collectives, table.ranks[replica, stage])
+
+
+def _times(values: npt.NDArray[np.float64], begins: Int64s, replica: int) -> Int64s:
+    return np.rint(values[:, replica] * NS_PER_S).astype(np.int64) + begins[:-1]
+
+
+def _keys(table: OperationTable, graph: Graph, one: Operation, replica: int) -> list[Hashable]:
+    """What names an exchange on all ranks, step by step."""
+    exchange = graph.exchanges[one]
+    where = "all" if exchange.everywhere else replica
+    return [(exchange.members, where, step) for step in table.steps]
+
+
+def _collectives(
+    start: Int64s, end: Int64s, members: list[Operation], keys: list[list[Hashable]], times: dict[str, Intervals]
+) -> Collectives:
+    """The exchanges of a rank, from arrays of operations by steps."""
+    steps = start.shape[1]
+    order = np.argsort(start.ravel(), kind="stable")
+    start, end = start.ravel()[order], end.ravel()[order]
+    alone = times[WAIT]
+    last = np.minimum(end - start, _BLOCKING_NS)
+    split = np.zeros((len(order), 3))
+    split[:, 2] = exposed_times(alone, start, end)
+    nothing = Intervals.none()
+    return Collectives(
+        keys=tuple(keys[place // steps][place % steps] for place in order.tolist()),
+        kinds=tuple((members[place // steps].kind,) for place in order.tolist()),
+        group_size=np.zeros(len(order), dtype=np.int64),
+        start=start,
+        end=end,
+        size=np.full(len(order), np.nan),
+        split=split,
+        alone=alone.summed(),
+        blocking=2 * alone.within(end - last, end) >= np.maximum(last, 1),
+        before=np.stack([times.get(cause, nothing).before(start) for cause in COLUMNS], axis=1).astype(np.float64),
+        after=np.stack([times.get(cause, nothing).before(end) for cause in COLUMNS], axis=1).astype(np.float64),
+    )
+
+
+def _summary(
+    table: OperationTable, window: Window, times: dict[str, Intervals], collectives: Collectives, number: int
+) -> Rank:
+    edges = slice_edges(window)
+    slices: list[Amounts[str]] = [Amounts() for _ in range(SLICES)]
+    for cause, spent in times.items():
+        for amounts, amount in zip(slices, spent.within(edges[:-1], edges[1:]).tolist(), strict=True):
+            if amount:
+                amounts[cause] = float(amount)
+    return Rank(
+        source=table.source,
+        number=number,
+        world=None,
+        host_name="",
+        pid=None,
+        origin_ns=None,
+        events=len(table.steps) * len(table.start) // table.stages,
+        window=window,
+        slices=slices,
+        loading=0.0,
+        workers=0,
+        devices=(),
+        capability=None,
+        numbers={},
+        silence="",
+        missing=(),
+        collectives=collectives,
+    )

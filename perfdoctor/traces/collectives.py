@@ -1,0 +1,157 @@
+"""One rank's collectives: what names each of them on all ranks, and what the rank did around it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.intervals import Floats, Int64s, Intervals
+from perfdoctor.traces.model import UNKNOWN, Bools, Message, Trace
+from perfdoctor.traces.waiting import BANDWIDTH, LATENCY, WAIT, Exchanges
+
+# The causes in the columns of ``before`` and ``after``.
+COLUMNS = tuple(CAUSES)
+SPLIT = (BANDWIDTH, LATENCY, WAIT)
+# What holds the device up for its last 10 us holds up what comes next.
+_LAST_NS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """The collectives of one rank, sorted by start; columns of equal length. Times are the rank's own.
+
+    Attributes:
+        keys: names a collective on all ranks; None where only its place in the order of its kind does.
+        kinds: name and group, as far as they are known.
+        group_size: 0 where that is not known.
+        size: bytes; nan where the trace does not say.
+        split: exposed nanoseconds by ``SPLIT``, as this rank alone shows them.
+        alone: moments, and for how long nothing but communication went on before each.
+        blocking: whether the rank could do nothing else when it ended.
+        before, after: nanoseconds by ``COLUMNS`` that the rank had spent when it started, and when it ended.
+    """
+
+    keys: tuple[Hashable, ...]
+    kinds: tuple[Hashable, ...]
+    group_size: Int64s
+    start: Int64s
+    end: Int64s
+    size: Floats
+    split: Floats
+    alone: tuple[Floats, Floats]
+    blocking: Bools
+    before: Floats
+    after: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def exposed(self, row: int, until: int) -> float:
+        """Nanoseconds of a collective's exposed time that lie before a moment."""
+        if not len(self.alone[0]):
+            return 0.0
+        start, end = int(self.start[row]), int(self.end[row])
+        begun, then, done = np.interp((start, min(max(until, start), end), end), *self.alone).tolist()
+        return float(self.split[row].sum()) * (then - begun) / (done - begun) if done > begun else 0.0
+
+
+def list_collectives(account: RankAccount) -> Collectives:
+    """A rank's collectives; none if its trace has several devices, which then are ranks of their own."""
+    if len(account.exchanges) != 1:
+        return _of(account, _nothing())
+    return _of(account, account.exchanges[0])
+
+
+def _nothing() -> Exchanges:
+    none, empty = np.zeros(0, dtype=np.int64), np.zeros(0)
+    return Exchanges(none, True, none, none, Intervals.none(), empty, dict.fromkeys(SPLIT, empty))
+
+
+def _of(account: RankAccount, exchanges: Exchanges) -> Collectives:
+    order = np.argsort(exchanges.start, kind="stable")
+    rows, start, end = exchanges.rows[order], exchanges.start[order], exchanges.end[order]
+    messages = [None if exchanges.on_host else account.trace.messages.get(int(row)) for row in rows]
+    names = account.trace.host.name if exchanges.on_host else account.trace.device.name
+    called = start if exchanges.on_host else _launched(account.trace, rows)
+    kinds = [
+        _kind(account.trace.names[names[row]], message, account.trace.rank)
+        for row, message in zip(rows.tolist(), messages, strict=True)
+    ]
+    last = np.minimum(end - start, _LAST_NS)
+    return Collectives(
+        keys=tuple(_keys(kinds, messages, _step(account, called), called)),
+        kinds=tuple(kinds),
+        group_size=np.array([max(message.group_size, 0) if message else 0 for message in messages], dtype=np.int64),
+        start=start,
+        end=end,
+        size=exchanges.size[order],
+        split=np.stack([exchanges.amounts[cause][order] for cause in SPLIT], axis=1),
+        alone=exchanges.alone.summed(),
+        blocking=2 * exchanges.alone.within(end - last, end) >= np.maximum(last, 1),
+        before=_spent(account, start),
+        after=_spent(account, end),
+    )
+
+
+def _spent(account: RankAccount, times: Int64s) -> Floats:
+    """By ``COLUMNS``, what was booked before each time."""
+    booked = account.before(times)
+    nothing = np.zeros(len(times))
+    return np.stack([booked.get(cause, nothing) for cause in COLUMNS], axis=1)
+
+
+def _launched(trace: Trace, rows: Int64s) -> Int64s:
+    """When each event was launched; ``UNKNOWN`` where the call is not in the trace."""
+    calls = trace.calls
+    if not len(calls):
+        return np.full(len(rows), UNKNOWN, dtype=np.int64)
+    wanted = trace.device.correlation[rows]
+    order = np.argsort(calls.correlation, kind="stable")
+    place = np.minimum(np.searchsorted(calls.correlation[order], wanted), len(order) - 1)
+    call = order[place]
+    return np.where((calls.correlation[call] == wanted) & (wanted > 0), calls.start[call], UNKNOWN).astype(np.int64)
+
+
+def _step(account: RankAccount, times: Int64s) -> list[int]:
+    """The number of the step in which each time lies; ``UNKNOWN`` outside."""
+    found = np.full(len(times), UNKNOWN, dtype=np.int64)
+    for (start, end), number in zip(account.window.steps, account.window.numbers, strict=True):
+        found[(times >= start) & (times < end)] = number
+    return [int(number) for number in found]
+
+
+def _kind(name: str, message: Message | None, rank: int | None) -> Hashable:
+    """What a collective is. Messages between two ranks are known by who sends and who receives."""
+    if message is None:
+        return (name.split("(")[0],)
+    if message.peer != UNKNOWN and rank is not None:
+        pair = (rank, message.peer) if message.name.startswith("send") else (message.peer, rank)
+        return ("pair", message.group, message.members, *pair)
+    return (message.name, message.group, message.members)
+
+
+def _keys(kinds: list[Hashable], messages: list[Message | None], steps: list[int], called: Int64s) -> list[Hashable]:
+    """The collective's number in its group where it has one; else its step, and its place among its kind there.
+
+    How many of its kind there are belongs to the key: where ranks differ in that, their places mean nothing.
+    """
+    keys: list[Hashable] = [None] * len(kinds)
+    in_step = Counter((kind, step) for kind, step in zip(kinds, steps, strict=True))
+    seen: Counter[Hashable] = Counter()
+    for row in np.argsort(called, kind="stable").tolist():
+        kind, message, step = kinds[row], messages[row], steps[row]
+        numbered = message is not None and message.sequence != UNKNOWN and message.peer == UNKNOWN
+        if numbered and message is not None:
+            place: Hashable = ("number", kind, message.sequence)
+        elif step != UNKNOWN:
+            place = ("step", kind, step, in_step[kind, step])
+        else:
+            continue
+        keys[row] = (place, seen[place])
+        seen[place] += 1
+    return keys

@@ -1,0 +1,161 @@
+"""Collectives matched across ranks: which rows of the ranks' tables are one and the same.
+
+By number within the group where the file has it; else by the step and the place among its kind in that step. What lies
+outside of the steps, or in traces without any, has only its order: there the shift is taken with which the ends agree
+best. In any case the ranks of one collective must all be in it at some moment; those that are not are told apart, so
+that groups that share a name (of tensor parallelism, for instance) come out as groups.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+
+from perfdoctor.traces.clocks import Clock, Meeting, set_clocks
+from perfdoctor.traces.collectives import Collectives
+from perfdoctor.traces.intervals import Floats, Int64s
+
+# Ends of one collective lie up to some 10 us apart on the ranks of one host.
+_TOLERANCE_NS = 50_000
+_ERRORS = 3.0
+# Ends that scatter by more than this are not those of one collective.
+_UNSURE_NS = 500_000
+# Ranks begin to record within some steps of each other.
+_FARTHEST = 200
+
+
+def match(ranks: Sequence[Collectives], origins: Sequence[int | None]) -> tuple[list[dict[int, int]], dict[int, Clock]]:
+    """Matches the collectives of all ranks and sets the ranks' clocks by them.
+
+    Args:
+        ranks: their collectives.
+        origins: the hosts' clocks at each rank's time 0; None where the file does not say.
+
+    Returns:
+        The collectives of at least two ranks, in order of time, and the clocks of the ranks in them.
+    """
+    named = _by_key(ranks)
+    clocks = set_clocks(ranks, named)
+    found = [*named, *_by_order(ranks, _guesses(clocks, origins))]
+    clocks = _trusted(set_clocks(ranks, found), origins)
+    together = [part for meeting in found for part in _split_apart(ranks, meeting, clocks)]
+    clocks = set_clocks(ranks, together)
+    return sorted(together, key=lambda meeting: _first_start(ranks, meeting, clocks)), clocks
+
+
+def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
+    found: dict[Hashable, dict[int, int]] = defaultdict(dict)
+    for rank, one in enumerate(ranks):
+        for row, key in enumerate(one.keys):
+            if key is not None:
+                found[key][rank] = row
+    return [meeting for meeting in found.values() if len(meeting) > 1]
+
+
+def _guesses(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> list[float | None]:
+    """What each rank's clock should be, on one scale: by collectives, or as its host's clock says."""
+    known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= _UNSURE_NS]
+    # What to add to the hosts' clocks to get times of the rank that the others are compared with.
+    bases = [clocks[rank].offset - float(origins[rank] or 0) for rank in known]
+    base = float(np.median(bases)) if bases else -float(next((one for one in origins if one is not None), 0))
+    guesses: list[float | None] = []
+    for rank, origin in enumerate(origins):
+        if rank in clocks and (clocks[rank].error <= _UNSURE_NS or origin is None):
+            guesses.append(clocks[rank].offset)
+        else:
+            guesses.append(None if origin is None else origin + base)
+    return guesses
+
+
+def _trusted(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> dict[int, Clock]:
+    """The clocks; where the ends of collectives do not agree on one, that of the host.
+
+    So it is where ranks were taken for one group that are none: they do not end together.
+    """
+    guesses = _guesses(clocks, origins)
+    found = dict(clocks)
+    for rank, clock in clocks.items():
+        guess = guesses[rank] if origins[rank] is not None else None
+        if clock.error > _UNSURE_NS and guess is not None:
+            found[rank] = Clock(guess, 0.0)
+    return found
+
+
+def _by_order(ranks: Sequence[Collectives], guesses: Sequence[float | None]) -> list[dict[int, int]]:
+    """Matches what has no key: per kind, all ranks against the one with the most of it."""
+    kinds: dict[Hashable, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for rank, one in enumerate(ranks):
+        for row, (key, kind) in enumerate(zip(one.keys, one.kinds, strict=True)):
+            if key is None:
+                kinds[kind][rank].append(row)
+    found: list[dict[int, int]] = []
+    for by_rank in kinds.values():
+        first = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))
+        meetings: list[dict[int, int]] = [{first: row} for row in by_rank[first]]
+        for rank, rows in by_rank.items():
+            if rank == first:
+                continue
+            guess, base = guesses[rank], guesses[first]
+            expected = None if guess is None or base is None else guess - base
+            shift = _shift(ranks[first].end[by_rank[first]], ranks[rank].end[rows], expected)
+            for place, row in enumerate(rows):
+                if 0 <= place + shift < len(meetings):
+                    meetings[place + shift][rank] = row
+        found += [meeting for meeting in meetings if len(meeting) > 1]
+    return found
+
+
+def _shift(reference: Int64s, ends: Int64s, expected: float | None) -> int:
+    """How many places later in the reference's order a rank's collectives stand.
+
+    Args:
+        reference: ends on the rank that has the most of them.
+        ends: on the other rank.
+        expected: reference clock less the rank's; without it, the last ones of both are taken for one.
+    """
+    longer = len(reference) - len(ends)
+    shifts = [
+        shift
+        for shift in range(max(1 - len(ends), longer - _FARTHEST), min(len(reference), longer + _FARTHEST))
+        if _overlap(reference, ends, shift) >= min(len(ends), max(2, len(ends) // 2))
+    ]
+    apart = {shift: _apart(reference, ends, shift) for shift in shifts}
+    middles = {shift: float(np.median(values)) for shift, values in apart.items()}
+    spreads = {shift: float(np.median(np.abs(values - middles[shift]))) for shift, values in apart.items()}
+    limit = 2 * min(spreads.values()) + _TOLERANCE_NS
+    likely = [shift for shift in shifts if spreads[shift] <= limit]
+    if expected is None:
+        return min(likely, key=lambda shift: abs(shift - longer))
+    return min(likely, key=lambda shift: abs(middles[shift] - expected))
+
+
+def _overlap(reference: Int64s, ends: Int64s, shift: int) -> int:
+    return min(len(reference), len(ends) + shift) - max(0, shift)
+
+
+def _apart(reference: Int64s, ends: Int64s, shift: int) -> Floats:
+    first, count = max(0, shift), _overlap(reference, ends, shift)
+    return (reference[first : first + count] - ends[first - shift : first - shift + count]).astype(np.float64)
+
+
+def _first_start(ranks: Sequence[Collectives], meeting: Meeting, clocks: Mapping[int, Clock]) -> float:
+    return min(float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in meeting.items())
+
+
+def _split_apart(ranks: Sequence[Collectives], meeting: Meeting, clocks: Mapping[int, Clock]) -> list[dict[int, int]]:
+    """The ranks of a collective; if some had left before others came, they are of several, each with its own end."""
+    start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in meeting.items()}
+    end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in meeting.items()}
+    tolerance = {rank: _TOLERANCE_NS + _ERRORS * clocks[rank].error for rank in meeting}
+    if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in meeting):
+        return [dict(meeting)]
+    parts: list[dict[int, int]] = []
+    first_end = -np.inf
+    for rank in sorted(meeting, key=lambda rank: end[rank]):
+        if end[rank] > first_end + tolerance[rank]:
+            parts.append({})
+            first_end = end[rank]
+        parts[-1][rank] = meeting[rank]
+    return [part for part in parts if len(part) > 1]

@@ -1,0 +1,94 @@
+"""What remains of a rank's trace when it has been accounted for: little enough to hold thousands of ranks at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.collectives import Collectives, list_collectives
+from perfdoctor.traces.evidence import measure_trace
+from perfdoctor.traces.host import Doing
+from perfdoctor.traces.model import Trace
+from perfdoctor.traces.silence import missing_in_trace, why_silent
+from perfdoctor.traces.steps import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank of a job.
+
+    Attributes:
+        number: as the file says; None if it does not.
+        origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
+        slices: nanoseconds by cause in each slice of the window, as this trace alone shows them.
+        loading: fraction of the window in which the main thread fetches batches.
+        workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
+        devices: names of those at work.
+        numbers: what was measured, by the names of ``perfdoctor.evidence_names``.
+        silence: why this trace does not suffice for a verdict; "" if it does.
+        missing: what the trace does not show.
+    """
+
+    source: str
+    number: int | None
+    world: int | None
+    host_name: str
+    pid: int | None
+    origin_ns: int | None
+    events: int
+    window: Window
+    slices: list[Amounts[str]]
+    loading: float
+    workers: int
+    devices: tuple[str, ...]
+    capability: float | None
+    numbers: dict[str, float]
+    silence: str
+    missing: tuple[NotExamined, ...]
+    collectives: Collectives
+
+
+def summarize(trace: Trace) -> Rank:
+    """Accounts for a trace, and keeps what the diagnosis of a job needs of it."""
+    account = account_for(trace)
+    loading = account.host.doing(account.host.main)[Doing.LOADING].total
+    return Rank(
+        source=trace.source,
+        number=trace.rank,
+        world=trace.world,
+        host_name=trace.host_name,
+        pid=_pid(account),
+        origin_ns=trace.origin_ns,
+        events=trace.events,
+        window=account.window,
+        slices=account.slices,
+        loading=loading / account.window.length if account.window.length else 0.0,
+        workers=int(any("_MultiProcessingDataLoaderIter" in name for name in trace.names)),
+        devices=tuple(_device_name(account, device.device) for device in account.devices),
+        capability=_capability(account),
+        numbers=measure_trace(account),
+        silence=why_silent(account),
+        missing=tuple(missing_in_trace(account)),
+        collectives=list_collectives(account),
+    )
+
+
+def _pid(account: RankAccount) -> int | None:
+    if account.host.main is None:
+        return None
+    process = account.trace.threads[account.host.main][0]
+    return int(process) if process.isdigit() else None
+
+
+def _device_name(account: RankAccount, device: int) -> str:
+    properties = account.trace.devices.get(device)
+    return f"{device}: {properties.name}" if properties is not None and properties.name else str(device)
+
+
+def _capability(account: RankAccount) -> float | None:
+    if not account.devices:
+        return None
+    properties = account.trace.devices.get(account.devices[0].device)
+    return None if properties is None else properties.capability

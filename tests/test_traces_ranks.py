@@ -1,0 +1,221 @@
+"""Several ranks with planted timelines: who is late, what for, and what of communication is transfer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.traces.reader import read_trace
+from tests.made_ranks import MadeJob, shares, waits
+from tests.made_traces import ALL_REDUCE, MadeTrace
+
+STEPS = 10
+
+
+def train(job: MadeJob, work: Callable[[MadeJob, int, int], None], *, transfer: float = 1000.0) -> MadeJob:
+    """Steps in which every rank works, and all meet in one collective."""
+    for step in range(STEPS):
+        begun = list(job.now)
+        for rank in range(job.world):
+            work(job, rank, step)
+        job.meet(transfer)
+        job.step(begun)
+    return job
+
+
+def equal(job: MadeJob, rank: int, step: int) -> None:
+    job.compute(rank, 9000.0)
+
+
+def one_loads(job: MadeJob, rank: int, step: int) -> None:
+    """Rank 1 fetches for 5 ms what the others have at once."""
+    if rank == 1:
+        job.load(rank, 5000.0)
+    job.compute(rank, 4000.0)
+
+
+def one_computes(job: MadeJob, rank: int, step: int) -> None:
+    job.compute(rank, 9000.0 if rank == 2 else 3000.0)
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_rank_that_is_late_with_its_input_is_named(marks: bool, numbered: bool, tmp_path: Path) -> None:
+    diagnosis = train(MadeJob(4, marks=marks, numbered=numbered), one_loads).diagnose(tmp_path)
+    assert diagnosis.verdict.cause == "cpu.input_preprocessing"
+    assert diagnosis.verdict.straggler_rank == 1
+    assert diagnosis.findings[0].ranks == (1,)
+    # Of each step of 10 ms: 4 compute, 1 transfer, and 5 the input of rank 1.
+    assert shares(diagnosis)["cpu.input_preprocessing"] == pytest.approx(0.5, abs=0.02)
+    assert shares(diagnosis)["communication.bandwidth"] == pytest.approx(0.1, abs=0.01)
+    assert waits(diagnosis, 0) == {"1": pytest.approx(0.5, abs=0.02)}
+    assert waits(diagnosis, 1) == {}
+
+
+def test_a_rank_with_more_arithmetic_is_unequal_work(tmp_path: Path) -> None:
+    diagnosis = train(MadeJob(4), one_computes).diagnose(tmp_path)
+    assert diagnosis.verdict.cause == "gpu.compute"
+    assert diagnosis.verdict.straggler_rank == 2
+    assert waits(diagnosis, 3) == {"2": pytest.approx(0.6, abs=0.02)}
+    assert not any(one.cause.startswith("communication.unattributed") for one in diagnosis.findings)
+
+
+def test_clocks_that_are_apart_change_nothing(tmp_path: Path) -> None:
+    skew = [0.0, 700_000.0, -3_000_000.0, 12_345.6]
+    plain = train(MadeJob(4, numbered=True), one_loads).diagnose(tmp_path / "plain")
+    skewed = train(MadeJob(4, numbered=True, skew=skew), one_loads).diagnose(tmp_path / "skewed")
+    assert skewed.verdict.straggler_rank == 1
+    assert skewed.job["clock_error_us"] < 1.0
+    assert shares(skewed) == pytest.approx(shares(plain), abs=0.001)
+
+
+def test_equal_ranks_have_no_straggler(tmp_path: Path) -> None:
+    diagnosis = train(MadeJob(4), equal).diagnose(tmp_path)
+    assert diagnosis.verdict.cause == "gpu.compute"
+    assert diagnosis.verdict.straggler_rank is None
+    assert shares(diagnosis)["gpu.compute"] == pytest.approx(0.9, abs=0.005)
+    assert shares(diagnosis)["communication.bandwidth"] == pytest.approx(0.1, abs=0.005)
+    assert all(waits(diagnosis, rank) == {} for rank in range(4))
+
+
+def test_when_all_are_there_it_is_bandwidth(tmp_path: Path) -> None:
+    diagnosis = train(MadeJob(2), lambda job, rank, step: job.compute(rank, 2000.0), transfer=8000.0).diagnose(tmp_path)
+    assert diagnosis.verdict.cause == "communication.bandwidth"
+    assert diagnosis.verdict.straggler_rank is None
+    assert shares(diagnosis)["communication.bandwidth"] == pytest.approx(0.8, abs=0.01)
+
+
+def test_many_small_collectives_are_latency(tmp_path: Path) -> None:
+    job = MadeJob(2, numbered=True, size=1000)
+    for _ in range(STEPS):
+        begun = list(job.now)
+        for rank in range(2):
+            job.compute(rank, 2000.0)
+        for _ in range(50):
+            job.meet(40.0)
+        job.step(begun)
+    diagnosis = job.diagnose(tmp_path)
+    assert diagnosis.verdict.cause == "communication.latency"
+    assert shares(diagnosis)["communication.latency"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_is_hidden_behind_arithmetic_is_no_wait(tmp_path: Path) -> None:
+    """Both ranks exchange behind their arithmetic; rank 1 comes late to it, and nobody is held up."""
+    job = MadeJob(2)
+
+    def behind(late: float) -> Callable[[MadeTrace, float], None]:
+        return lambda made, now: made.launch(ALL_REDUCE, now - 4.0, now + late, now + 7000.0, stream=20)
+
+    for _ in range(STEPS):
+        begun = list(job.now)
+        for rank in range(2):
+            job.compute(rank, 9000.0, hidden=behind(5000.0 * rank))
+        job.step(begun)
+    diagnosis = job.diagnose(tmp_path)
+    assert diagnosis.job["matched_collectives"] == STEPS
+    assert shares(diagnosis)["gpu.compute"] == pytest.approx(1.0, abs=0.001)
+    assert waits(diagnosis, 0) == {}
+
+
+def test_another_rank_in_each_step_is_no_straggler_but_its_work_is_the_cause(tmp_path: Path) -> None:
+    def changing(job: MadeJob, rank: int, step: int) -> None:
+        if (rank + step) % 4 == 0:
+            job.load(rank, 5000.0)
+        job.compute(rank, 4000.0)
+
+    diagnosis = train(MadeJob(4), changing).diagnose(tmp_path)
+    assert diagnosis.verdict.cause == "cpu.input_preprocessing"
+    assert diagnosis.verdict.straggler_rank is None
+    assert shares(diagnosis)["cpu.input_preprocessing"] == pytest.approx(0.5, abs=0.02)
+    assert set(waits(diagnosis, 0)) == {"1", "2", "3"}
+
+
+def test_a_rank_that_was_not_seen_is_not_blamed_on_those_that_were(tmp_path: Path) -> None:
+    """Rank 1 is late in two of three steps, and its trace is missing."""
+
+    def sometimes(job: MadeJob, rank: int, step: int) -> None:
+        one_loads(job, rank, step) if step % 3 else job.compute(rank, 4000.0)
+
+    diagnosis = train(MadeJob(4, numbered=True), sometimes).diagnose(tmp_path, ranks=[0, 2, 3])
+    assert diagnosis.verdict.cause == "communication.unattributed_wait"
+    assert diagnosis.verdict.straggler_rank is None
+    assert any("3 of 4 ranks were seen" in one.reason for one in diagnosis.not_examined)
+
+
+def test_of_ranks_that_were_seen_the_late_one_is_named_though_others_are_missing(tmp_path: Path) -> None:
+    diagnosis = train(MadeJob(4, numbered=True), one_loads).diagnose(tmp_path, ranks=[0, 1, 3])
+    assert diagnosis.verdict.cause == "cpu.input_preprocessing"
+    assert diagnosis.verdict.straggler_rank == 1
+
+
+def test_groups_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
+    """Ranks 0 and 1 meet, and 2 and 3, by kernels of one name; rank 3 is late to its own group only."""
+    job = MadeJob(4)
+    for step in range(STEPS):
+        begun = list(job.now)
+        for rank in range(4):
+            job.compute(
+                rank, (8000.0 if rank == 3 else 2000.0 if rank == 2 else 4000.0) + 700.0 * (step % 4) * (rank > 1)
+            )
+        job.meet(200.0, ranks=[0, 1])
+        job.meet(200.0, ranks=[2, 3])
+        job.step(begun)
+        job.now = [max(job.now)] * 4
+    diagnosis = job.diagnose(tmp_path)
+    assert set(waits(diagnosis, 2)) == {"3"}
+    assert waits(diagnosis, 0) == {}
+
+
+def test_blame_goes_on_to_the_rank_that_does_not_wait(tmp_path: Path) -> None:
+    """A chain: 1 waits for 0 in one group, 2 for 1 in another, as pipeline stages do."""
+    job = MadeJob(3, numbered=True)
+    for _ in range(STEPS):
+        begun = list(job.now)
+        job.load(0, 6000.0)
+        for rank in range(3):
+            job.compute(rank, 1000.0)
+        job.meet(300.0, ranks=[0, 1], group="a")
+        job.meet(300.0, ranks=[1, 2], group="b")
+        job.meet(300.0)
+        job.step(begun)
+    diagnosis = job.diagnose(tmp_path)
+    assert diagnosis.verdict.straggler_rank == 0
+    assert diagnosis.verdict.cause == "cpu.input_preprocessing"
+    assert waits(diagnosis, 2)["0"] > 0.9 * sum(waits(diagnosis, 2).values())
+
+
+def test_a_rank_that_began_to_record_earlier_is_matched(tmp_path: Path) -> None:
+    """No marks and no numbers: rank 0 saw three collectives more, at the beginning."""
+    job = train(MadeJob(2, marks=False), one_loads)
+    job.traces[1].events = [event for event in job.traces[1].events if event["ts"] >= 31_000.0]
+    diagnosis = job.diagnose(tmp_path)
+    assert diagnosis.verdict.straggler_rank == 1
+    assert diagnosis.job["matched_collectives"] == STEPS - 3
+
+
+def test_traces_of_different_runs_are_refused(tmp_path: Path) -> None:
+    MadeJob.write(train(MadeJob(2), equal), tmp_path / "a")
+    MadeJob.write(train(MadeJob(4), equal), tmp_path / "b")
+    for files, words in [
+        (["a/rank0.json", "b/rank0.json"], "all of rank 0"),
+        (["a/rank0.json", "b/rank1.json"], "not of one run"),
+    ]:
+        traces = [read_trace(tmp_path / file) for file in files]
+        with pytest.raises(PerfDoctorError, match=words):
+            diagnose_traces(traces)
+
+
+def test_traces_of_different_times_are_told(tmp_path: Path) -> None:
+    """The same steps, an hour apart by the clocks."""
+    skew = [0.0, 3.6e9]
+    job = train(MadeJob(2), equal)
+    later = train(MadeJob(2, skew=skew), equal)
+    job.traces[1] = later.traces[1]
+    for event in job.traces[1].events:
+        if str(event["name"]).startswith("ProfilerStep"):
+            event["name"] = f"ProfilerStep#{1000 + int(str(event['name']).split('#')[1])}"
+    told = " ".join(one.reason for one in job.diagnose(tmp_path).not_examined)
+    assert "apart" in told
+    assert "different steps" in told

@@ -40,6 +40,9 @@ CALL_CATEGORIES = frozenset(
 )
 # Neither work nor waiting: spans of the profiler itself, and copies of host annotations on a device's lane.
 _IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler_range", "cuda_sync", "ac2g", "fwdbwd"))
+# Phases of the trace event format that carry no duration: metadata, instants, counters, flows, asynchronous spans,
+# samples, objects, marks, memory dumps, clock and context events.
+_NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
 
 _DAY_US = 86_400e6
 _Numbers = npt.NDArray[Any]
@@ -53,6 +56,8 @@ class Columns:
         negative: durations below zero, taken as zero.
         unended: ranges without an end, taken as zero.
         misplaced: events at impossible times, left out.
+        unreadable: events that lack what they need (a phase, a category, a time), left out.
+        unlinked: device events that do not say which call launched them.
         events: all events, of whatever sort.
     """
 
@@ -63,6 +68,8 @@ class Columns:
         self.negative = 0
         self.unended = 0
         self.misplaced = 0
+        self.unreadable = 0
+        self.unlinked = 0
         self.events = 0
         self._device: list[dict[str, _Numbers]] = []
         self._host: list[dict[str, _Numbers]] = []
@@ -80,6 +87,8 @@ class Columns:
                 by_category[event.cat].append(event)
             elif event.ph == "B" or event.ph == "E":
                 self._pair(event, by_category)
+            elif event.ph not in _NO_DURATION:
+                self.unreadable += 1
         for category, found in by_category.items():
             self._add_category((category or "").lower(), found)
 
@@ -92,16 +101,19 @@ class Columns:
             begun = unended.pop()
             whole = Event("X", begun.cat, begun.name, begun.ts, event.ts - (begun.ts or 0.0), begun.pid, begun.tid)
             by_category[begun.cat].append(whole)
+        else:
+            self.unreadable += 1
 
     def _add_category(self, category: str, events: list[Event]) -> None:
         if category in _IGNORED:
             return
-        timed = [event for event in events if event.ts is not None]
+        timed = [event for event in events if event.ts is not None and event.name]
+        self.unreadable += len(events) - len(timed) if category else len(events)
         if category in DEVICE_CATEGORIES:
             self._add_device(timed, DEVICE_CATEGORIES[category])
         elif category in HOST_CATEGORIES:
             self._host.append(
-                {**self._common(timed), **self._where(timed), "kind": np.full(len(timed), HOST_CATEGORIES[category])}
+                {**self._common(timed), **self._where(timed), "kind": np.full(len(timed), HOST_CATEGORIES[category], dtype=np.int8)}
             )
         elif category in CALL_CATEGORIES:
             arguments = [event.args for event in timed]
@@ -113,7 +125,7 @@ class Columns:
                 }
             )
         elif category:
-            self.strangers[category] += len(events)
+            self.strangers[category] += len(timed)
 
     def _common(self, events: list[Event]) -> dict[str, _Numbers]:
         """Start and duration in the file's microseconds, and the name."""
@@ -136,13 +148,14 @@ class Columns:
     def _add_device(self, events: list[Event], kind: DeviceKind) -> None:
         arguments = [event.args for event in events]
         columns = self._common(events)
-        columns["kind"] = np.full(len(events), kind)
+        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
         device = [
             event.pid if event.args.device is None else event.args.device for event in events
         ]  # the first Kineto put it into pid only
         columns["device"] = _whole(device)
         columns["stream"] = _whole([one.stream for one in arguments])
         columns["correlation"] = _whole([one.correlation for one in arguments])
+        self.unlinked += int((columns["correlation"] == UNKNOWN).sum())
         columns["blocks"] = np.array([_product(one.grid) for one in arguments], dtype=np.int64)
         columns["bytes"] = _whole([one.bytes for one in arguments])
         self._messages += [

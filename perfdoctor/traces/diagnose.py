@@ -36,7 +36,7 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
     silence = why_no_verdict(accounts)
     if silence:
         findings = []
-    cause = None if silence else first_cause(facts.shares)
+    cause = None if silence else first_cause(facts.shares, level=LEVEL)
     return Diagnosis(
         version=__version__,
         verdict=_verdict(accounts, facts, findings, cause, silence),

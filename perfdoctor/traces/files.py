@@ -19,7 +19,7 @@ _DAMAGED: tuple[type[Exception], ...] = (zlib.error, isal_zlib.error)
 _GZIP = b"\x1f\x8b"
 _PACKED_PIECE = 1 << 14
 # Gzip packs traces 10 to 30 times; without a limit one packed piece could become a thousand times as large.
-_PIECE = 1 << 18
+_PIECE = 1 << 17
 _GZIP_WINDOW = 31  # zlib's number for a gzip header and the largest window
 
 

@@ -43,9 +43,7 @@ CONFIDENCE_CAP = {"sampled from outside": 0.95, "traced": 0.98}
 _SEED = 20
 
 
-def first_cause(
-    by_share: Mapping[str, float], late: Mapping[str, float] | None = None, level: str = ""
-) -> str | None:
+def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None = None, level: str = "") -> str | None:
     """The cause that a verdict names; None if what is known does not suffice.
 
     Args:

@@ -12,8 +12,8 @@ from typing import Any
 Mutation = Callable[[Random, Any], bytes]
 
 STRANGE: tuple[Any, ...] = (
-    None, True, False, "", "text", "7", "-7", "0x1F", [], [1, 2], {}, {"a": {"b": [1]}}, 0, -1, 1.5, -0.0, 1e308, -1e308, 10**30,
-    2**63, -(2**63), 2**62, "é\u0000\ud83d\ude00",
+    None, True, False, "", "text", "7", "-7", "0x1F", [], [1, 2], {}, {"a": {"b": [1]}}, 0, -1, 1.5, -0.0, 1e308,
+    -1e308, 10**30, 2**63, -(2**63), 2**62, "é\u0000\ud83d\ude00",
 )  # fmt: skip
 CATEGORIES = ("kernel", "Kernel", "cpu_op", "cuda_runtime", "gpu_memcpy", "python_function", "overhead", "xpu", "", "?")
 

@@ -106,8 +106,7 @@ def examine(path: Path) -> Trace | None:
     try:
         trace = read_trace(path)
     except PerfDoctorError as error:
-        assert len(str(error)) > 20
-        return None
+        return None if len(str(error)) > 20 else pytest.fail(f"says next to nothing: {error}")
     diagnosis = diagnose_traces([trace])
     shares = [line.share for line in diagnosis.breakdown]
     assert all(math.isfinite(share) and -1e-9 <= share <= 1 + 1e-9 for share in shares), shares

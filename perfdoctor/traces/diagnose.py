@@ -17,6 +17,7 @@ from perfdoctor.rules import find
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.evidence import measure_traces
 from perfdoctor.traces.host import Doing
+from perfdoctor.traces.kernel_evidence import top_kernels
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.silence import not_in_traces, why_no_verdict
 from perfdoctor.verdict import agreement, first_cause
@@ -58,6 +59,7 @@ def gather_facts(accounts: Sequence[RankAccount]) -> Facts:
         culprits={},
         numbers=measure_traces(accounts),
         settings=_settings(accounts),
+        kernels=top_kernels(accounts),
         watched_s=max(account.window.length for account in accounts) / NS_PER_S,
     )
 

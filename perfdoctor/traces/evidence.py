@@ -12,6 +12,7 @@ from perfdoctor.evidence_names import TRACE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.kernel_evidence import measure_kernels
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import DeviceKind
 
@@ -22,7 +23,7 @@ def measure_traces(accounts: Sequence[RankAccount]) -> dict[str, Evidence]:
     """Means over the ranks of what could be measured; a number that no rank has is absent."""
     found: dict[str, list[float]] = {}
     for account in accounts:
-        for name, value in {**_of_devices(account), **_of_host(account)}.items():
+        for name, value in {**_of_devices(account), **_of_host(account), **measure_kernels(account)}.items():
             if value is not None:
                 found.setdefault(name, []).append(value)
     return {name: _evidence(name, float(np.mean(values))) for name, values in found.items()}

@@ -97,7 +97,8 @@ def _taken(account: RankAccount) -> npt.NDArray[np.float64]:
     """Nanoseconds of each device event within the window."""
     device, window = account.trace.device, account.window
     inside = np.minimum(device.end, window.end) - np.maximum(device.start, window.start)
-    return np.maximum(inside, 0).astype(np.float64)
+    taken: npt.NDArray[np.float64] = np.maximum(inside, 0).astype(np.float64)
+    return taken
 
 
 def _part(weight: npt.NDArray[np.float64], some: Bools, whole: Bools) -> float | None:

@@ -109,6 +109,12 @@ TRACE: dict[str, Meaning] = {
     "traced_collectives": ("collectives on a GPU", "/s", "trace"),
     "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_hidden": ("collectives behind other work of the GPU", _OF_TIME, "trace"),
+    "traced_tensor_cores": ("matrix kernels whose names tell of tensor cores", "of their time", "trace"),
+    "traced_layout": ("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
+    "traced_softmax": ("softmax kernels of their own", "of the kernels' time", "trace"),
+    "traced_fused_attention": ("fused attention kernels", "of the kernels' time", "trace"),
+    "traced_pageable": ("copies from or to ordinary (pageable) memory", "of copies with the host", "trace"),
+    "traced_optimizer_kernels": ("launched by one optimizer step, in the median", "kernels", "trace"),
 }
 
 MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE}

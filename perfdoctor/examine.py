@@ -46,7 +46,7 @@ def examine(recording: Recording) -> Diagnosis:
     if silence:
         # Where nobody trains there is no step that a cause could cost time.
         findings = []
-    cause = first_cause(facts.shares, late_shares(ledgers))
+    cause = first_cause(facts.shares, late_shares(ledgers), level)
     return Diagnosis(
         version=__version__,
         verdict=_verdict(ledgers, facts, findings, cause, silence, level=level),
@@ -74,6 +74,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         trainers=trainers,
         culprits=find_culprits(ledgers),
         numbers={**measure(scene.recording, pids), **profiled.numbers()},
+        kernels=profiled.kernels(),
         settings=read_settings(scene.recording, pids),
         paths={
             cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together

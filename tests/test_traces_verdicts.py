@@ -24,6 +24,7 @@ def diagnose(name: str) -> Diagnosis:
     ("name", "cause"),
     [
         ("resnet50-v100-0-workers", "cpu.input_preprocessing"),
+        ("resnet50-v100-list-root", "cpu.input_preprocessing"),
         ("owlv2-h100", "cpu.input_preprocessing"),
         ("bert-small-h100", "cpu.kernel_launch"),
         ("resnet-ddp-a100-rank0-of-2", "cpu.kernel_launch"),

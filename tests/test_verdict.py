@@ -27,6 +27,15 @@ def test_first_cause(shares: dict[str, float], cause: str | None) -> None:
     assert first_cause(shares) == cause
 
 
+def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
+    shares = {"cpu.kernel_launch": 0.25, "cpu.input_preprocessing": 0.24, "gpu.compute": 0.51}
+    assert first_cause(shares) == "cpu.kernel_launch"
+    assert first_cause(shares, level="traced") == "cpu.input_preprocessing"
+    clear = {**shares, "cpu.kernel_launch": 0.40, "gpu.compute": 0.36}
+    assert first_cause(clear, level="traced") == "cpu.kernel_launch"
+
+
+
 def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) -> list[Ledger]:
     ledgers = [Ledger(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
     for block in range(seconds):

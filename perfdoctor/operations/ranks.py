@@ -124,6 +124,7 @@ def _summary(
         devices=(),
         capability=None,
         numbers={},
+        kernels={},
         silence="",
         missing=(),
         collectives=collectives,

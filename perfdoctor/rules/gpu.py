@@ -19,7 +19,7 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy traced_busy gpu_sm gpu_tensor gpu_dram gpu_power gpu_power_limit",
+        "gpu_busy traced_busy gpu_sm gpu_tensor traced_tensor_cores gpu_dram gpu_power gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -53,7 +53,8 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
-        "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time",
+        "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time traced_softmax traced_fused_attention "
+        "traced_layout",
         fixes,
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",
@@ -146,7 +147,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        "gpu_tensor gpu_fp32 gpu_sm gpu_dram traced_busy",
+        "gpu_tensor traced_tensor_cores gpu_fp32 gpu_sm gpu_dram traced_busy",
         fixes,
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",

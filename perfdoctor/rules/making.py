@@ -52,6 +52,10 @@ def finding(
     shown += [
         Evidence("on what most of it is", text, "", "threads") for text in _listed(facts.paths.get(cause, ()))
     ]
+    shown += [
+        Evidence("kernel that takes most of it", text, "", "trace")
+        for text in _listed(facts.kernels.get(cause, ()))
+    ]
     speedup = 1.0 if CAUSES[cause].healthy else 1 / max(1 - share, _SMALLEST_REST)
     ranks = facts.culprits.get(cause, ()) if len(facts.trainers) > 1 else ()
     return Finding(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,29 @@ CALL_CATEGORIES = frozenset(
 )
 # Neither work nor waiting: spans of the profiler itself, and copies of host annotations on a device's lane.
 _IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler_range", "cuda_sync", "ac2g", "fwdbwd"))
+# Phases of the trace event format that carry no duration: metadata, instants, counters, flows, asynchronous spans,
+# samples, objects, marks, memory dumps, clock and context events.
+_NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
 
 _DAY_US = 86_400e6
 _Numbers = npt.NDArray[Any]
+
+# Loops over millions of events run in C with these.
+_START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
+_THREAD, _CORRELATION = attrgetter("pid", "tid"), attrgetter("args.correlation")
+
+
+class Numbering(dict[Any, int]):
+    """Numbers things in the order in which they are first asked for."""
+
+    def __missing__(self, thing: Hashable) -> int:
+        """The next number."""
+        number = self[thing] = len(self)
+        return number
+
+    def of(self, things: Iterable[Hashable], count: int) -> npt.NDArray[np.int32]:
+        """The numbers of some things."""
+        return np.fromiter(map(self.__getitem__, things), dtype=np.int32, count=count)
 
 
 class Columns:
@@ -53,16 +74,20 @@ class Columns:
         negative: durations below zero, taken as zero.
         unended: ranges without an end, taken as zero.
         misplaced: events at impossible times, left out.
+        unreadable: events that lack what they need (a phase, a category, a time), left out.
+        unlinked: device events that do not say which call launched them.
         events: all events, of whatever sort.
     """
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.threads: dict[tuple[Loose, Loose], int] = {}
+        self.names = Numbering()
+        self.threads = Numbering()
         self.strangers: dict[str, int] = defaultdict(int)
         self.negative = 0
         self.unended = 0
         self.misplaced = 0
+        self.unreadable = 0
+        self.unlinked = 0
         self.events = 0
         self._device: list[dict[str, _Numbers]] = []
         self._host: list[dict[str, _Numbers]] = []
@@ -80,6 +105,8 @@ class Columns:
                 by_category[event.cat].append(event)
             elif event.ph == "B" or event.ph == "E":
                 self._pair(event, by_category)
+            elif event.ph not in _NO_DURATION:
+                self.unreadable += 1
         for category, found in by_category.items():
             self._add_category((category or "").lower(), found)
 
@@ -92,59 +119,64 @@ class Columns:
             begun = unended.pop()
             whole = Event("X", begun.cat, begun.name, begun.ts, event.ts - (begun.ts or 0.0), begun.pid, begun.tid)
             by_category[begun.cat].append(whole)
+        else:
+            self.unreadable += 1
 
     def _add_category(self, category: str, events: list[Event]) -> None:
         if category in _IGNORED:
             return
-        timed = [event for event in events if event.ts is not None]
+        if not category:
+            self.unreadable += len(events)
+            return
+        timed = self._complete(events)
         if category in DEVICE_CATEGORIES:
             self._add_device(timed, DEVICE_CATEGORIES[category])
         elif category in HOST_CATEGORIES:
-            self._host.append(
-                {**self._common(timed), **self._where(timed), "kind": np.full(len(timed), HOST_CATEGORIES[category])}
-            )
+            kind = np.full(len(timed), HOST_CATEGORIES[category], dtype=np.int8)
+            self._host.append({**self._common(timed), **self._where(timed), "kind": kind})
         elif category in CALL_CATEGORIES:
-            arguments = [event.args for event in timed]
-            self._calls.append(
-                {
-                    **self._common(timed),
-                    **self._where(timed),
-                    "correlation": _whole([one.correlation for one in arguments]),
-                }
-            )
-        elif category:
-            self.strangers[category] += len(events)
+            correlation = _whole(map(_CORRELATION, timed), len(timed))
+            self._calls.append({**self._common(timed), **self._where(timed), "correlation": correlation})
+        else:
+            self.strangers[category] += len(timed)
+
+    def _complete(self, events: list[Event]) -> list[Event]:
+        """The events that have a start and a name; mostly all."""
+        if None not in map(_START, events) and all(map(_NAME, events)):
+            return events
+        found = [event for event in events if event.ts is not None and event.name]
+        self.unreadable += len(events) - len(found)
+        return found
 
     def _common(self, events: list[Event]) -> dict[str, _Numbers]:
         """Start and duration in the file's microseconds, and the name."""
-        names = self.names
-        duration = np.array([event.dur for event in events], dtype=np.float64)  # None becomes nan
+        count = len(events)
+        duration = np.array(list(map(_DURATION, events)), dtype=np.float64)  # None becomes nan
         missing, negative = np.isnan(duration), duration < 0
         self.unended += int(missing.sum())
         self.negative += int(negative.sum())
         return {
-            "start": np.array([event.ts for event in events], dtype=np.float64),
+            "start": np.fromiter(map(_START, events), dtype=np.float64, count=count),
             "duration": np.where(missing | negative, 0.0, duration),
-            "name": np.array([names.setdefault(event.name, len(names)) for event in events], dtype=np.int32),
+            "name": self.names.of(map(_NAME, events), count),
         }
 
     def _where(self, events: list[Event]) -> dict[str, _Numbers]:
-        threads = self.threads
-        rows = [threads.setdefault((event.pid, event.tid), len(threads)) for event in events]
-        return {"thread": np.array(rows, dtype=np.int32)}
+        return {"thread": self.threads.of(map(_THREAD, events), len(events))}
 
     def _add_device(self, events: list[Event], kind: DeviceKind) -> None:
         arguments = [event.args for event in events]
         columns = self._common(events)
-        columns["kind"] = np.full(len(events), kind)
-        device = [
-            event.pid if event.args.device is None else event.args.device for event in events
-        ]  # the first Kineto put it into pid only
-        columns["device"] = _whole(device)
-        columns["stream"] = _whole([one.stream for one in arguments])
-        columns["correlation"] = _whole([one.correlation for one in arguments])
+        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
+        # The first Kineto put the device into pid only.
+        device = [event.pid if event.args.device is None else event.args.device for event in events]
+        count = len(events)
+        columns["device"] = _whole(device, count)
+        columns["stream"] = _whole([one.stream for one in arguments], count)
+        columns["correlation"] = _whole([one.correlation for one in arguments], count)
+        self.unlinked += int((columns["correlation"] == UNKNOWN).sum())
         columns["blocks"] = np.array([_product(one.grid) for one in arguments], dtype=np.int64)
-        columns["bytes"] = _whole([one.bytes for one in arguments])
+        columns["bytes"] = _whole([one.bytes for one in arguments], count)
         self._messages += [
             (self._devices_so_far + row, _message(one))
             for row, one in enumerate(arguments)
@@ -204,12 +236,13 @@ def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _
     return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows
 
 
-def _whole(values: list[Loose]) -> npt.NDArray[np.int64]:
+def _whole(values: Iterable[Loose], count: int) -> npt.NDArray[np.int64]:
     """Whole numbers, also those written as text; ``UNKNOWN`` for the rest."""
+    listed = list(values)
     try:
-        return np.fromiter(values, dtype=np.int64, count=len(values))
+        return np.fromiter(listed, dtype=np.int64, count=count)
     except (TypeError, ValueError, OverflowError):
-        return np.fromiter((_one_whole(value) for value in values), dtype=np.int64, count=len(values))
+        return np.fromiter(map(_one_whole, listed), dtype=np.int64, count=count)
 
 
 def _one_whole(value: Loose) -> int:

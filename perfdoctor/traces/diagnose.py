@@ -18,6 +18,7 @@ from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
 from perfdoctor.traces.evidence import mean_evidence
+from perfdoctor.traces.kernel_evidence import top_kernels
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
 from perfdoctor.traces.rank import Rank, summarize
@@ -54,7 +55,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
         findings = []
-    cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers))
+    cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers), LEVEL)
     verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
     return Diagnosis(
         version=__version__,
@@ -77,6 +78,7 @@ def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
         culprits=find_culprits(ledgers),
         numbers=mean_evidence(rank.numbers for rank in ranks),
         settings=_settings(ranks),
+        kernels=top_kernels(rank.kernels for rank in ranks),
         watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
     )
 

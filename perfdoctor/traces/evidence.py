@@ -12,6 +12,7 @@ from perfdoctor.evidence_names import TRACE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.kernel_evidence import measure_kernels
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import DeviceKind
 
@@ -20,7 +21,7 @@ _SHORT_NS = 10_000
 
 def measure_trace(account: RankAccount) -> dict[str, float]:
     """What could be measured on one rank."""
-    measured = {**_of_devices(account), **_of_host(account)}
+    measured = {**_of_devices(account), **_of_host(account), **measure_kernels(account)}
     return {name: value for name, value in measured.items() if value is not None}
 
 

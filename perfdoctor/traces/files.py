@@ -1,11 +1,12 @@
-"""The bytes of a trace file, unpacked, as many of them as there are."""
+"""The bytes of a trace file, unpacked some at a time, as many of them as there are."""
 
 from __future__ import annotations
 
 import importlib
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from perfdoctor.errors import PerfDoctorError
 
@@ -16,43 +17,59 @@ except ImportError:  # not built for this machine
 
 _DAMAGED: tuple[type[Exception], ...] = (zlib.error, isal_zlib.error)
 _GZIP = b"\x1f\x8b"
-_PIECE = 1 << 16
+_PACKED_PIECE = 1 << 14
+# Gzip packs traces 10 to 30 times; without a limit one packed piece could become a thousand times as large.
+_PIECE = 1 << 17
 _GZIP_WINDOW = 31  # zlib's number for a gzip header and the largest window
 
 
-def read_bytes(path: Path) -> tuple[bytearray, str]:
-    """Reads a file, unpacking gzip.
+class TraceFile:
+    """Iterates over a file's bytes, unpacked where it is gzip.
 
-    Returns:
-        The bytes, and a sentence about what is missing ("" if nothing is).
-
-    Raises:
-        PerfDoctorError: the file cannot be read at all.
+    Attributes:
+        missing: a sentence about what could not be unpacked, "" if nothing is missing; complete when the iteration has
+            ended.
     """
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            return _unpack(file) if packed else (bytearray(file.read()), "")
-    except OSError as error:
-        raise PerfDoctorError(
-            f"{path} cannot be read: {error.strerror or error}.", hint="Check the path, and the right to read it."
-        ) from None
 
+    def __init__(self, path: Path) -> None:
+        self.missing = ""
+        self._path = path
+        self._unpacked = 0
 
-def _unpack(file: Any) -> tuple[bytearray, str]:
-    data = bytearray()
-    unpacker = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
-    try:
-        while piece := file.read(_PIECE):
-            while piece:
-                data += unpacker.decompress(piece)
-                piece = unpacker.unused_data if unpacker.eof else b""
-                if not piece.startswith(_GZIP):
-                    break
-                unpacker = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
-    except _DAMAGED as error:
-        return data, f"The packed file is damaged after {len(data)} unpacked bytes ({error})."
-    if not unpacker.eof:
-        return data, f"The packed file is cut short after {len(data)} unpacked bytes."
-    return data, ""
+    def __iter__(self) -> Iterator[bytes]:
+        """Yields pieces of some 100 kB.
+
+        Raises:
+            PerfDoctorError: the file cannot be read.
+        """
+        try:
+            with self._path.open("rb") as file:
+                packed = file.read(2) == _GZIP
+                file.seek(0)
+                yield from self._unpack(file) if packed else iter(lambda: file.read(_PIECE), b"")
+        except OSError as error:
+            raise PerfDoctorError(
+                f"{self._path} cannot be read: {error.strerror or error}.",
+                hint="Check the path, and the right to read it.",
+            ) from None
+
+    def _unpack(self, file: IO[bytes]) -> Iterator[bytes]:
+        unpacker = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+        try:
+            while packed := file.read(_PACKED_PIECE):
+                piece = b""
+                while packed or len(piece) == _PIECE:  # a full piece: there may be more of it
+                    piece = unpacker.decompress(packed, _PIECE)
+                    self._unpacked += len(piece)
+                    yield piece
+                    packed = unpacker.unconsumed_tail
+                    if unpacker.eof:
+                        packed, piece = unpacker.unused_data, b""
+                        if not packed.startswith(_GZIP):
+                            break
+                        unpacker = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+        except _DAMAGED as error:
+            self.missing = f"The packed file is damaged after {self._unpacked} unpacked bytes ({error})."
+            return
+        if not unpacker.eof:
+            self.missing = f"The packed file is cut short after {self._unpacked} unpacked bytes."

@@ -3,82 +3,118 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from perfdoctor.traces.events import Document, Event
 
-# A piece's events as objects take about as much memory as its text.
-PIECE = 4 << 20
+# A piece with its events as objects should fit into a processor's cache: a megabyte takes twice as long here.
+PIECE = 1 << 18
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 # Where one event ends and the next begins. Inside an event an object is followed by a key, not by an object, and in
 # a text the quote would be escaped.
 _BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*")')
 _LIST_ROOT = re.compile(rb"\s*\[")
+_LIST_END = re.compile(rb"\}\s*\]")
+# A pattern that is searched for lies in less than this, so that a search can go on where more text is added.
+_OVERLAP = 1 << 10
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EVENT = msgspec.json.Decoder(Event)
 _DOCUMENT = msgspec.json.Decoder(Document)
+_WRONG = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Pieces:
-    """Iterates over the events of a trace, some megabytes at a time.
+    """Iterates over the events of a trace, some 100 kB of text at a time.
 
     Attributes:
         document: what stands beside the events; complete when the iteration has ended.
         damaged: events, or runs of text in the place of events, that could not be decoded.
+        is_trace: whether the text looks like a trace at all: a list, or an object with ``traceEvents``.
+        ended: whether the end of the list of events was there.
+        beginning: the text before the events; all of it if it holds none.
     """
 
-    def __init__(self, text: bytearray) -> None:
+    def __init__(self, text: Iterable[bytes]) -> None:
         self.document = Document()
         self.damaged = 0
-        self._text = text
-        self._is_list = _LIST_ROOT.match(text) is not None
-
-    @property
-    def is_trace(self) -> bool:
-        """Whether the text looks like a trace at all: a list, or an object with ``traceEvents``."""
-        return self._is_list or _ARRAY.search(self._text) is not None
+        self.is_trace = False
+        self.ended = False
+        self.beginning = b""
+        self._incoming = iter(text)
+        self._text = bytearray()
+        self._is_list = False
 
     def __iter__(self) -> Iterator[list[Event]]:
-        opening = (_LIST_ROOT if self._is_list else _ARRAY).search(self._text)
-        if opening is None:
+        if not self._open():
             return
-        if not self._is_list:
-            self._read_head(opening.end())
-        position = opening.end()
-        while (border := _BORDER.search(self._text, position + PIECE)) is not None:
-            yield self._decode(position, border.start() + 1)
-            position = border.end()
-        yield self._read_tail(position)
-        self._text = bytearray()
+        while (border := self._search(_BORDER, PIECE)) is not None:
+            yield self._decode(*border)
+        yield self._read_tail()
+        self._text.clear()
 
-    def _read_head(self, end: int) -> None:
+    def _open(self) -> bool:
+        """Reads up to the first event; False if there is no list of events."""
+        self._read_more()
+        self._is_list = _LIST_ROOT.match(self._text) is not None
+        opening = self._search(_LIST_ROOT if self._is_list else _ARRAY, 0)
+        self.is_trace = opening is not None
+        end = len(self._text) if opening is None else opening[1]
+        self.beginning = bytes(self._text[:end])
+        if self.is_trace and not self._is_list:
+            self._read_head()
+        del self._text[:end]
+        return self.is_trace
+
+    def _read_more(self) -> bool:
+        """Adds to the text; False at the file's end."""
+        for piece in self._incoming:
+            if piece:
+                self._text += piece
+                return True
+        return False
+
+    def _search(self, pattern: re.Pattern[bytes], start: int) -> tuple[int, int] | None:
+        """Start and end of the first match from a place on, reading on as far as needed."""
+        while True:
+            if (found := pattern.search(self._text, start)) is not None:
+                return found.span()
+            start = max(start, len(self._text) - _OVERLAP)
+            if not self._read_more():
+                return None
+
+    def _read_head(self) -> None:
         try:
-            self.document = _DOCUMENT.decode(bytes(self._text[:end]) + b"]}")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.document = _DOCUMENT.decode(self.beginning + b"]}")
+        except _WRONG:
             self.damaged += 1
 
-    def _read_tail(self, start: int) -> list[Event]:
+    def _read_tail(self) -> list[Event]:
         """The last events, and what stands behind them."""
-        rest = bytes(memoryview(self._text)[start:])
+        rest = bytes(self._text)
         try:
             if self._is_list:
-                return _EVENTS.decode(b"[" + rest)
+                events = _EVENTS.decode(b"[" + rest)
+                self.ended = True
+                return events
             tail = _DOCUMENT.decode(b'{"traceEvents":[' + rest)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _WRONG:
             return self._decode_singly(rest)
+        self.ended = True
         for name in ("devices", "distributed", "base_ns", "schema", "host"):
             if (value := getattr(tail, name)) is not None:
                 setattr(self.document, name, value)
         return tail.events
 
-    def _decode(self, start: int, end: int) -> list[Event]:
-        text = b"".join((b"[", memoryview(self._text)[start:end], b"]"))
+    def _decode(self, brace: int, end: int) -> list[Event]:
+        """The events up to a brace; they and what follows up to an end are dropped from the text."""
+        text = b"".join((b"[", self._text[: brace + 1], b"]"))
+        del self._text[:end]
         try:
             return _EVENTS.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _WRONG:
             return self._decode_singly(text[1:-1])
 
     def _decode_singly(self, text: bytes) -> list[Event]:
@@ -90,18 +126,21 @@ class Pieces:
             end = len(text) if border is None else border.start() + 1
             try:
                 found.append(_EVENT.decode(text[position:end]))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except _WRONG:
                 self._take_last(text[position:end], found)
             position = len(text) if border is None else border.end()
         return found
 
     def _take_last(self, text: bytes, found: list[Event]) -> None:
         """The last event of a list is followed by the list's end, and perhaps by what stands behind it."""
-        end = re.search(rb"\}\s*\]", text)
+        end = _LIST_END.search(text)
+        self.ended |= end is not None or text.strip(b" \r\n\t}") == b"]"
         while end is not None:
             try:
                 found.append(_EVENT.decode(text[: end.start() + 1]))
+            except _WRONG:
+                end = _LIST_END.search(text, end.start() + 1)
+            else:
+                self.damaged += bool(text[end.end() :].strip(b" \r\n\t}"))
                 return
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                end = re.compile(rb"\}\s*\]").search(text, end.start() + 1)
         self.damaged += bool(text.strip(b" \r\n\t]}"))

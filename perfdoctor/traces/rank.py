@@ -10,6 +10,7 @@ from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.collectives import Collectives, list_collectives
 from perfdoctor.traces.evidence import measure_trace
 from perfdoctor.traces.host import Doing
+from perfdoctor.traces.kernel_evidence import time_kernels
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.silence import missing_in_trace, why_silent
 from perfdoctor.traces.steps import Window
@@ -27,6 +28,7 @@ class Rank:
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.evidence_names``.
+        kernels: nanoseconds by cause and name of a kernel.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
     """
@@ -45,6 +47,7 @@ class Rank:
     devices: tuple[str, ...]
     capability: float | None
     numbers: dict[str, float]
+    kernels: dict[str, Amounts[str]]
     silence: str
     missing: tuple[NotExamined, ...]
     collectives: Collectives
@@ -69,6 +72,7 @@ def summarize(trace: Trace) -> Rank:
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
         numbers=measure_trace(account),
+        kernels=time_kernels(account),
         silence=why_silent(account),
         missing=tuple(missing_in_trace(account)),
         collectives=list_collectives(account),

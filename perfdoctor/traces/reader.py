@@ -9,7 +9,7 @@ from typing import Any
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.events import Document
-from perfdoctor.traces.files import read_bytes
+from perfdoctor.traces.files import TraceFile
 from perfdoctor.traces.model import DeviceProperties, Trace
 from perfdoctor.traces.pieces import Pieces
 
@@ -28,20 +28,21 @@ def read_trace(path: Path) -> Trace:
     Raises:
         PerfDoctorError: it cannot be read, or holds no trace.
     """
-    text, missing = read_bytes(path)
-    notes = [missing] if missing else []
-    pieces = Pieces(text)
-    if not pieces.is_trace:
-        raise PerfDoctorError(
-            f"{path} is not a profiler trace: {_what_instead(text)}.",
-            hint=_HOW_TO_RECORD,
-        )
+    file = TraceFile(path)
+    pieces = Pieces(file)
     columns = Columns()
     for events in pieces:
         columns.add(events)
-    del text
+    if not pieces.is_trace:
+        raise PerfDoctorError(
+            f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",
+            hint=_HOW_TO_RECORD,
+        )
     if columns.events == 0:
         raise PerfDoctorError(f"{path} holds no event that can be read.", hint=_HOW_TO_RECORD)
+    notes = [file.missing] if file.missing else []
+    if not pieces.ended and not file.missing:
+        notes.append("The file is cut short: the end of its list of events is missing.")
     return _trace(path, columns, pieces, notes)
 
 
@@ -95,6 +96,10 @@ def _complaints(columns: Columns, pieces: Pieces) -> list[str]:
         found.append(
             f"{pieces.damaged} of {columns.events + pieces.damaged} events could not be decoded and are left out."
         )
+    if columns.unreadable:
+        found.append(f"{columns.unreadable} events lack a name, a time, a category or a known phase and are left out.")
+    if columns.unlinked:
+        found.append(f"{columns.unlinked} events of a GPU do not say which call launched them.")
     if columns.misplaced:
         found.append(f"{columns.misplaced} events lie more than a day away from the others and are left out.")
     if columns.unended:
@@ -131,7 +136,7 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62 else None
 
 
-def _what_instead(text: bytearray) -> str:
+def _what_instead(text: bytes) -> str:
     if not text.strip():
         return "it is empty"
     if text.startswith(b"SQLite format 3"):

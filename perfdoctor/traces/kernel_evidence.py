@@ -1,0 +1,134 @@
+"""What the kernels themselves tell: which ones take the time, and whether they use what the GPU and PyTorch offer.
+
+Read from names that libraries give. A number that no kernel of the trace speaks about is absent, not zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
+from perfdoctor.traces.kernels import Work
+from perfdoctor.traces.model import Bools, DeviceKind, HostKind
+
+# Matrix products and convolutions. cuBLAS's nvjet and AMD's MFMA (``_MI16x16``) kernels have no other mode.
+_MATRIX = re.compile(
+    r"gemm|nvjet|cutlass::Kernel|cutlass_|xmma|Cijk_|scudnn|winograd|wgrad|dgrad|fprop|implicit_conv", re.IGNORECASE
+)
+_TENSOR_CORES = re.compile(r"nvjet|_MI\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d", re.IGNORECASE)
+_FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)", re.IGNORECASE)
+_SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
+_LAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to|nhwc_?to|transpose", re.IGNORECASE)
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_PAGEABLE = re.compile(r"Pageable")
+_BETWEEN = re.compile(r"Pageable|Pinned|HtoD|DtoH")
+# What a generic kernel of ATen is instantiated with.
+_WHAT_FOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\b")
+_SHOWN = 3
+# Less of something than this is no evidence of anything.
+_WORTH_SAYING = 0.01
+_COMMUNICATION = ("communication.bandwidth", "communication.latency", "communication.unattributed_wait")
+
+
+def time_kernels(account: RankAccount) -> dict[str, Amounts[str]]:
+    """Cause to the kernels that it consists of, in nanoseconds by name."""
+    found: dict[str, Amounts[str]] = {}
+    taken = _taken(account)
+    for work in Work:
+        causes = _COMMUNICATION if work is Work.COMMUNICATION else (CAUSE_OF_WORK[work],)
+        rows = account.work == work
+        summed = np.bincount(account.trace.device.name[rows], weights=taken[rows])
+        for cause in causes:
+            amounts = found.setdefault(cause, Amounts())
+            for name in np.flatnonzero(summed):
+                amounts[shorten(account.trace.names[name])] += float(summed[name])
+    return found
+
+
+def top_kernels(ranks: Iterable[Mapping[str, Amounts[str]]]) -> dict[str, tuple[tuple[str, float], ...]]:
+    """Cause to the kernels that take longest over all ranks, each with its fraction of that work's time."""
+    found: dict[str, Amounts[str]] = {}
+    for kernels in ranks:
+        for cause, amounts in kernels.items():
+            found[cause] = Amounts.summed([found.get(cause, {}), amounts])
+    return {cause: _largest(amounts) for cause, amounts in found.items() if amounts.total}
+
+
+def _largest(amounts: Amounts[str]) -> tuple[tuple[str, float], ...]:
+    fractions = amounts.fractions()
+    return tuple(sorted(fractions.items(), key=lambda one: -one[1])[:_SHOWN])
+
+
+def shorten(name: str) -> str:
+    """A kernel's name without return type and arguments, and not longer than a line."""
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    base = _base(name)
+    inner = _WHAT_FOR.search(name, len(base))
+    return (f"{base} [{inner.group()}]" if inner else base)[:100]
+
+
+def _base(name: str) -> str:
+    return re.split(r"[<(]", name, maxsplit=1)[0].strip() or name
+
+
+def measure_kernels(account: RankAccount) -> dict[str, float]:
+    """Numbers under the names of ``perfdoctor.evidence_names.TRACE``; absent where no event speaks about them."""
+    trace, taken = account.trace, _taken(account)
+    if not len(trace.device):
+        return {}
+    kernels = (trace.device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
+    matrix = kernels & _named(account, _MATRIX, only_base=True)
+    copies = trace.device.kind == DeviceKind.COPY
+    found = {
+        "traced_tensor_cores": _part(taken, matrix & _named(account, _TENSOR_CORES), matrix),
+        "traced_layout": _part(taken, kernels & _named(account, _LAYOUT), kernels),
+        "traced_softmax": _part(taken, kernels & _named(account, _SOFTMAX), kernels),
+        "traced_fused_attention": _part(taken, kernels & _named(account, _FUSED_ATTENTION), kernels),
+        "traced_pageable": _part(
+            np.ones(len(taken)), copies & _named(account, _PAGEABLE), copies & _named(account, _BETWEEN)
+        ),
+        "traced_optimizer_kernels": _optimizer_kernels(account),
+    }
+    told = {name: value for name, value in found.items() if value is not None}
+    for name in ("traced_layout", "traced_softmax", "traced_fused_attention"):
+        if told.get(name, 1.0) < _WORTH_SAYING:
+            del told[name]
+    return told
+
+
+def _taken(account: RankAccount) -> npt.NDArray[np.float64]:
+    """Nanoseconds of each device event within the window."""
+    device, window = account.trace.device, account.window
+    inside = np.minimum(device.end, window.end) - np.maximum(device.start, window.start)
+    taken: npt.NDArray[np.float64] = np.maximum(inside, 0).astype(np.float64)
+    return taken
+
+
+def _part(weight: npt.NDArray[np.float64], some: Bools, whole: Bools) -> float | None:
+    total = float(weight[whole].sum())
+    return float(weight[some & whole].sum()) / total if total else None
+
+
+def _named(account: RankAccount, pattern: re.Pattern[str], *, only_base: bool = False) -> Bools:
+    """Which device events have a name that matches, its template arguments included or not."""
+    trace = account.trace
+    names = [_base(name.removeprefix("void ")) for name in trace.names] if only_base else trace.names
+    wanted = np.array([pattern.search(name) is not None for name in names] or [False])
+    return trace.named(wanted, trace.device.name)
+
+
+def _optimizer_kernels(account: RankAccount) -> float | None:
+    """Kernels that one optimizer step launches, in the median: a few if it is fused, one or more per tensor if not."""
+    trace, calls = account.trace, account.trace.calls
+    wanted = np.array([_OPTIMIZER.match(name) is not None for name in trace.names] or [False])
+    rows = trace.named(wanted, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
+    if not rows.any():
+        return None
+    launching = np.sort(calls.start[np.isin(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])
+    launched = np.searchsorted(launching, trace.host.end[rows]) - np.searchsorted(launching, trace.host.start[rows])
+    return float(np.median(launched))

@@ -21,6 +21,7 @@ RECORDING_SIDE = {
     "perfdoctor.masking",
     "perfdoctor.outputs",
     "perfdoctor.preflight",
+    "perfdoctor.profile_file",
     "perfdoctor.pythons",
     "perfdoctor.recorder",
     "perfdoctor.recording",

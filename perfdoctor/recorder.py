@@ -132,11 +132,11 @@ class Recorder:
         time.sleep(max(0.0005, seconds(due - now_ns())))
 
     def _conclude(self) -> None:
-        """Keeps what the probes still have, and what the watching cost."""
+        """Keeps what the probes still have, and what the watching cost; the last probe's close is analysis by then."""
         while self._open:
+            self._keep(_own_cost(now_ns()))
             self._keep(self._open.pop().close())
         now = now_ns()
-        self._keep(_own_cost(now))
         self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
         self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
         self._keep([Event(now, "stopped", self._stopped)])

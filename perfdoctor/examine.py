@@ -144,9 +144,10 @@ def _rank(trainer: Trainer) -> dict[str, Any]:
 
 def _not_examined(recording: Recording) -> list[NotExamined]:
     missing = [NotExamined(row.probe, row.reason, row.enable) for row in recording.rows(Unavailable)]
-    lowered = [row.text for row in recording.rows(Event) if row.kind == "rate lowered"]
     missing += [
-        NotExamined("threads", text, "watch longer with --duration, or fewer processes") for text in lowered[-1:]
+        NotExamined("threads", row.text, "watch longer with --duration, or fewer processes")
+        for row in recording.rows(Event)
+        if row.kind == "rate lowered"
     ]
     return list(dict.fromkeys(missing))
 

@@ -10,15 +10,18 @@ BUDGET = 0.026
 SLOWEST_HZ = 5.0
 # Probes with a longer period are not worth slowing down.
 FAST_S = 0.1
-_EVERY_NS = NS_PER_S
-# What was used in one second is no more than a hint, and the next one may be different.
+# The slower probes take their turns within this time, and what is committed is.
+_EVERY_NS = NS_PER_S // 2
+# What was used meanwhile is no more than a hint for the time that follows.
 _STEP = 1.5
+# A mean rate below this part of the intended one is told.
+_WORTH_TELLING = 0.9
 
 
 class Governor:
     """Says by how much the periods of the fast probes are to be stretched.
 
-    What the CPU time of a look is depends on the job, which owns the caches: it can only be measured on the spot.
+    What a look costs depends on the job, which owns the caches: it can only be measured on the spot.
 
     Args:
         fastest_hz: the rate at which the fast probes look when nothing is stretched.
@@ -30,24 +33,27 @@ class Governor:
     def __init__(self, fastest_hz: float) -> None:
         self.stretch = 1.0
         self._fastest_hz = fastest_hz
-        self._told = 1.0
+        self._rates_hz: list[float] = []
         self._since_ns = self._used_ns = 0
 
     def begin(self, now_ns: int, used_ns: int) -> None:
         """Counts from here on, with ``used_ns`` of CPU time used so far."""
         self._since_ns, self._used_ns = now_ns, used_ns
 
-    def govern(self, now_ns: int, used_ns: int) -> Iterator[Event]:
-        """Once a second: adapts the stretch, and tells when it is larger than ever."""
+    def govern(self, now_ns: int, used_ns: int) -> None:
+        """Twice a second: adapts the stretch to the CPU time that was used."""
         elapsed = now_ns - self._since_ns
         if elapsed < _EVERY_NS:
             return
-        share = (used_ns - self._used_ns) / elapsed
+        step = (used_ns - self._used_ns) / elapsed / BUDGET
         self.begin(now_ns, used_ns)
-        step = min(max(share / BUDGET, 1 / _STEP), _STEP)
-        self.stretch = min(max(self.stretch * step, 1.0), self._fastest_hz / SLOWEST_HZ)
-        if self.stretch > self._told * 1.25:
-            self._told = self.stretch
-            rate = self._fastest_hz / self.stretch
-            text = f"threads are sampled at {rate:.0f} Hz, since perfdoctor used {share:.1%} of a core"
-            yield Event(now_ns, "rate lowered", text)
+        self._rates_hz.append(self._fastest_hz / self.stretch)
+        self.stretch *= min(max(step, 1 / _STEP), _STEP)
+        self.stretch = min(max(self.stretch, 1.0), max(self._fastest_hz / SLOWEST_HZ, 1.0))
+
+    def told(self, now_ns: int) -> Iterator[Event]:
+        """At the end: the mean rate, where it was lowered."""
+        mean_hz = sum(self._rates_hz) / len(self._rates_hz) if self._rates_hz else self._fastest_hz
+        if mean_hz < _WORTH_TELLING * self._fastest_hz:
+            text = f"threads were sampled at {mean_hz:.0f} Hz instead of {self._fastest_hz:.0f}"
+            yield Event(now_ns, "rate lowered", f"{text}: more would have cost over {BUDGET:.1%} of a core")

@@ -15,7 +15,7 @@ import psutil
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.masking import mask_command, mask_environment
-from perfdoctor.probes.procfs import Births
+from perfdoctor.probes.procfs import Births, stat_fields
 from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
 
 TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
@@ -248,7 +248,7 @@ class Job:
 
 def _is_zombie(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat_fields(stat.read())[0] in b"ZX"
     except OSError:
         return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"

@@ -119,7 +119,7 @@ class Recorder:
             self._keep(probe.sample(now_ns()))
             self._due_ns[probe.name] = max(due, now - period) + int(period * self._spread)
         self._spread = 1 + JITTER * (random.random() - 0.5)
-        self._keep(self._governor.govern(now, time.process_time_ns()))
+        self._governor.govern(now, time.process_time_ns())
         if now - self._cost_ns >= _COST_NS:
             self._cost_ns = now
             self._keep(_own_cost(now))
@@ -139,6 +139,7 @@ class Recorder:
         now = now_ns()
         self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
         self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
+        self._keep(self._governor.told(now))
         self._keep([Event(now, "stopped", self._stopped)])
         self.writer.commit()
 

@@ -13,7 +13,7 @@ import pytest
 from perfdoctor.clock import now_ns
 from perfdoctor.probes.descriptors import Descriptors
 from perfdoctor.probes.threads import ThreadsProbe
-from perfdoctor.samples import Event, Sample, ThreadSample, ThreadSeen
+from perfdoctor.samples import Sample, ThreadSample, ThreadSeen
 from tests.attaching import job, until
 
 READY = "import os, sys, time, threading\nprint('ready', os.getpid(), flush=True)\n"

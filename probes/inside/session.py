@@ -117,7 +117,7 @@ class Session:
         if get_ident() == self.thread:
             self.depth += 1
             if self.depth == 1:
-                self._passed = 0
+                self._passed = self._first_optimizer = self._optimized_ns = 0
                 self.remember((now(), BEGIN | SCOPE, 0))
 
     def leave(self) -> None:

@@ -64,7 +64,11 @@ class Session:
         self.depth = 0
         self._wishes = wishes
         self._ring = RingWriter(get_native_id())
-        self.remember = self._ring.remember
+        self.marker = self._ring.marker
+        self._entered = self.marker(BEGIN | SCOPE)
+        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
+        self._left = self.marker(END | SCOPE, 0), self.marker(END | SCOPE, 1)
+        self._ended = self.marker(POINT | STEP)
         self.pauses = self._ring.flush_many
         self._hooks = Hooks(self)
         self._names: dict[str, int] = {}
@@ -103,7 +107,7 @@ class Session:
         if not self.active:
             return
         if self._observed_from is not None:
-            self.remember((now(), END | OBSERVED, self._steps))
+            self.marker(END | OBSERVED, self._steps)(now())
         self.abandon()
         self._ring.finish()
 
@@ -118,7 +122,7 @@ class Session:
             self.depth += 1
             if self.depth == 1:
                 self._passed = self._first_optimizer = self._optimized_ns = 0
-                self.remember((now(), BEGIN | SCOPE, 0))
+                self._entered(now())
 
     def leave(self) -> None:
         """The user's ``with`` ends."""
@@ -127,11 +131,10 @@ class Session:
         self.depth -= 1
         if self.depth:
             return
-        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
         loop = self._passed > 0
         if self.worked or not loop:
             self._step_ended(now())
-        self.remember((now(), END | SCOPE, int(loop)))
+        self._left[loop](now())
 
     def phase_number(self, name: str) -> int | None:
         """The number of one of the user's own phases; None if there are too many."""
@@ -167,7 +170,7 @@ class Session:
             self._optimized_ns = now()
 
     def _step_ended(self, time_ns: int) -> None:
-        self.remember((time_ns, POINT | STEP, 0))
+        self._ended(time_ns)
         if time_ns - self._flushed_ns > FLUSH_NS:
             self._flushed_ns = time_ns
             self._ring.flush()
@@ -182,7 +185,7 @@ class Session:
         """Begins to observe once enough steps were left out and the sidecar looks."""
         time_ns = now()
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
-            self.remember((now(), BEGIN | OBSERVED, self._steps))
+            self.marker(BEGIN | OBSERVED, self._steps)(now())
             self._observed_from = self._steps
             asked = self._wishes.steps
             self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)

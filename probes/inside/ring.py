@@ -80,7 +80,8 @@ class RingWriter:
     """
 
     def __init__(self, thread: int) -> None:
-        self.fd = _anonymous_file(NAME, SIZE)
+        self.fd = anonymous_file(NAME)
+        _take_space(self.fd, SIZE)
         self._memory = mmap.mmap(self.fd, SIZE)
         self._text_end = 0
         self._number = 0
@@ -243,16 +244,24 @@ def _take(times: list[int]) -> list[int]:
     return taken
 
 
-def _anonymous_file(name: str, size: int) -> int:
-    """A file without a name, all of its space taken: memory that runs short must not become a SIGBUS later."""
+def anonymous_file(name: str) -> int:
+    """A file without a path, in memory where the kernel has that (``memfd_create``), else in the temporary folder.
+
+    Raises:
+        OSError: neither can be had.
+    """
     try:
-        fd = os.memfd_create(name)
+        return os.memfd_create(name)
     except (AttributeError, OSError):
         fd, path = tempfile.mkstemp(prefix=name)
         os.unlink(path)
+        return fd
+
+
+def _take_space(fd: int, size: int) -> None:
+    """Takes all of a file's space now: memory that runs short must not become a SIGBUS later."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError:
         os.close(fd)
         raise
-    return fd

@@ -82,7 +82,7 @@ class Session:
         self._loader_seen = False
         self._first_optimizer = 0
         self._optimized_ns = 0
-        self._flushed_ns = 0
+        self._due_ns = 0
         self.companion: Companion | None = None
 
     def start(self) -> None:
@@ -171,11 +171,16 @@ class Session:
 
     def _step_ended(self, time_ns: int) -> None:
         self._ended(time_ns)
-        if time_ns - self._flushed_ns > FLUSH_NS:
-            self._flushed_ns = time_ns
-            self._ring.flush()
         self.worked = False
         self._steps += 1
+        # What is looked at now and then costs a short step nothing.
+        if time_ns >= self._due_ns or self._steps == self._limit or self._observed_from is None:
+            self._look(time_ns)
+
+    def _look(self, time_ns: int) -> None:
+        if time_ns >= self._due_ns:
+            self._due_ns = time_ns + FLUSH_NS
+            self._ring.flush()
         if self._observed_from is None:
             self._warm_up()
         elif (self._steps >= self._limit and time_ns >= self._deadline_ns) or self._ring.sidecar() != WATCHING:

@@ -102,6 +102,10 @@ class RecordingWriter:
         self._db.execute("COMMIT")
         self._rows.clear()
 
+    def abandon(self) -> None:
+        """Closes a recording that cannot be written any more; what was committed stays readable."""
+        self._db.close()
+
     def close(self) -> None:
         """Commits and closes."""
         self.commit()

@@ -75,10 +75,10 @@ class Burst:
         Returns:
             Whether it did.
         """
-        begun = False
         with self._harmless():
-            begun = self._wanted != 0 and self._begin(step_s)
-        return begun
+            if self._wanted != 0:
+                self._begin(step_s)
+        return self._profiler is not None
 
     def step_ended(self) -> bool:
         """Passes on to the next step; returns whether the last one was profiled, and the trace is written."""
@@ -112,13 +112,13 @@ class Burst:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _begin(self, step_s: float) -> bool:
+    def _begin(self, step_s: float) -> None:
         import torch
         from torch import profiler
 
         if self._another or torch._C._autograd._profiler_enabled():
             self._say(_BUSY)
-            return False
+            return
         fitting = max(1, min(DEFAULT_STEPS, int(DEFAULT_S / max(step_s, 1e-6))))
         # The first one is for the profiler to warm up, and is thrown away.
         self._left = 1 + (fitting if self._wanted is None else self._wanted)
@@ -137,7 +137,6 @@ class Burst:
         finally:
             self._starting = False
         self._profiler = ours
-        return True
 
     def _give_way(self) -> None:
         running, self._profiler = self._profiler, None

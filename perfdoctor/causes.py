@@ -61,3 +61,9 @@ CAUSES: dict[str, Cause] = {
         Cause(UNATTRIBUTED, "not attributed"),
     )
 }
+
+# All that a trainer waits for or does before it has its next batch.
+INPUT_CAUSES = frozenset((
+    "cpu.input_preprocessing", "cpu.worker_startup", "cpu.data_transfer", "cpu.lock_contention", "io.storage_read",
+    "io.network_read",
+))  # fmt: skip

@@ -22,6 +22,7 @@ from perfdoctor.scene import Scene
 from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
+from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
 OUTSIDE, INSIDE, TRACED = "sampled from outside", "measured inside", "traced"
@@ -40,6 +41,7 @@ def examine(recording: Recording) -> Diagnosis:
     level = _level(scene)
     if profiled.covers(ledgers):
         level, ledgers = TRACED, profiled.retell(ledgers)
+    trial = read_trial(recording, scene.steps)
     facts = gather_facts(scene, ledgers, profiled)
     findings, broken = find(facts)
     silence = why_silent(scene, ledgers)
@@ -49,11 +51,11 @@ def examine(recording: Recording) -> Diagnosis:
     cause = first_cause(facts.shares, late_shares(ledgers), level)
     return Diagnosis(
         version=__version__,
-        verdict=_verdict(ledgers, facts, findings, cause, silence, level=level),
+        verdict=judge(_verdict(ledgers, facts, findings, cause, silence, level=level), trial),
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(scene, trainer) for trainer in facts.trainers),
-        steps=_steps(scene, profiled),
+        steps=_steps(scene, profiled, trial),
         not_examined=(*_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
@@ -130,14 +132,14 @@ def _level(scene: Scene) -> str:
     return INSIDE if inside else OUTSIDE
 
 
-def _steps(scene: Scene, profiled: Profiled) -> dict[str, Any]:
+def _steps(scene: Scene, profiled: Profiled, trial: Trial | None) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = scene.roles.trainers
     steps = scene.steps.get(trainers[0].pid) if trainers else None
     if steps is None:
         return {}
-    traced = profiled.summary()
-    return {**steps.summary(), **({"profiled": traced} if traced else {})}
+    later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
+    return {**steps.summary(), **{what: told for what, told in later.items() if told}}
 
 
 def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:

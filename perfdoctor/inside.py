@@ -109,6 +109,7 @@ def diagnose(
     json: str | os.PathLike[str] | None = None,
     recording: str | os.PathLike[str] | None = None,
     profile: int | None = None,
+    confirm: bool = False,
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
@@ -119,10 +120,13 @@ def diagnose(
         json: where to write the JSON report.
         recording: where to keep the recording, for ``perfdoctor report``.
         profile: how many steps to profile with torch.profiler after the observed ones; None for up to 5, 0 for none.
+        confirm: whether to measure what the input costs by some steps on one batch that is kept in memory. This changes
+            the training by as many steps: the loader's batches, their order and its random state stay as they are.
     """
     if _session is not None or _refused:
         return _shared
-    return Diagnose(Wishes(steps, warmup, _absolute(report), _absolute(json), _absolute(recording), profile))
+    files = (_absolute(report), _absolute(json), _absolute(recording))
+    return Diagnose(Wishes(steps, warmup, *files, profile, confirm))
 
 
 def phase(name: str) -> Phase:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
@@ -29,9 +30,6 @@ from perfdoctor.traces.settle import settle
 
 # In a trace all of these are one: the trainer fetches a batch.
 FETCHING = "cpu.input_preprocessing"
-INPUT = frozenset((
-    FETCHING, "cpu.worker_startup", "cpu.data_transfer", "cpu.lock_contention", "io.storage_read", "io.network_read",
-))  # fmt: skip
 WAITING = "communication.unattributed_wait"
 
 
@@ -89,7 +87,7 @@ def _joined(traced: Ledger, sampled: Ledger) -> Ledger:
         lines=sampled.lines,
     )
     own = Amounts.summed(sampled.own.values())
-    fetching = Amounts({cause: own[cause] for cause in INPUT if own[cause]} or {FETCHING: 1.0}).fractions()
+    fetching = Amounts({cause: own[cause] for cause in INPUT_CAUSES if own[cause]} or {FETCHING: 1.0}).fractions()
     waiting = _waits(sampled).fractions()
     for block, amounts in traced.own.items():
         kept = joined.own[block] = Amounts(amounts)

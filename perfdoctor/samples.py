@@ -168,6 +168,19 @@ class InterpreterSample(NamedTuple):
     collecting: bool | None
 
 
+class TrialSeen(NamedTuple):
+    """Steps that a process made on one batch that was kept in memory.
+
+    Attributes:
+        steps: how many.
+        step_ns: how long one took, as the median of the later half.
+    """
+
+    pid: int
+    steps: int
+    step_ns: int
+
+
 class Profile(NamedTuple):
     """What torch.profiler wrote about a few steps of one process, after those that were observed.
 
@@ -238,6 +251,7 @@ Sample = (
     | InterpreterSample
     | Mark
     | Profile
+    | TrialSeen
     | Unavailable
     | Event
 )
@@ -256,6 +270,7 @@ TABLES: tuple[type[Sample], ...] = (
     InterpreterSample,
     Mark,
     Profile,
+    TrialSeen,
     Unavailable,
     Event,
 )

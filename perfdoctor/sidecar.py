@@ -19,13 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.afterwards import take_rest
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.job import Job
 from perfdoctor.outputs import write_outputs
 from perfdoctor.probes.inside.ring import FAILED, REPORTED, RingReader
 from perfdoctor.probes.marks import MarksProbe
-from perfdoctor.profile_file import take_profile
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.recording_file import recording_file
@@ -118,7 +118,7 @@ def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
         with stopped_by_signals(recorder):
             recorder.run(MAX_WATCH_S, on_tick=on_tick)
         for one in probe.rings.values():
-            writer.add(take_profile(one))
+            writer.add(take_rest(one))
         writer.close()
     except (PerfDoctorError, sqlite3.Error) as error:
         # The disk is full, for instance. What was seen until then still makes a report.

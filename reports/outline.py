@@ -284,6 +284,9 @@ def _steps(steps: Mapping[str, Any]) -> Rows:
         rows.append(("Of that, the collector", f"{duration(steps['collector_s'])} a step"))
     if steps["outside_s"]:
         rows.append(("Between steps, not counted", duration(steps["outside_s"])))
+    for what, name in (("trial", "On a batch in memory"), ("profiled", "While profiled")):
+        if made := steps.get(what):
+            rows.append((name, f"{duration(made['median_s'])} per step, over {number(made['count'])} steps"))
     return tuple(rows)
 
 

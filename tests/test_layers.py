@@ -14,6 +14,7 @@ WORDS = ("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.errors", "perfdoc
 RECORDING_SIDE = {
     "perfdoctor",
     "perfdoctor.__main__",
+    "perfdoctor.afterwards",
     "perfdoctor.clock",
     "perfdoctor.errors",
     "perfdoctor.governor",
@@ -22,7 +23,6 @@ RECORDING_SIDE = {
     "perfdoctor.masking",
     "perfdoctor.outputs",
     "perfdoctor.preflight",
-    "perfdoctor.profile_file",
     "perfdoctor.pythons",
     "perfdoctor.recorder",
     "perfdoctor.recording",

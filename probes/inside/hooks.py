@@ -31,6 +31,8 @@ from perfdoctor.probes.inside.ring import (
 if TYPE_CHECKING:
     import torch
 
+    from perfdoctor.probes.inside.trial import Trial
+
 # Flags of a forward or loss mark.
 GRAD, TRAINING = 1, 2
 # Flag at the beginning of a data mark: there are workers; at its end: the loader had no more.
@@ -65,11 +67,13 @@ class Marker(Protocol):
         thread: identifier of the thread that trains.
         worked: it has begun a backward pass since the last step.
         marker: gives the function that makes marks of a kind and value.
+        trial: stands between a loader and the training.
     """
 
     thread: int
     worked: bool
     marker: Callable[..., Callable[[int], None]]
+    trial: Trial
 
     def fetches(self) -> None:
         """The thread that trains is about to take a batch from a loader."""
@@ -276,6 +280,8 @@ class Hooks:
         begun = marker.marker(BEGIN | DATA), marker.marker(BEGIN | DATA, WORKERS)
         ended = marker.marker(END | DATA), marker.marker(END | DATA, EXHAUSTED)
 
+        fetch = marker.trial.serving(original)
+
         def __next__(self: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(self)
@@ -283,7 +289,7 @@ class Hooks:
             begun[self._num_workers > 0](now())
             exhausted = False
             try:
-                return original(self)
+                return fetch(self)
             except StopIteration:
                 exhausted = True
                 raise

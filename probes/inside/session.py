@@ -30,6 +30,7 @@ from perfdoctor.probes.inside.ring import (
     WATCHING,
     RingWriter,
 )
+from perfdoctor.probes.inside.trial import Trial
 
 # Where the user does not say how many steps: as long as `attach` watches, but some steps at least, and not for ever.
 DEFAULT_S, DEFAULT_STEPS = 15, 10
@@ -52,6 +53,7 @@ class Wishes:
         json: where to write the JSON report; None for none.
         recording: where to keep the recording; None to throw it away.
         profile: how many steps to profile after those; None for a few, 0 for none.
+        confirm: whether to make a trial with a batch that is kept in memory.
     """
 
     steps: int | None = None
@@ -60,6 +62,7 @@ class Wishes:
     json: str | None = None
     recording: str | None = None
     profile: int | None = None
+    confirm: bool = False
 
 
 class Session:
@@ -91,6 +94,7 @@ class Session:
         self._observed_from: int | None = None
         self._observed_ns = 0
         self._seen = False
+        self._step_s = 0.0
         self._limit = 0
         self._deadline_ns = 0
         self._start_ns = now()
@@ -102,7 +106,10 @@ class Session:
         self._due_ns = 0
         self.companion: Companion | None = None
         self._burst = Burst(wishes.profile, lambda why: self._ring.say("note", why, ""))
-        self._profiling = False
+        self.trial = Trial(wishes.confirm, self._ring.say)
+        # What is done with the steps after the observed ones.
+        self._coming: list[Trial | Burst] = [self.trial, self._burst]
+        self._doing: Trial | Burst | None = None
 
     def start(self) -> None:
         """Puts the hooks in and starts the sidecar."""
@@ -128,6 +135,7 @@ class Session:
         if not self.active:
             return
         self._see_no_more()
+        self.trial.end()
         self._burst.end()
         if self._burst.trace is not None:
             self._ring.say("trace", self._burst.trace)
@@ -196,36 +204,38 @@ class Session:
         self.worked = False
         self._steps += 1
         # What is looked at now and then costs a short step nothing.
-        if time_ns >= self._due_ns or self._steps == self._limit or self._observed_from is None or self._profiling:
+        if time_ns >= self._due_ns or self._steps == self._limit or self._observed_from is None or self._doing:
             self._look(time_ns)
 
     def _look(self, time_ns: int) -> None:
         if time_ns >= self._due_ns:
             self._due_ns = time_ns + FLUSH_NS
             self._ring.flush()
-        if self._profiling:
-            if self._burst.step_ended():
-                self.finish()
+        if self._doing is not None:
+            if self._doing.step_ended(time_ns):
+                self._do_next(time_ns)
         elif self._observed_from is None:
             self._warm_up()
         elif self._ring.sidecar() != WATCHING:
             self.finish()
         elif self._steps >= self._limit and time_ns >= self._deadline_ns:
-            self._profile(time_ns)
+            self._see_no_more()
+            self._do_next(time_ns)
 
-    def _profile(self, time_ns: int) -> None:
-        """Goes on from the last observed step to those that are profiled."""
-        observed_s = (time_ns - self._observed_ns) / NS_PER_S
-        steps = self._steps - self._observed_from if self._observed_from is not None else 0
-        self._see_no_more()
-        self._profiling = self._burst.begin(observed_s / max(steps, 1))
-        if not self._profiling:
-            self.finish()
+    def _do_next(self, time_ns: int) -> None:
+        """Goes on to what follows, and at last steps aside."""
+        while self._coming:
+            self._doing = self._coming.pop(0)
+            if self._doing.begin(time_ns, self._step_s):
+                return
+        self.finish()
 
     def _see_no_more(self) -> None:
         """Ends the observation, if there was one; what is marked from here on counts no more."""
         if self._observed_ns and not self._seen:
             self._seen = True
+            observed = self._steps - (self._observed_from or 0)
+            self._step_s = (now() - self._observed_ns) / NS_PER_S / max(observed, 1)
             self.marker(END | OBSERVED, self._steps)(now())
             self._ring.finish(SEEN)
 

@@ -1,4 +1,4 @@
-"""The trace that a training process writes after its last observed step: awaited, taken into the recording, removed."""
+"""What a training process tells after its last observed step, a trial and a trace: awaited and recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfdoctor.clock import epoch_on_the_clock
 from perfdoctor.probes.inside.ring import ASIDE, RingReader
-from perfdoctor.samples import Profile, Sample, Unavailable
+from perfdoctor.samples import Profile, Sample, TrialSeen, Unavailable
 
 # Profiled steps are several times slower than others, and what a large model did takes a while to write.
 PATIENCE_S = 60.0
@@ -20,24 +20,28 @@ _LOOK_S = 0.05
 MAX_BYTES = 2_000_000_000
 
 
-def take_profile(ring: RingReader) -> Iterator[Sample]:
-    """Waits until a training process has stepped aside, and takes its trace.
+def take_rest(ring: RingReader) -> Iterator[Sample]:
+    """Waits until a training process has stepped aside, and takes what it left.
 
     Args:
         ring: of that process.
 
     Yields:
-        The trace, if there is one, or why it is left out.
+        Its trial and its trace, if there are such, and why something is left out.
     """
     until = time.monotonic() + PATIENCE_S
     while ring.trainer != ASIDE and time.monotonic() < until and _alive(ring.pid):
         time.sleep(_LOOK_S)
     for words in ring.texts():
-        if words[0] == "trace":
-            yield from _taken(ring.pid, Path(str(words[1])))
+        if words[0] == "trial":
+            yield TrialSeen(ring.pid, int(words[1]), int(words[2]))
+        elif words[0] == "trace":
+            yield from _trace(ring.pid, Path(str(words[1])))
+        elif words[0] == "note":
+            yield Unavailable("marks", str(words[1]), str(words[2]))
 
 
-def _taken(pid: int, file: Path) -> Iterator[Sample]:
+def _trace(pid: int, file: Path) -> Iterator[Sample]:
     try:
         if file.stat().st_size > MAX_BYTES:
             yield Unavailable("profile", "The trace of torch.profiler is larger than 2 GB.", "profile=1")

@@ -161,7 +161,7 @@ _HANDOVER = re.compile(
 )
 _LIBRARY = re.compile(
     r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/"
-    r"|/perfdoctor/inside\.py$|/probes/inside/\w+\.py$"  # perfdoctor's own, where it is not installed but developed
+    r"|/perfdoctor/(?:inside|lightning|transformers)\.py$|/probes/inside/\w+\.py$"  # perfdoctor's own, where it is not installed but developed
 )
 
 

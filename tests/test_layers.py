@@ -18,6 +18,7 @@ RECORDING_SIDE = {
     "perfdoctor.errors",
     "perfdoctor.inside",
     "perfdoctor.job",
+    "perfdoctor.lightning",
     "perfdoctor.masking",
     "perfdoctor.outputs",
     "perfdoctor.preflight",
@@ -31,6 +32,7 @@ RECORDING_SIDE = {
     "perfdoctor.sidecar",
     "perfdoctor.syscall_filters",
     "perfdoctor.target",
+    "perfdoctor.transformers",
     "perfdoctor.watch",
 }
 

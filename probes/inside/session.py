@@ -1,8 +1,9 @@
 """One diagnosis from inside: which steps are seen, and when perfdoctor steps aside.
 
 A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
-``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an optimizer's
-step), or, where batches come from no loader, where the last optimizer's step ended before the first one steps again.
+``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
+optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
+steps again.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ class Session:
             return
         # 1: there was more than one step in it, so that what comes until the next one belongs to none.
         loop = self._passed > 0 or self._told
-        if not self._told and (self.worked or not loop):
+        if self._told and not self._passed:
+            self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
+        elif not self._told and (self.worked or not loop):
             self._step_ended(now())
         self.remember((now(), END | SCOPE, int(loop)))
 
@@ -164,6 +167,7 @@ class Session:
         """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
         if get_ident() == self.thread and self.depth:
             self._told = True
+            self._passed += 1
             self._step_ended(now())
 
     def phase_number(self, name: str) -> int | None:

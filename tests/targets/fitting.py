@@ -80,7 +80,8 @@ def parse():
 
 def wanted(options):
     """Arguments for ``diagnose()``."""
-    return {"steps": options.observe, "report": None, "json": options.json, "recording": options.recording, "profile": 0}
+    files = {"report": None, "json": options.json, "recording": options.recording}
+    return {"steps": options.observe, "profile": 0, **files}
 
 
 def data(options):

@@ -7,7 +7,6 @@ import sys
 import warnings
 from pathlib import Path
 
-import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -53,8 +52,9 @@ def main():
     ranks = {"strategy": "ddp", "devices": options.ranks} if options.ranks > 1 else {"devices": 1}
     for _ in range(2 if options.twice else 1):
         trainer = pl.Trainer(
-            accelerator="cpu", max_steps=options.steps, accumulate_grad_batches=options.accumulate, callbacks=[callback],
-            logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, **ranks,
+            accelerator="cpu", max_steps=options.steps, accumulate_grad_batches=options.accumulate,
+            callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False, **ranks,
         )  # fmt: skip
         trainer.fit(model, *loaders)
     tell(callback, CALL, model)

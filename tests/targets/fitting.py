@@ -69,6 +69,7 @@ def parse():
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--validate", action="store_true")
     parser.add_argument("--twice", action="store_true")
+    parser.add_argument("--profile", type=int, default=0)
     parser.add_argument("--json")
     parser.add_argument("--recording")
     options = parser.parse_args()
@@ -81,7 +82,7 @@ def parse():
 def wanted(options):
     """Arguments for ``diagnose()``."""
     files = {"report": None, "json": options.json, "recording": options.recording}
-    return {"steps": options.observe, "profile": 0, **files}
+    return {"steps": options.observe, "profile": options.profile, **files}
 
 
 def data(options):

@@ -1,12 +1,15 @@
 """perfdoctor's callbacks in the real frameworks: right steps, phases and verdicts, and training left as it was."""
 
 import importlib.util
+import pickle
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfdoctor import diagnose
 from tests.attaching import TARGETS, is_a_diagnosis
 from tests.insiding import Run, run_inside
 
@@ -103,3 +106,19 @@ def test_ranks_that_lightning_starts(framework: str, tmp_path: Path) -> None:
     assert run.told["verdict"]["cause"] == CAUSE
     assert [rank["rank"] for rank in run.told["ranks"]] == [0, 1]
     assert all(rank["steps"]["count"] > 40 for rank in run.told["ranks"])
+
+
+@pytest.mark.parametrize("framework", ["lightning", "transformers"])
+def test_without_the_framework_it_says_what_to_install(framework: str, tmp_path: Path) -> None:
+    script = (
+        "import sys\nsys.modules.update(dict.fromkeys(['lightning', 'pytorch_lightning', 'transformers']))\n"
+        f"try:\n    import perfdoctor.{framework}\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert f"pip install 'perfdoctor[{framework}]'" in done.stdout
+
+
+def test_what_a_callback_holds_can_be_sent_to_another_process() -> None:
+    """Launchers that spawn their ranks pickle the Trainer."""
+    sent = pickle.loads(pickle.dumps(diagnose(steps=7)))
+    assert sent._wishes.steps == 7

@@ -60,7 +60,9 @@ def test_slow_dataset_and_the_same_weights_as_without(framework: str, tmp_path: 
 
 @both
 def test_what_runs_in_the_optimizers_closure_is_not_the_optimizers(framework: str, tmp_path: Path) -> None:
-    phases = is_sound(train(framework, tmp_path, "--optimizer-ms", "10", "--step-ms", "5"))
+    run = train(framework, tmp_path, "--optimizer-ms", "10", "--step-ms", "5", "--observe", "150")
+    phases = is_sound(run, 150)
+    assert run.told["verdict"]["cause"] == "cpu.python_overhead"
     assert 10 <= phases["optimizer"] < 14
     assert 5 <= phases["other"] < 9
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,19 +22,29 @@ PROGRESS = "EXAMPLE_PROGRESS"
 STOP = "EXAMPLE_STOP"
 """Environment variable: a file through which rank 0 tells the other ranks at which step to stop."""
 COUNTER = struct.Struct("qq")
+"""Number of steps, and when the last one ended (CLOCK_MONOTONIC nanoseconds)."""
+LAP = struct.Struct("q")
+"""After the counter: when each of the latest ``LAPS`` steps ended."""
+LAPS = 1 << 17
+PROGRESS_BYTES = COUNTER.size + LAPS * LAP.size
 
 
 class Run:
     """One run of an example: ``sick`` or cured, for so many seconds.
+
+    Args:
+        arguments: the command line, as ``start`` reads it.
 
     Attributes:
         sick: leave the illness in.
         rank: this process's rank, 0 where there is only one.
     """
 
-    def __init__(self, sick: bool, seconds: float) -> None:
-        self.sick = sick
-        self.seconds = seconds
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.sick = arguments.state == "sick"
+        self.seconds = arguments.seconds
+        self._diagnosed = arguments.diagnose
+        self._files = {"json": arguments.json, "recording": arguments.recording}
         self.rank = int(os.environ.get("RANK", "0"))
         self._count = 0
         self._first = self._warm_time = self._warm_count = 0.0
@@ -52,17 +63,27 @@ class Run:
         """
         self._lead = lead
         going = True
-        while going:
-            for batch in batches:
-                yield batch
-                going = self._step_done()
-                if not going:
-                    break
+        with self._watched("loop"):
+            while going:
+                for batch in batches:
+                    with self._watched("step"):
+                        yield batch
+                    going = self._step_done()
+                    if not going:
+                        break
         if self.rank == 0:
             elapsed = time.monotonic() - self._warm_time
             print(f"throughput: {(self._count - self._warm_count) / elapsed:.3f} steps/s", flush=True)
             if STOP in os.environ:  # all ranks have read it: this one could not have come so far without them
                 Path(os.environ[STOP]).unlink()
+
+    def _watched(self, what: str) -> AbstractContextManager[object]:
+        """``diagnose()`` around what the user asked it to be around."""
+        if what != self._diagnosed:
+            return nullcontext()
+        from perfdoctor import diagnose
+
+        return diagnose(report=None, **self._files)
 
     def _step_done(self) -> bool:
         now = time.monotonic()
@@ -75,7 +96,9 @@ class Run:
         elif self._warm_time == self._first and now - self._first >= WARM_UP_S:
             self._warm_time, self._warm_count = now, self._count
         if self._counter is not None:
-            COUNTER.pack_into(self._counter, 0, self._count, int(now * 1e9))
+            now_ns = int(now * 1e9)
+            LAP.pack_into(self._counter, COUNTER.size + self._count % LAPS * LAP.size, now_ns)
+            COUNTER.pack_into(self._counter, 0, self._count, now_ns)
         return not self._must_stop(now)
 
     def _must_stop(self, now: float) -> bool:
@@ -93,10 +116,13 @@ class Run:
 
 
 def start(description: str | None) -> Run:
-    """Reads ``sick|cured --seconds N``, and lets SIGTERM end the job through its ``finally`` blocks."""
+    """Reads the command line, and lets SIGTERM end the job through its ``finally`` blocks."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("state", nargs="?", choices=("sick", "cured"), default="sick")
     parser.add_argument("--seconds", type=float, default=60.0, help="stop after so many seconds (default 60)")
+    parser.add_argument("--diagnose", choices=("step", "loop"), help="put perfdoctor's diagnose() around this")
+    parser.add_argument("--json", help="the file in which diagnose() writes its JSON report")
+    parser.add_argument("--recording", help="the file in which it keeps its recording")
     arguments = parser.parse_args()
     trainer = os.getpid()
 
@@ -107,7 +133,7 @@ def start(description: str | None) -> Run:
         sys.exit(128 + signum)
 
     signal.signal(signal.SIGTERM, leave)
-    return Run(arguments.state == "sick", arguments.seconds)
+    return Run(arguments)
 
 
 def under_torchrun(ranks: int = 2) -> None:
@@ -139,7 +165,7 @@ def _map_counter() -> mmap.mmap | None:
     if not path:
         return None
     with open(path, "r+b") as file:
-        return mmap.mmap(file.fileno(), COUNTER.size)
+        return mmap.mmap(file.fileno(), PROGRESS_BYTES)
 
 
 # Real data. NumPy and scikit-learn are imported late, so that a launcher starts fast.

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -78,6 +79,15 @@ class Job:
             if first == common.COUNTER.unpack_from(self._counter):
                 return first[0], first[1] / 1e9
 
+    def laps(self, start_ns: int, end_ns: int) -> list[float]:
+        """Seconds of each of the latest steps that lie between two instants."""
+        last = self.progress()[0]
+        numbers = range(max(1, last - common.LAPS + 2), last + 1)
+        places = (common.COUNTER.size + number % common.LAPS * common.LAP.size for number in numbers)
+        ends = [common.LAP.unpack_from(self._counter, place)[0] for place in places]
+        within = [end for end in ends if start_ns <= end <= end_ns]
+        return [(later - end) / 1e9 for end, later in pairwise(within)]
+
     def wait_until_ready(self, timeout_s: float = 120.0) -> None:
         """Returns after the first step; raises RuntimeError with the job's output if it never comes."""
         deadline = time.monotonic() + timeout_s
@@ -99,21 +109,23 @@ class Job:
 
 
 @contextlib.contextmanager
-def running(example: Example, state: str, seconds: float) -> Iterator[Job]:
+def running(example: Example, state: str, seconds: float, *options: str) -> Iterator[Job]:
     """The example as a process of its own; it is ended, all its descendants included, with this context."""
     with tempfile.TemporaryDirectory() as folder:
         progress, log = Path(folder, "progress"), Path(folder, "output")
-        progress.write_bytes(bytes(common.COUNTER.size))
+        progress.touch()
+        os.truncate(progress, common.PROGRESS_BYTES)
         command = [
             sys.executable,
             str(EXAMPLES / example.name / "train.py"),
             state,
             "--seconds",
             str(seconds),
+            *options,
         ]
         environment = {**os.environ, common.PROGRESS: str(progress)}
         with log.open("wb") as out, progress.open("r+b") as file:
-            counter = mmap.mmap(file.fileno(), common.COUNTER.size)
+            counter = mmap.mmap(file.fileno(), common.PROGRESS_BYTES)
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
         try:
             yield Job(process, counter, log)

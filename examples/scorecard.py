@@ -1,14 +1,15 @@
-"""How often perfdoctor is right: attaches to the examples and compares with what a cure really gains.
+"""How often perfdoctor is right: watches the examples and compares with what a cure really gains.
 
-For each example the sick job runs alone for a while, is then watched by ``perfdoctor attach``, and afterwards
-the cured job runs alone. The true share of an illness is 1 - pace of the sick job / pace of the cured job.
+For each example the sick job runs alone for a while and is watched, by ``perfdoctor attach`` or by ``diagnose()`` in
+its own code; afterwards the cured job runs alone. The true share of an illness is 1 - pace of the sick job / pace of
+the cured job.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,24 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
 import machine
 import scoring
+import ways
 from scoring import Result
 
-DOCUMENT = jobs.EXAMPLES.parent / "docs" / "accuracy.md"
-
-
-def attach(job: jobs.Job, duration: float) -> tuple[dict[str, Any], float]:
-    """Runs ``perfdoctor attach`` on a job; returns the diagnosis and the seconds it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "diagnosis.json")
-        command = [sys.executable, "-m", "perfdoctor", "attach", str(job.pid)]
-        begin = time.monotonic()
-        done = subprocess.run(
-            [*command, "--duration", str(duration), "--json", str(target)],
-            capture_output=True, text=True, timeout=duration + 120, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise RuntimeError(f"attach ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
-        return json.loads(target.read_text()), time.monotonic() - begin
+DOCUMENTS = jobs.EXAMPLES.parent / "docs"
 
 
 def share_of(diagnosis: dict[str, Any], cause: str) -> float:
@@ -53,44 +40,60 @@ def pace_of(example: jobs.Example, state: str, seconds: float) -> float:
         return job.pace(seconds)
 
 
-def examine(example: jobs.Example, alone_s: float, attached_s: float) -> Result:
-    """One run: sick alone, sick attached, cured alone."""
-    result = Result(example)
-    if not jobs.wait_until_quiet():
-        result.note = "the machine was not quiet"
-    try:
-        with jobs.running(example, "sick", alone_s + attached_s + 120) as job:
+def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s: float) -> list[Result]:
+    """One run in each way: sick alone and sick under diagnosis; then cured alone."""
+    results = [Result(example, way) for way in ways_in]
+    quiet = jobs.wait_until_quiet()
+    paces = []
+    for result in results:
+        result.note = "" if quiet else "the machine was not quiet"
+        try:
+            paces.append(watch(result, alone_s, watched_s))
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            result.note = str(problem).replace("\n", " ")
+    if paces and not example.sound:
+        share = 1 - statistics.mean(paces) / pace_of(example, "cured", alone_s)
+        for result in results:
+            result.true_share = share
+    return results
+
+
+def watch(result: Result, alone_s: float, watched_s: float) -> float:
+    """Watches the sick job in the result's way and enters what was said; returns its pace alone."""
+    example = result.example
+    with ways.watching(result.way) as inside:
+        options = inside.options if inside else ()
+        with jobs.running(example, "sick", alone_s + watched_s + ways.PATIENCE_S, *options) as job:
             job.wait_until_ready()
+            if inside:
+                # It steps aside by itself, and the pace alone is measured after it.
+                enter(inside.wait(job), result)
+                return job.pace(alone_s)
             time.sleep(jobs.WARM_UP_S)
-            sick = 0.0 if example.sound else job.pace(alone_s)
-            attach_to(job, attached_s, result)
-        if not example.sound:
-            result.true_share = 1 - sick / pace_of(example, "cured", alone_s)
-    except RuntimeError as problem:
-        result.note = str(problem).replace("\n", " ")
-    return result
+            pace = job.pace(alone_s)
+            enter(ways.attach(job, watched_s), result)
+            return pace
 
 
-def attach_to(job: jobs.Job, duration: float, result: Result) -> None:
-    """Watches a job and enters what the diagnosis says; a failure is entered as the run's note."""
-    try:
-        result.said, took = attach(job, duration)
-    except (RuntimeError, subprocess.TimeoutExpired) as problem:
-        result.note = str(problem).replace("\n", " ")
-        return
-    verdict = result.said["verdict"]
+def enter(watched: ways.Watched, result: Result) -> None:
+    """Enters what a diagnosis says."""
+    verdict, steps = watched.said["verdict"], watched.said["steps"]
+    result.said, result.extra_s = watched.said, watched.extra_s
     result.cause, result.straggler = verdict["cause"], verdict["straggler_rank"]
     result.confidence = float(verdict["confidence"])
-    result.said_share = share_of(result.said, result.example.expected)
-    result.extra_s = took - duration
+    result.said_share = share_of(watched.said, result.example.expected)
+    if steps and watched.stopwatch_s:
+        result.step_error = steps["median_s"] / watched.stopwatch_s - 1
+        result.sum_error = sum(phase["mean_s"] for phase in steps["phases"].values()) / steps["mean_s"] - 1
 
 
 def conditions(skipped: list[str], arguments: argparse.Namespace) -> list[str]:
     """How it was measured, for the page."""
+    watched = f"{arguments.duration:g} s" if arguments.way == [ways.ATTACH] else "15 s, and at least 10 steps,"
     return [
         *([f"Not run here: {', '.join(skipped)}.", ""] if skipped else []),
         f"Measured on {jobs.machine()}.",
-        f"Runs of each: {arguments.repeats}; {arguments.duration:g} s of watching, {arguments.seconds:g} s of pace.",
+        f"Runs of each: {arguments.repeats}; {watched} of watching, {arguments.seconds:g} s of pace.",
     ]
 
 
@@ -100,7 +103,11 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=1, help="runs of each example (default 1)")
     parser.add_argument("--seconds", type=float, default=12.0, help="to measure a pace (default 12)")
     parser.add_argument("--duration", type=float, default=15.0, help="to watch (default 15)")
-    parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(jobs.EXAMPLES.parent)}")
+    parser.add_argument(
+        "--way", nargs="+", choices=(ways.ATTACH, *ways.INSIDE), default=[ways.ATTACH],
+        help="attach from outside (default), or diagnose() around each step, or around the loop",
+    )  # fmt: skip
+    parser.add_argument("--write", action="store_true", help="write the page in docs/")
     parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep every diagnosis as JSON here")
     arguments = parser.parse_args()
     jobs.end_with_finally()
@@ -112,18 +119,26 @@ def main() -> int:
     print(scoring.HEADER, flush=True)
     for repeat in range(arguments.repeats):
         for example in (e for e in chosen if e.name not in skipped):
-            result = examine(example, arguments.seconds, arguments.duration)
-            results.append(result)
-            print(scoring.line(result), flush=True)
-            if arguments.details:
-                arguments.details.mkdir(parents=True, exist_ok=True)
-                (arguments.details / f"{example.name}-{repeat}.json").write_text(json.dumps(result.said))
+            for result in examine(example, arguments.way, arguments.seconds, arguments.duration):
+                results.append(result)
+                print(scoring.line(result), flush=True)
+                if arguments.details:
+                    keep(result, arguments.details / f"{example.name}-{result.way}-{repeat}.json")
     if not results:
         return 1
-    print("\n" + "\n".join(scoring.totals(results).lines()))
+    totals = [scoring.totals([result for result in results if result.way == way]) for way in arguments.way]
+    for way, total in zip(arguments.way, totals, strict=True):
+        print("\n".join(["", f"{way}:", *total.lines()]))
     if arguments.write:
-        DOCUMENT.write_text(scoring.document(results, conditions(skipped, arguments)))
-    return 0 if scoring.totals(results).good else 1
+        for name, page in scoring.documents(results, conditions(skipped, arguments)).items():
+            (DOCUMENTS / name).write_text(page)
+    return 0 if all(total.good for total in totals) else 1
+
+
+def keep(result: Result, path: Path) -> None:
+    """Keeps a diagnosis as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result.said))
 
 
 if __name__ == "__main__":

@@ -117,12 +117,12 @@ class Phase:
         if session is not None and session.thread == threading.get_ident():
             self._number = KINDS.index(self._name) if self._name in KINDS[1:8] else session.phase_number(self._name)
             if self._number is not None:
-                session.remember((monotonic_ns(), BEGIN | self._number, 0))
+                session.marker(BEGIN | self._number)(monotonic_ns())
 
     def __exit__(self, *_: object) -> None:
         session = _session
         if self._number is not None and session is not None and session.active:
-            session.remember((monotonic_ns(), END | self._number, 0))
+            session.marker(END | self._number)(monotonic_ns())
 
 
 def diagnose(

@@ -15,6 +15,7 @@ import psutil
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.masking import mask_command, mask_environment
+from perfdoctor.probes.procfs import Births, stat_fields
 from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
 
 TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
@@ -116,6 +117,8 @@ class Job:
         self.root_pid = find_root(pid)
         self.members: dict[int, Member] = {}
         self._slow_look_ns = 0
+        self._births = Births()
+        self._born = True
         # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
         # constant.
         self._boot_offset_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -133,6 +136,7 @@ class Job:
         for member in self.members.values():
             os.close(member.children_file)
         self.members.clear()
+        self._births.close()
 
     def parent_of(self, pid: int) -> int | None:
         """The parent of one of them."""
@@ -148,10 +152,14 @@ class Job:
         return not self.members
 
     def refresh(self, now_ns: int) -> Iterator[Sample]:
-        """Looks for processes that came and went."""
+        """Looks for processes that came and went; between thorough looks only if any may have come."""
         thorough = now_ns - self._slow_look_ns >= SLOW_LOOK_NS
+        births = self._births.any()
+        self._born = self._born or births
         if thorough:
             self._slow_look_ns = now_ns
+        elif not births:
+            return
         if not self.members and (seen := self._admit(self.root_pid, 0, now_ns)):
             yield seen
         for pid in list(self.members):
@@ -168,6 +176,7 @@ class Job:
                 ):
                     yield seen
         if thorough:
+            self._born = births
             yield from self._ask_again_for_torch(now_ns)
 
     def _children(self, pid: int, thorough: bool) -> list[int] | None:
@@ -178,7 +187,7 @@ class Job:
                 return [int(child) for child in found]
             if _is_zombie(pid):
                 return None
-            threads = os.listdir(f"/proc/{pid}/task")
+            threads = os.listdir(f"/proc/{pid}/task") if self._born else []
         except OSError:
             return None
         for thread in threads:
@@ -239,7 +248,7 @@ class Job:
 
 def _is_zombie(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat_fields(stat.read())[0] in b"ZX"
     except OSError:
         return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from perfdoctor.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.governor import FAST_S, Governor
 from perfdoctor.job import Job
 from perfdoctor.probes import Probe
 from perfdoctor.recording import RecordingWriter
@@ -16,9 +17,10 @@ from perfdoctor.samples import Event, Reading, Sample
 COMMIT_NS = NS_PER_S // 2
 # How often new processes are looked for: a loader worker that computes one batch lives longer than this.
 REFRESH_NS = NS_PER_S // 30
-# Probes that are due this soon are sampled in the same wake-up: waking up costs more than most looks do (measured:
-# 0.2 ms).
+# Probes that are due this soon, or within this part of their period, are sampled in the same wake-up: waking up costs
+# more than most looks do (measured: 0.2 ms).
 TOGETHER_NS = NS_PER_S // 125
+TOGETHER_PART = 8
 # Ticks are spread by this fraction of the period, so that a job whose steps take as long as a period is not always
 # caught at the same place.
 JITTER = 0.4
@@ -46,6 +48,7 @@ class Recorder:
         self._late = 0
         self._committed_ns = 0
         self._cost_ns = 0
+        self._governor = Governor(1 / min((probe.period_s for probe in self.probes), default=1.0))
         self._stopped = ""
 
     def stop(self, why: str = "interrupted") -> None:
@@ -86,6 +89,7 @@ class Recorder:
             self._due_ns[probe.name] = now_ns()
             self._open.append(probe)
             self._keep(probe.open(self.job))
+        self._governor.begin(now_ns(), time.process_time_ns())
         while not self._stopped:
             now = now_ns()
             if now - self._refreshed_ns >= REFRESH_NS:
@@ -105,14 +109,17 @@ class Recorder:
     def _tick(self, now: int) -> None:
         for probe in self.probes:
             due = self._due_ns[probe.name]
-            if now + TOGETHER_NS < due:
-                continue
             period = int(probe.period_s * NS_PER_S)
+            if now + max(TOGETHER_NS, period // TOGETHER_PART) < due:
+                continue
+            if probe.period_s < FAST_S:
+                period = int(period * self._governor.stretch)
             self._ticks += 1
             self._late += now - due > period
             self._keep(probe.sample(now_ns()))
             self._due_ns[probe.name] = max(due, now - period) + int(period * self._spread)
         self._spread = 1 + JITTER * (random.random() - 0.5)
+        self._governor.govern(now, time.process_time_ns())
         if now - self._cost_ns >= _COST_NS:
             self._cost_ns = now
             self._keep(_own_cost(now))
@@ -125,13 +132,14 @@ class Recorder:
         time.sleep(max(0.0005, seconds(due - now_ns())))
 
     def _conclude(self) -> None:
-        """Keeps what the probes still have, and what the watching cost."""
+        """Keeps what the probes still have, and what the watching cost; the last probe's close is analysis by then."""
         while self._open:
+            self._keep(_own_cost(now_ns()))
             self._keep(self._open.pop().close())
         now = now_ns()
-        self._keep(_own_cost(now))
         self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
         self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
+        self._keep(self._governor.told(now))
         self._keep([Event(now, "stopped", self._stopped)])
         self.writer.commit()
 

@@ -43,7 +43,8 @@ def _sql_type(hint: Any) -> str:
 
 
 class RecordingWriter:
-    """Writes a recording. Nothing is lost but what came after the last ``commit``.
+    """Writes a recording. Nothing is lost but what came after the last ``commit``, and nothing is written before it:
+    SQLite would push the job's data out of the caches at every tick.
 
     Args:
         path: the file to write; it must not exist, or be empty.
@@ -68,7 +69,7 @@ class RecordingWriter:
             for table in TABLES:
                 self._db.execute(f'CREATE TABLE "{table.__name__}" ({_columns(table)})')
             self.set_meta(meta)
-            self.commit()
+            self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise PerfDoctorError(
                 f"The recording cannot be written to {path}: {error}.",
@@ -78,31 +79,36 @@ class RecordingWriter:
             table: f'INSERT INTO "{table.__name__}" VALUES ({", ".join("?" * len(table._fields))})'
             for table in TABLES
         }
+        self._rows: dict[type[Sample], list[Sample]] = {}
 
     def set_meta(self, meta: Mapping[str, str]) -> None:
         """Adds or replaces text facts about the run."""
         self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Adds samples of any kind.
+        """Adds samples of any kind."""
+        for sample in samples:
+            self._rows.setdefault(type(sample), []).append(sample)
+
+    def commit(self) -> None:
+        """Makes everything added so far survive a kill.
 
         Raises:
             sqlite3.Error: the disk is full, for instance; what was committed before stays readable.
         """
-        rows: dict[type[Sample], list[Sample]] = {}
-        for sample in samples:
-            rows.setdefault(type(sample), []).append(sample)
-        for table, found in rows.items():
-            self._db.executemany(self._inserts[table], found)
-
-    def commit(self) -> None:
-        """Makes everything added so far survive a kill."""
-        self._db.execute("COMMIT")
         self._db.execute("BEGIN")
+        for table, found in self._rows.items():
+            self._db.executemany(self._inserts[table], found)
+        self._db.execute("COMMIT")
+        self._rows.clear()
+
+    def abandon(self) -> None:
+        """Closes a recording that cannot be written any more; what was committed stays readable."""
+        self._db.close()
 
     def close(self) -> None:
         """Commits and closes."""
-        self._db.execute("COMMIT")
+        self.commit()
         self._db.close()
 
 

@@ -12,7 +12,10 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,9 @@ from perfdoctor.watch import allow_many_files, examine_file, make_probes, record
 
 # However many steps the user asked for: what was seen until then suffices for a diagnosis.
 MAX_WATCH_S = 600.0
+# What a recording of many processes takes at most in the usual time, and where else there may be room for it.
+ROOM_BYTES = 64 << 20
+ELSEWHERE = ("/dev/shm", "/var/tmp")
 LAST_STEP, JOB_ENDED = "last observed step", "job ended"
 
 
@@ -74,6 +80,7 @@ def _take_turn(root_pid: int) -> socket.socket | None:
 
 
 def _watch_and_report(job: Job, probe: MarksProbe, wishes: dict[str, Any], result_fd: int) -> None:
+    tempfile.tempdir = _roomy_folder()
     asked = Path(wishes["recording"]) if wishes["recording"] else None
     if asked is not None and asked.is_file():
         asked.unlink()  # of an earlier run of the same script
@@ -82,6 +89,16 @@ def _watch_and_report(job: Job, probe: MarksProbe, wishes: dict[str, Any], resul
         # The job goes on training: from here on it comes first.
         os.nice(10)
         _report(examine_file(path), wishes, path, result_fd)
+
+
+def _roomy_folder() -> str | None:
+    """A folder for what is recorded; None for Python's own choice, if no other has more room."""
+    for folder in (None, *ELSEWHERE):
+        with suppress(OSError):
+            free = os.statvfs(folder or tempfile.gettempdir())
+            if os.access(folder or tempfile.gettempdir(), os.W_OK) and free.f_bavail * free.f_frsize >= ROOM_BYTES:
+                return folder
+    return None
 
 
 def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
@@ -97,11 +114,16 @@ def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
         elif os.getppid() != trainer:
             recorder.stop(JOB_ENDED)
 
-    with stopped_by_signals(recorder):
-        recorder.run(MAX_WATCH_S, on_tick=on_tick)
-    for one in probe.rings.values():
-        writer.add(take_profile(one))
-    writer.close()
+    try:
+        with stopped_by_signals(recorder):
+            recorder.run(MAX_WATCH_S, on_tick=on_tick)
+        for one in probe.rings.values():
+            writer.add(take_profile(one))
+        writer.close()
+    except (PerfDoctorError, sqlite3.Error) as error:
+        # The disk is full, for instance. What was seen until then still makes a report.
+        print(f"perfdoctor: {error}", file=sys.stderr)
+        writer.abandon()
 
 
 def _report(diagnosis: Diagnosis, wishes: dict[str, Any], path: Path, result_fd: int) -> None:

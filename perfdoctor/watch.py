@@ -32,10 +32,10 @@ def make_probes() -> list[Probe]:
     from perfdoctor.probes.threads import ThreadsProbe
 
     return [
+        CodeProbe(),  # the first is closed last: it then looks up the names of functions
         ThreadsProbe(),
         InterpreterProbe(),
         StacksProbe(),
-        CodeProbe(),
         CpuProbe(),
         MemoryProbe(),
         IoProbe(),

@@ -21,6 +21,7 @@ class Descriptors:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self._lasting: dict[int, str] = {}
         self._memory: int | None = None
         try:
             self._memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
@@ -32,6 +33,12 @@ class Descriptors:
         if self._memory is not None:
             os.close(self._memory)
             self._memory = None
+
+    def forget(self) -> None:
+        """Lets pipes and sockets be asked for anew; until then they are taken to be what they were, which files are
+        not: those are opened and closed all the time.
+        """
+        self._lasting.clear()
 
     def target(self, call: str, arguments: list[int]) -> str:
         """What a call is about.
@@ -52,18 +59,12 @@ class Descriptors:
 
     def name_of(self, descriptor: int) -> str:
         """``file:/path``, ``pipe``, ``socket:tcp|udp|unix|other``, ``anon:eventpoll`` …"""
-        path = f"/proc/{self.pid}/fd/{descriptor & 0xFFFFFFFF}"
-        try:
-            # As bytes: a path need not be valid UTF-8, and what is recorded must be.
-            link = os.readlink(path.encode()).decode(errors="replace")
-        except OSError:
-            return ""
-        if link.startswith("/"):
-            return f"file:{link}"
-        kind, _, rest = link.partition(":")
-        if kind == "socket":
-            return _socket(path)
-        return f"anon:{rest.strip('[]')}" if kind == "anon_inode" else kind
+        name = self._lasting.get(descriptor)
+        if name is None:
+            name = _name(f"/proc/{self.pid}/fd/{descriptor & 0xFFFFFFFF}")
+            if name and not name.startswith("file:"):
+                self._lasting[descriptor] = name
+        return name
 
     def _polled(self, address: int, count: int) -> str:
         raw = self._read(address, _POLLFD.size * min(count, _POLLED))
@@ -85,6 +86,20 @@ class Descriptors:
         except (OSError, OverflowError):
             return b""
         return raw if len(raw) == size else b""
+
+
+def _name(path: str) -> str:
+    try:
+        # As bytes: a path need not be valid UTF-8, and what is recorded must be.
+        link = os.readlink(path.encode()).decode(errors="replace")
+    except OSError:
+        return ""
+    if link.startswith("/"):
+        return f"file:{link}"
+    kind, _, rest = link.partition(":")
+    if kind == "socket":
+        return _socket(path)
+    return f"anon:{rest.strip('[]')}" if kind == "anon_inode" else kind
 
 
 def _socket(path: str) -> str:

@@ -107,7 +107,7 @@ class AddressSpace:
     def _read(self) -> None:
         self._fresh = True
         try:
-            self._mappings = [mapping for mapping in mappings(self._process) if mapping.executable]
+            self._mappings = list(mappings(self._process, only_code=True))
         except OSError:  # it has gone; what was known stays
             return
         self._starts = [mapping.start for mapping in self._mappings]

@@ -17,6 +17,7 @@ from perfdoctor.samples import InterpreterSample
 _RETRY_NS = NS_PER_S // 2
 _TRIES = 6  # an interpreter may be starting, or may change its list of threads just while we read it
 _FORGET_NS = NS_PER_S // 2  # thread states are freed and used again
+_TURNS = 3  # loader workers are alike, and what they are asked for is their collector
 _HOLDER = struct.Struct("<Qi")
 
 
@@ -84,6 +85,7 @@ class InterpreterProbe:
         self._failed: dict[int, _Failure] = {}
         self._layouts: list[Layout] = []
         self._said: set[str] = set()
+        self._turn = 0
 
     def open(self, job: Processes) -> Iterator[Sample]:
         """Finds the interpreters of the processes that there are now."""
@@ -91,9 +93,13 @@ class InterpreterProbe:
         yield from self._meet(0)
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at each interpreter."""
+        """One look at each interpreter; at those of forked processes in every third turn."""
         yield from self._meet(now_ns)
+        self._turn = (self._turn + 1) % _TURNS
+        forked = frozenset(self._job.forked_pids() if self._job else ())
         for pid, interpreter in list(self._open.items()):
+            if pid in forked and pid % _TURNS != self._turn:
+                continue
             seen = interpreter.look(now_ns)
             if seen is None:
                 interpreter.close()

@@ -40,12 +40,12 @@ class MarksProbe:
             self._looked_ns = now_ns
             self._look()
         for ring in self.rings.values():
-            yield from _marks(ring, last=False)
+            yield from _marks(ring)
 
     def close(self) -> Iterable[Sample]:
         """Reads what is left, and what the training processes could not do."""
         for ring in self.rings.values():
-            yield from _marks(ring, last=True)
+            yield from _marks(ring)
             yield from _notes(ring)
 
     def _look(self) -> None:
@@ -55,9 +55,9 @@ class MarksProbe:
                 ring.tell(WATCHING)
 
 
-def _marks(ring: RingReader, *, last: bool) -> Iterator[Mark]:
+def _marks(ring: RingReader) -> Iterator[Mark]:
     names: dict[int, str] = {}
-    for time_ns, kind, value in ring.read(last=last):
+    for time_ns, kind, value in ring.read():
         number = kind & 0xFF
         if number >= OWN and number not in names:
             names = _names(ring)

@@ -1,6 +1,6 @@
 """Memory of the job's processes, of the host and of its control groups; swapping, faults and pressure.
 
-A look costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.2 %
+A look costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.05 %
 of a core (Linux 6.18, x86-64).
 """
 
@@ -21,7 +21,7 @@ SLOW_PERIOD_NS = 5 * NS_PER_S
 # changes: about 10 ms per GiB. Larger processes are not asked, nor slow ones a second time.
 LARGEST_WALKED_BYTES = 2 << 30
 SLOWEST_WALK_NS = 20_000_000
-WALK_SHARE = 0.002  # of a core: with many processes, walks become rarer
+WALK_SHARE = 0.0005  # of a core: with many processes, walks become rarer
 
 # Version 1 says "no limit" with the largest number of pages that fits.
 _NO_LIMIT = 1 << 60

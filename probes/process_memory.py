@@ -27,17 +27,20 @@ class Mapping(NamedTuple):
         return self.path.startswith("/")
 
 
-def mappings(process: Path) -> Iterator[Mapping]:
+def mappings(process: Path, *, only_code: bool = False) -> Iterator[Mapping]:
     """What is mapped in a process.
 
     Args:
         process: its directory in /proc.
+        only_code: leave out what is not executable: of a process that uses torch most is not.
 
     Raises:
         OSError: the process is gone or may not be looked at.
     """
     with (process / "maps").open("rb") as file:
         for line in file:
+            if only_code and b"x" not in line.split(None, 2)[1]:
+                continue
             span, access, offset, _, _, *path = line.split(None, 5)
             start, _, end = span.partition(b"-")
             name = os.fsdecode(path[0].rstrip(b"\n")).removesuffix(" (deleted)") if path else ""

@@ -12,6 +12,7 @@ are alike, a few are sampled now and then.
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,20 +27,23 @@ from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
 from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
 
-# Cores that py-spy may use for all processes that may train together: a third of DESIGN's budget for all of perfdoctor.
-BUDGET = 0.016
-# CPU time of one sample of a process, and of each Python thread in it (py-spy 0.4.2 at 4 to 20 Hz, 1 to 63 threads).
-_SAMPLE_S = 0.00055
-_THREAD_S = 0.000085
+# Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
+BUDGET = 0.022
+# CPU time of a start and of one sample: for each process, and for each Python thread in it (py-spy 0.4.2, 1 to 65
+# threads, two cores). A job that fills the caches makes it up to twice as dear, which is learned from each segment.
+_START_S, _START_THREAD_S = 0.014, 0.0006
+_SAMPLE_S, _SAMPLE_THREAD_S = 0.0005, 0.00013
+_DEAREST = 4.0
 FASTEST_HZ = 20
-SLOWEST_HZ = 3
+SLOWEST_HZ = 2
 AT_MOST = 8
 WORKER_HZ = 3
 WORKERS_AT_MOST = 2
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
-SEGMENT_S = 8
-WORKER_SEGMENT_S = 16  # to start a py-spy costs as much as 30 samples, and of workers less is lost
+FIRST_SEGMENT_S = 4  # what it cost decides about the next ones
+SEGMENT_S = 11
+LONG_SEGMENT_S = 16  # for few samples: to start a py-spy costs as much as 30 of them, and less is lost
 # py-spy's clock starts when it has read its arguments. Measured with a process that changes its function every 50 ms of
 # CLOCK_MONOTONIC: 2 to 4 ms after it was spawned; on a machine with no free core it can take longer.
 START_NS = 2_500_000
@@ -62,6 +66,7 @@ class _Segment:
     trace: int
     log: int
     spawned_ns: int
+    expected_s: float
 
 
 class StacksProbe:
@@ -76,6 +81,7 @@ class StacksProbe:
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
+        self._dearness = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
 
     def open(self, job: Processes) -> Iterator[Sample]:
@@ -91,7 +97,9 @@ class StacksProbe:
         if self._py_spy is None or self._job is None:
             return
         for pid, segment in list(self._running.items()):
+            before_s = _helpers_s()
             if segment.process.poll() is not None:
+                self._learn(segment, _helpers_s() - before_s)
                 del self._running[pid]
                 yield from self._collect(segment)
         forked = set(self._job.forked_pids()) | self._launchers()
@@ -102,11 +110,11 @@ class StacksProbe:
         for pid in may_train:
             if pid not in self._running:
                 yield from self._identify_threads(pid)
-                yield from self._start(pid, self._rate(pid, len(may_train)), SEGMENT_S)
+                yield from self._start(pid, *self._rate(pid, len(may_train), len(forked.intersection(torch))))
         old = [pid for pid in torch if pid in forked and time_ns - self._first_seen_ns[pid] >= MIN_AGE_NS]
         for pid in old[: max(0, WORKERS_AT_MOST - sum(pid in forked for pid in self._running))]:
             if pid not in self._running:
-                yield from self._start(pid, WORKER_HZ, WORKER_SEGMENT_S)
+                yield from self._start(pid, WORKER_HZ, LONG_SEGMENT_S)
 
     def close(self) -> Iterator[Sample]:
         """Ends the running segments early and keeps what they saw."""
@@ -128,11 +136,24 @@ class StacksProbe:
         parents = {self._job.parent_of(pid) for pid in torch - forked}
         return {parent for parent in parents if parent is not None and parent in torch}
 
-    def _rate(self, pid: int, processes: int) -> int:
-        """Samples per second that the budget allows for one of so many processes."""
-        threads = self._threads.get(pid, max(self._threads.values(), default=1))
-        affordable = BUDGET / processes / (_SAMPLE_S + _THREAD_S * threads)
-        return max(SLOWEST_HZ, min(FASTEST_HZ, int(affordable)))
+    def _rate(self, pid: int, processes: int, workers: int) -> tuple[int, int]:
+        """Samples per second, and seconds, that the budget allows for one of so many processes beside such workers."""
+        seconds = SEGMENT_S if self._dearness else FIRST_SEGMENT_S
+        start_s, sample_s = self._price(pid)
+        worker_start_s, worker_sample_s = self._price(0)
+        for_workers = min(workers, WORKERS_AT_MOST) * (worker_start_s / LONG_SEGMENT_S + worker_sample_s * WORKER_HZ)
+        affordable = (BUDGET / max(self._dearness, 1.0) - for_workers) / processes
+        rate = int((affordable - start_s / seconds) / sample_s)
+        return (min(FASTEST_HZ, rate), seconds) if rate > SLOWEST_HZ else (SLOWEST_HZ, LONG_SEGMENT_S)
+
+    def _price(self, pid: int) -> tuple[float, float]:
+        """CPU seconds expected for a start and for a sample of a process, of a worker for 0."""
+        threads = self._threads.get(pid, max(self._threads.values(), default=1)) if pid else 1
+        return _START_S + _START_THREAD_S * threads, _SAMPLE_S + _SAMPLE_THREAD_S * threads
+
+    def _learn(self, segment: _Segment, used_s: float) -> None:
+        if segment.process.returncode == 0:
+            self._dearness = min(used_s / segment.expected_s, _DEAREST)
 
     def _start(self, pid: int, rate: int, seconds: int) -> Iterator[Sample]:
         assert self._py_spy is not None
@@ -166,7 +187,9 @@ class StacksProbe:
             os.close(log)
             yield self._failure(pid, f"{self._py_spy} cannot be started: {error.strerror}")
         else:
-            self._running[pid] = _Segment(pid, process, trace, log, spawned_ns)
+            start_s, sample_s = self._price(pid)
+            expected_s = start_s + sample_s * rate * seconds
+            self._running[pid] = _Segment(pid, process, trace, log, spawned_ns, expected_s)
 
     def _collect(self, segment: _Segment) -> Iterator[Sample]:
         payload = _contents(segment.trace)
@@ -206,6 +229,12 @@ class StacksProbe:
                     thread["thread_id"],
                     thread["thread_name"] or "",
                 )
+
+
+def _helpers_s() -> float:
+    """CPU seconds of the helpers that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _contents(file: int) -> bytes:

@@ -35,9 +35,20 @@ class Run:
         return dict(self.told["steps"])
 
 
-def run_inside(folder: Path, *arguments: str, launcher: tuple[str, ...] = TRAIN, **environment: str) -> Run:
-    """Runs the script to its end, and its sidecar too: it holds stderr open."""
+def run_inside(
+    folder: Path, *arguments: str, launcher: tuple[str, ...] = TRAIN, script: str = "", **environment: str
+) -> Run:
+    """Runs a script to its end, and its sidecar too: it holds stderr open.
+
+    Args:
+        folder: where it runs.
+        arguments: of the script.
+        launcher: what runs it.
+        script: another one of the targets.
+        environment: additional variables.
+    """
     file = folder / "told.json"
+    launcher = (sys.executable, str(TARGETS / script)) if script else launcher
     done = subprocess.run(
         [*launcher, "--json", str(file), *arguments],
         capture_output=True,

@@ -116,8 +116,8 @@ def test_pace_counts_the_steps_of_a_running_job() -> None:
 
 def test_totals_count_a_wrong_verdict_on_a_sound_job() -> None:
     sound, ill = jobs.Example("a", jobs.HEALTHY, None), jobs.Example("b", "io.storage_read", 1)
-    right = scoring.Result(ill, "io.storage_read", 1, true_share=0.6, said_share=0.5)
-    wrong = scoring.Result(sound, "cpu.contention", None)
+    right = scoring.Result(ill, "attach", "io.storage_read", 1, true_share=0.6, said_share=0.5)
+    wrong = scoring.Result(sound, "attach", "cpu.contention", None)
     result = scoring.totals([right, wrong])
     assert (result.bottleneck, result.cause, result.straggler, result.false_illnesses) == (1.0, 0.5, 1.0, 1)
     assert result.share_error == pytest.approx(0.1)

@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 from perfdoctor.probes.inside.ring import (
     BEGIN,
     CAPACITY,
@@ -27,7 +29,7 @@ import sys, time
 from perfdoctor.probes.inside.ring import RingWriter
 ring = RingWriter(7)
 for value in range(50):
-    ring.remember((time.monotonic_ns(), 1, value))
+    ring.marker(1, value)(time.monotonic_ns())
 ring.flush()
 print("ready", flush=True)
 time.sleep(60)
@@ -41,56 +43,103 @@ def both_ends() -> tuple[RingWriter, RingReader]:
 
 def test_marks_arrive_in_order_and_once() -> None:
     writer, reader = both_ends()
-    writer.remember((time.monotonic_ns(), BEGIN | DATA, 5))
-    writer.remember((123, BEGIN | FORWARD, 6))
-    assert list(reader.read()) == []
+    data, forward = writer.marker(BEGIN | DATA, 5), writer.marker(BEGIN | FORWARD, 6)
+    forward(200)
+    data(100)
+    forward(300)
+    assert reader.read() == []
     writer.flush()
-    first = list(reader.read())
-    assert [(mark.kind, mark.value) for mark in first] == [(DATA, 5), (FORWARD, 6)]
-    assert first[1].time_ns == 123
-    assert abs(first[0].time_ns - time.monotonic_ns()) < 60e9
-    assert list(reader.read()) == []
-    writer.remember((time.monotonic_ns(), BEGIN | DATA, 7))
+    assert reader.read() == [(100, BEGIN | DATA, 5), (200, BEGIN | FORWARD, 6), (300, BEGIN | FORWARD, 6)]
+    assert reader.read() == []
+    data(400)
     writer.flush()
-    assert [mark.value for mark in reader.read()] == [7]
+    assert [mark.time_ns for mark in reader.read()] == [400]
+    assert reader.lost == 0
+
+
+def test_ring_comes_round() -> None:
+    writer, reader = both_ends()
+    data = writer.marker(DATA, 2**31 - 1)
+    some = CAPACITY // 2 - 7
+    for turn in range(5):
+        for number in range(some):
+            data(turn * some + number)
+        writer.flush()
+        assert [mark.time_ns for mark in reader.read()] == list(range(turn * some, (turn + 1) * some))
     assert reader.lost == 0
 
 
 def test_slow_reader_loses_the_oldest_and_counts_them() -> None:
     writer, reader = both_ends()
-    for value in range(3 * CAPACITY + 10):
-        writer.remember((time.monotonic_ns(), DATA, value))
+    data = writer.marker(DATA)
+    for number in range(3 * CAPACITY + 10):
+        data(number)
+        if number == CAPACITY:
+            writer.flush()
     writer.flush()
-    assert [mark.value for mark in reader.read()] == list(range(2 * CAPACITY + 10, 3 * CAPACITY + 10))
+    assert [mark.time_ns for mark in reader.read()] == list(range(2 * CAPACITY + 10, 3 * CAPACITY + 10))
     assert reader.lost == 2 * CAPACITY + 10
 
 
-def test_a_mark_that_was_never_finished_is_left_out() -> None:
-    """The writer may be killed, or its memory damaged, in the middle of a record."""
+def test_what_is_overwritten_while_it_is_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     writer, reader = both_ends()
-    writer.remember((time.monotonic_ns(), DATA, 0))
-    writer.remember((time.monotonic_ns(), DATA, 1))
-    writer.remember((time.monotonic_ns(), DATA, 2))
+    data = writer.marker(DATA)
+    for number in range(CAPACITY):
+        data(number)
     writer.flush()
-    hole = reader._slot(2)
-    writer._memory[hole : hole + 32] = bytes(32)
-    assert [mark.value for mark in reader.read()] == [0]
-    assert [mark.value for mark in reader.read()] == [2]
-    assert reader.lost == 1
+    count, counts = reader._count, []
+
+    def slow(at: int) -> int:
+        if counts:  # between its two looks at the counts the reader is overtaken
+            for number in range(100):
+                data(CAPACITY + number)
+            writer.flush()
+        counts.append(at)
+        return count(at)
+
+    monkeypatch.setattr(reader, "_count", slow)
+    assert [mark.time_ns for mark in reader.read()] == list(range(100, CAPACITY))
+    assert reader.lost == 100
+
+
+def test_marks_that_the_writer_did_not_finish_are_left_out() -> None:
+    """It may be killed, or interrupted, in the middle of writing."""
+    writer, reader = both_ends()
+    data = writer.marker(DATA)
+    data(1)
+    writer.flush()
+    data(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.flush()
+    assert [mark.time_ns for mark in reader.read()] == [1]
+    data(3)
+    writer.flush()
+    assert [mark.time_ns for mark in reader.read()] == [3]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_marks_of_several_threads_are_all_there() -> None:
     writer, reader = both_ends()
-    threads = [
-        threading.Thread(target=lambda: [writer.remember((time.monotonic_ns(), DATA, value)) for value in range(4000)])
-        for _ in range(4)
-    ]
+
+    def work() -> None:
+        data = writer.marker(DATA)
+        for number in range(4000):
+            data(number)
+            if number % 100 == 0:
+                writer.flush()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     writer.flush()
-    assert sorted(mark.value for mark in reader.read()) == sorted(4 * list(range(4000)))
+    assert sorted(mark.time_ns for mark in reader.read()) == sorted(4 * list(range(4000)))
 
 
 def test_texts_survive_and_overflow_is_left_out() -> None:
@@ -121,7 +170,7 @@ def test_probe_names_the_users_phases_and_tells_what_failed() -> None:
     writer, reader = both_ends()
     writer.say("phase", OWN, "augment")
     writer.say("note", "Something could not be marked.", "do this")
-    writer.remember((time.monotonic_ns(), OWN, 0))
+    writer.marker(OWN)(time.monotonic_ns())
     writer.flush()
     probe = MarksProbe(reader)
     list(probe.open(Watched()))

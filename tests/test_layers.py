@@ -16,6 +16,7 @@ RECORDING_SIDE = {
     "perfdoctor.__main__",
     "perfdoctor.clock",
     "perfdoctor.errors",
+    "perfdoctor.governor",
     "perfdoctor.inside",
     "perfdoctor.job",
     "perfdoctor.lightning",

@@ -32,6 +32,9 @@ class Job:
     def torch_pids(self) -> tuple[int, ...]:
         return self._pids
 
+    def forked_pids(self) -> tuple[int, ...]:
+        return ()
+
 
 def interpreter(version: str) -> str:
     """A CPython of this version: from PATH, this one, or pyenv's."""
@@ -197,7 +200,7 @@ def test_other_users_memory_is_named_as_the_reason() -> None:
     program = (
         "import os, sys, time\n"
         "from perfdoctor.probes.interpreter import InterpreterProbe\n"
-        "class Job:\n    def torch_pids(self): return (int(sys.argv[1]),)\n"
+        "class Job:\n    def torch_pids(self): return (int(sys.argv[1]),)\n    def forked_pids(self): return ()\n"
         "probe = InterpreterProbe()\n"
         "os.setuid(65534)\n"
         "print(list(probe.open(Job())) + list(probe.sample(time.monotonic_ns())))"

@@ -76,6 +76,7 @@ def test_nothing_stays(working: Started) -> None:
 
 
 def test_segments_follow_one_another(working: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "FIRST_SEGMENT_S", 1)
     monkeypatch.setattr(stacks, "SEGMENT_S", 1)
     samples = watch(StacksProbe(), working.pid, 3.5)
     segments = [sample for sample in samples if isinstance(sample, StackSegment)]

@@ -12,8 +12,8 @@ import pytest
 
 from perfdoctor.clock import now_ns
 from perfdoctor.probes.descriptors import Descriptors
-from perfdoctor.probes.threads import SLOWEST_HZ, ThreadsProbe
-from perfdoctor.samples import Event, Sample, ThreadSample, ThreadSeen
+from perfdoctor.probes.threads import ThreadsProbe
+from perfdoctor.samples import Sample, ThreadSample, ThreadSeen
 from tests.attaching import job, until
 
 READY = "import os, sys, time, threading\nprint('ready', os.getpid(), flush=True)\n"
@@ -172,20 +172,6 @@ def test_no_file_stays_open() -> None:
     before = os.listdir("/proc/self/fd")
     main_samples("time.sleep(60)", 2)
     assert os.listdir("/proc/self/fd") == before
-
-
-def test_the_rate_falls_when_looking_costs_too_much() -> None:
-    with job(sys.executable, "-c", READY + "time.sleep(60)") as process:
-        probe = ThreadsProbe()
-        list(probe.open(Watched(process.pid)))
-        said: list[Event] = []
-        for _ in range(8):
-            probe._cost_ns = 10**9  # half of a core for two seconds
-            said += [one for one in probe.sample(probe._governed_ns + 2 * 10**9) if isinstance(one, Event)]
-        list(probe.close())
-    assert probe.period_s == pytest.approx(1 / SLOWEST_HZ)
-    assert said
-    assert {one.kind for one in said} == {"rate lowered"}
 
 
 def test_descriptors_of_a_process_that_is_gone() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from perfdoctor.clock import now_ns
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.governor import BUDGET, SLOWEST_HZ, Governor
 from perfdoctor.job import Job
 from perfdoctor.probes import Processes
 from perfdoctor.recorder import Recorder
@@ -113,10 +114,8 @@ def test_what_cannot_be_written_ends_it_with_a_sentence(
     sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter
 ) -> None:
     """The file's pages are used up, as on a full disk: SQLite's own limit gives the same error."""
-    writer._db.execute("COMMIT")
     pages = writer._db.execute("PRAGMA page_count").fetchone()[0]
     writer._db.execute(f"PRAGMA max_page_count = {pages + 4}")
-    writer._db.execute("BEGIN")
     probe = Counting("only", 0.002)
     job = Job(sleeper.pid)
     with pytest.raises(PerfDoctorError, match=r"cannot be written any more: .*full") as caught:
@@ -147,3 +146,42 @@ def test_it_tells_how_far_it_is(sleeper: "subprocess.Popen[bytes]", writer: Reco
     assert told == sorted(told)
     assert 4 <= len(told) <= 12
     assert told[-1] <= 1.2
+
+
+def governed(shares: list[float]) -> tuple[Governor, list[Event]]:
+    """A governor of probes at 50 Hz, after halves of seconds in which these parts of a core were used."""
+    governor = Governor(50.0)
+    governor.begin(0, 0)
+    used = 0.0
+    for number, share in enumerate(shares, 1):
+        used += share * 5e8
+        governor.govern(number * 5 * 10**8, round(used))
+    return governor, list(governor.told(0))
+
+
+def test_the_rate_falls_when_looking_costs_too_much_and_rises_again() -> None:
+    governor, told = governed([10 * BUDGET] * 20)
+    assert 50 / governor.stretch == pytest.approx(SLOWEST_HZ)
+    assert [event.kind for event in told] == ["rate lowered"]
+    assert "instead of 50" in told[0].text
+    governor, _ = governed([10 * BUDGET] * 20 + [0.1 * BUDGET] * 20)
+    assert governor.stretch == 1
+
+
+def test_the_rate_stays_within_the_budget() -> None:
+    governor, told = governed([0.9 * BUDGET] * 20)
+    assert governor.stretch == 1
+    assert told == []
+
+
+def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
+    sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfdoctor.governor.BUDGET", 1e-6)
+    fast, slow = Counting("fast", 0.01), Counting("slow", 0.2)
+    Recorder(Job(sleeper.pid), [fast, slow], writer).run(4.0)
+    assert fast.turns < 250
+    assert slow.turns >= 12
+    recording = recorded(writer)
+    assert "rate lowered" in set(recording.table(Event)["kind"])
+    recording.close()

@@ -79,10 +79,16 @@ def killed_writer(path: Path, last: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+def in_a_commit(count: int) -> str:
+    """Code that has so many events under way to the file, in a commit that has not come to its end."""
+    rows = f"(Event({START} + i, 'lost', 'x' * 200) for i in range({count}))"
+    return f"writer._db.execute('BEGIN')\nwriter._db.executemany(writer._inserts[Event], {rows})"
+
+
 @pytest.mark.parametrize("count", [0, 1, 50_000])
 def test_a_kill_loses_only_what_was_not_committed(count: int, tmp_path: Path) -> None:
     """So many events do not fit into SQLite's cache: half of them are in the file already, and are taken back."""
-    killed_writer(tmp_path / "a", f"writer.add(Event({START} + i, 'lost', 'x' * 200) for i in range({count}))")
+    killed_writer(tmp_path / "a", in_a_commit(count))
     recording = Recording.open(tmp_path / "a")
     assert list(recording.table(Event)["kind"]) == ["kept"]
     recording.close()
@@ -93,7 +99,7 @@ def test_a_killed_writers_file_on_a_disk_that_may_only_be_read(tmp_path: Path) -
     disk, view = tmp_path / "disk", tmp_path / "view"
     disk.mkdir()
     view.mkdir()
-    killed_writer(disk / "a", f"writer.add(Event({START} + i, 'lost', 'x' * 200) for i in range(50_000))")
+    killed_writer(disk / "a", in_a_commit(50_000))
     subprocess.run(["mount", "--bind", str(disk), str(view)], check=True)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", str(view)], check=True)

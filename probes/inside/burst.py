@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,36 +75,27 @@ class Burst:
         Returns:
             Whether it did.
         """
-        if self._wanted == 0:
-            return False
-        try:
-            return self._begin(step_s)
-        except Exception as error:  # noqa: BLE001 - no fault of a profiler may end the training
-            self._fail(error)
-            return False
+        with self._harmless():
+            if self._wanted != 0:
+                self._begin(step_s)
+        return self._profiler is not None
 
     def step_ended(self) -> bool:
         """Passes on to the next step; returns whether the last one was profiled, and the trace is written."""
-        if self._profiler is None:
-            return True
-        try:
-            self._left -= 1
-            if self._left > 0:
+        self._left -= 1
+        with self._harmless():
+            if self._left > 0 and self._profiler is not None:
                 self._profiler.step()
-                return False
+        if self._left <= 0:
             self.end()
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
-        return True
+        return self._profiler is None
 
     def end(self) -> None:
         """Writes what was profiled so far, and stops."""
         running, self._profiler = self._profiler, None
-        try:
+        with self._harmless():
             if running is not None:
                 running.stop()
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
 
     @property
     def trace(self) -> str | None:
@@ -120,13 +112,13 @@ class Burst:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _begin(self, step_s: float) -> bool:
+    def _begin(self, step_s: float) -> None:
         import torch
         from torch import profiler
 
         if self._another or torch._C._autograd._profiler_enabled():
             self._say(_BUSY)
-            return False
+            return
         fitting = max(1, min(DEFAULT_STEPS, int(DEFAULT_S / max(step_s, 1e-6))))
         # The first one is for the profiler to warm up, and is thrown away.
         self._left = 1 + (fitting if self._wanted is None else self._wanted)
@@ -145,19 +137,21 @@ class Burst:
         finally:
             self._starting = False
         self._profiler = ours
-        return True
 
     def _give_way(self) -> None:
         running, self._profiler = self._profiler, None
         if running is None:
             return
         self._say(_BUSY)
-        try:
+        with self._harmless():
             running.on_trace_ready = None
             running.stop()
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
-        self._profiler = None
-        self._say(f"torch.profiler failed: {type(error).__name__}: {error}"[:300])
+    @contextmanager
+    def _harmless(self) -> Iterator[None]:
+        """No fault of a profiler may end the training."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._profiler = None
+            self._say(f"torch.profiler failed: {type(error).__name__}: {error}"[:300])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perfdoctor
+from perfdoctor.probes.inside.ring import anonymous_file
 
 if TYPE_CHECKING:
     from perfdoctor.probes.inside.session import Wishes
@@ -74,7 +75,7 @@ def start_companion(ring: int, wishes: Wishes) -> Companion:
         return Companion(None, -1, "")
     if not sys.executable:
         return Companion(None, -1, "This Python cannot start another one: sys.executable is empty.")
-    result = os.memfd_create(_RESULT)
+    result = anonymous_file(_RESULT)
     home = str(Path(perfdoctor.__file__).parent.parent)
     command = [sys.executable, "-c", _START, home, str(ring), str(result), json.dumps(asdict(wishes))]
     try:

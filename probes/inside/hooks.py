@@ -2,13 +2,14 @@
 
 Optimizers have global hooks. Global module hooks would run for every submodule and switch off torch's fast path (some
 µs for each), so the entry of all modules, ``Module.__call__``, is wrapped instead: inside an outermost call that costs
-one comparison. The other entries are wrapped likewise, and go back to what they were.
+two comparisons. The other entries are wrapped likewise, and go back to what they were.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+import sys
 from collections.abc import Callable
 from threading import get_ident
 from time import monotonic_ns as now
@@ -64,12 +65,12 @@ class Marker(Protocol):
     Attributes:
         thread: identifier of the thread that trains.
         worked: it has begun a backward pass since the last step.
-        remember: makes a mark from time, kind and value.
+        marker: gives the function that makes marks of a kind and value.
     """
 
     thread: int
     worked: bool
-    remember: Callable[[tuple[int, int, int]], None]
+    marker: Callable[..., Callable[[int], None]]
 
     def fetches(self) -> None:
         """The thread that trains is about to take a batch from a loader."""
@@ -98,6 +99,7 @@ class Hooks:
     def __init__(self, marker: Marker) -> None:
         self._marker = marker
         self._undo: list[Callable[[], None]] = []
+        self._compiler: Any = None
 
     def install(self) -> list[str]:
         """Puts all hooks in.
@@ -105,6 +107,39 @@ class Hooks:
         Returns:
             Which entries this torch does not have.
         """
+        missing = self._put_in()
+        self._mind_compiler()
+        return missing
+
+    def remove(self) -> None:
+        """Takes all hooks out again."""
+        self._take_out()
+        if self._compiler is not None:
+            self._compiler.remove_start_callback(self._compiling)
+            self._compiler.remove_end_callback(self._compiled)
+            self._compiler = None
+
+    def _mind_compiler(self) -> None:
+        """Lets torch.compile see torch as it is.
+
+        What it compiles holds only as long as the functions that it saw on the way stay what they are: it would
+        compile all models anew when perfdoctor steps aside.
+        """
+        callback = sys.modules.get("torch._dynamo.callback")
+        if callback is None or self._compiler is not None or not hasattr(callback, "callback_handler"):
+            return
+        self._compiler = callback.callback_handler
+        self._compiler.register_start_callback(self._compiling)
+        self._compiler.register_end_callback(self._compiled)
+
+    def _compiling(self, _: object) -> None:
+        self._take_out()
+
+    def _compiled(self, _: object) -> None:
+        if not self._undo:
+            self._put_in()
+
+    def _put_in(self) -> list[str]:
         import torch
         from torch.optim import optimizer as optim
         from torch.utils.data import DataLoader, dataloader
@@ -116,6 +151,7 @@ class Hooks:
             (torch.autograd, "grad", self._works),
             (DataLoader, "__iter__", self._starts),
             (getattr(dataloader, "_BaseDataLoaderIter", None), "__next__", self._fetches),
+            (torch, "compile", self._compiles),
         ]
         if torch.distributed.is_available():
             from torch.distributed import distributed_c10d
@@ -133,8 +169,7 @@ class Hooks:
         self._undo.append(lambda: gc.callbacks.remove(collected))
         return missing
 
-    def remove(self) -> None:
-        """Takes all hooks out again."""
+    def _take_out(self) -> None:
         while self._undo:
             self._undo.pop()()
 
@@ -144,19 +179,22 @@ class Hooks:
         setattr(owner, name, ours)
         self._undo.append(functools.partial(_put_back, owner, name, ours, before))
 
+    def _marks(self, kind: int) -> tuple[Callable[[int], None], Callable[[int], None]]:
+        return self._marker.marker(BEGIN | kind), self._marker.marker(END | kind)
+
     def _hook_optimizers(self, optim: Any) -> None:
-        marker, remember = self._marker, self._marker.remember
+        marker, begun, ended = self._marker, *self._marks(OPTIMIZER)
 
         def begins(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
             if get_ident() != marker.thread:
                 return None
             marker.optimizes(id(optimizer))
-            remember((now(), BEGIN | OPTIMIZER, 0))
+            begun(now())
             return self._with_closure(args, kwargs)
 
         def ends(*_: object) -> None:
             if get_ident() == marker.thread:
-                remember((now(), END | OPTIMIZER, 0))
+                ended(now())
                 marker.optimized()
 
         before = optim.register_optimizer_step_pre_hook(begins)
@@ -176,14 +214,14 @@ class Hooks:
         return None
 
     def _closes(self, original: _Wrapped) -> _Wrapped:
-        remember = self._marker.remember
+        begun, ended = self._marks(CLOSURE)
 
         def closure(*args: Any, **kwargs: Any) -> Any:
-            remember((now(), BEGIN | CLOSURE, 0))
+            begun(now())
             try:
                 return original(*args, **kwargs)
             finally:
-                remember((now(), END | CLOSURE, 0))
+                ended(now())
 
         return closure
 
@@ -192,85 +230,106 @@ class Hooks:
         import torch
         from torch.nn.modules.loss import _Loss
 
-        marker, remember, grad_enabled = self._marker, self._marker.remember, torch.is_grad_enabled
+        marker, grad_enabled = self._marker, torch.is_grad_enabled
+        flags = range(GRAD + TRAINING + 1)
+        begun = [[marker.marker(BEGIN | kind, flag) for flag in flags] for kind in (FORWARD, LOSS)]
+        ended = [marker.marker(END | kind) for kind in (FORWARD, LOSS)]
         is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
         inside = False
+        # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
+        # one Python call more would cost a step of many modules much more than all marks.
+        direct = original is getattr(torch.nn.Module, "_wrapped_call_impl", None)
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
+            if inside and direct and self._compiled_call_impl is None:
+                return self._call_impl(*args, **kwargs)
             if inside or is_compiling() or get_ident() != marker.thread:
                 return original(self, *args, **kwargs)
             inside = True
-            kind = LOSS if isinstance(self, _Loss) else FORWARD
-            remember((now(), BEGIN | kind, GRAD * grad_enabled() | TRAINING * bool(self.training)))
+            loss = isinstance(self, _Loss)
+            begun[loss][GRAD * grad_enabled() | TRAINING * bool(self.training)](now())
             try:
                 return original(self, *args, **kwargs)
             finally:
                 inside = False
-                remember((now(), END | kind, 0))
+                ended[loss](now())
 
         return __call__
 
     def _works(self, original: _Wrapped) -> _Wrapped:
-        marker, remember = self._marker, self._marker.remember
+        marker, begun, ended = self._marker, *self._marks(BACKWARD)
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(*args, **kwargs)
             marker.worked = True
-            remember((now(), BEGIN | BACKWARD, 0))
+            begun(now())
             try:
                 return original(*args, **kwargs)
             finally:
-                remember((now(), END | BACKWARD, 0))
+                ended(now())
 
         return backward
 
+    def _compiles(self, original: _Wrapped) -> _Wrapped:
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._mind_compiler()
+
+        return compile
+
     def _starts(self, original: _Wrapped) -> _Wrapped:
-        marker, remember = self._marker, self._marker.remember
+        marker = self._marker
+        begun = marker.marker(BEGIN | LOADER_START), marker.marker(BEGIN | LOADER_START, WORKERS)
+        ended = marker.marker(END | LOADER_START)
 
         def __iter__(self: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(self)
             marker.fetches()
-            remember((now(), BEGIN | LOADER_START, WORKERS * (self.num_workers > 0)))
+            begun[self.num_workers > 0](now())
             try:
                 return original(self)
             finally:
-                remember((now(), END | LOADER_START, 0))
+                ended(now())
 
         return __iter__
 
     def _fetches(self, original: _Wrapped) -> _Wrapped:
-        marker, remember = self._marker, self._marker.remember
+        marker = self._marker
+        begun = marker.marker(BEGIN | DATA), marker.marker(BEGIN | DATA, WORKERS)
+        ended = marker.marker(END | DATA), marker.marker(END | DATA, EXHAUSTED)
 
         def __next__(self: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(self)
             marker.fetches()
-            remember((now(), BEGIN | DATA, WORKERS * (self._num_workers > 0)))
-            ended = 0
+            begun[self._num_workers > 0](now())
+            exhausted = False
             try:
                 return original(self)
             except StopIteration:
-                ended = EXHAUSTED
+                exhausted = True
                 raise
             finally:
-                remember((now(), END | DATA, ended))
+                ended[exhausted](now())
 
         return __next__
 
     def _syncs(self, original: _Wrapped) -> _Wrapped:
-        marker, remember = self._marker, self._marker.remember
+        marker, begun, ended = self._marker, *self._marks(SYNC)
 
         def collective(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != marker.thread:
                 return original(*args, **kwargs)
-            remember((now(), BEGIN | SYNC, 0))
+            begun(now())
             try:
                 return original(*args, **kwargs)
             finally:
-                remember((now(), END | SYNC, 0))
+                ended(now())
 
         return collective
 
@@ -290,8 +349,8 @@ def _collector_marks(marker: Marker) -> Callable[[str, dict[str, int]], None]:
         if moment == "start":
             begun = now()
         elif begun and (ended := now()) - begun >= MIN_PAUSE_NS:
-            marker.remember((begun, BEGIN | COLLECTOR, about["generation"]))
-            marker.remember((ended, END | COLLECTOR, about["generation"]))
+            marker.marker(BEGIN | COLLECTOR, about["generation"])(begun)
+            marker.marker(END | COLLECTOR, about["generation"])(ended)
             marker.pauses()
 
     return collected

@@ -2,8 +2,9 @@
 
 The memory is an anonymous file (``memfd_create``, a temporary file where the kernel has none), so nothing has to be
 cleaned up: it lives as long as somebody has it open. Layout: a header, a text area that only grows (names of the user's
-phases, notes about what failed), and ``CAPACITY`` records of 32 bytes. A record carries its number at both ends. The
-writer never waits: it overwrites the oldest record. The reader sees from the numbers what it has missed, and counts it.
+phases, notes about what failed), and ``CAPACITY`` records of 16 bytes. The header counts the records that the writer
+has begun to write and those that it has written. The writer never waits: it overwrites the oldest records. The reader
+takes what is written, sees from the other number what was overwritten meanwhile, and counts what it has missed.
 """
 
 import json
@@ -11,25 +12,24 @@ import mmap
 import os
 import struct
 import tempfile
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable
 from typing import NamedTuple
 
 NAME = "perfdoctor-marks"
 _MAGIC = b"pdmarks1"
 _HEADER = struct.Struct("<8sII")  # magic, pid, thread that trains
+_COUNT = struct.Struct("=Q")
 _TEXT_END = struct.Struct("<I")
-_TEXT_END_AT, _TRAINER_AT, _SIDECAR_AT, _TEXT_AT = 32, 40, 41, 64
+_BEGUN_AT, _WRITTEN_AT, _TEXT_END_AT, _TRAINER_AT, _SIDECAR_AT, _TEXT_AT = 16, 24, 32, 40, 41, 64
 _RECORDS_AT = 16_384
-# Number (from 1), time, kind, value, number again.
-_RECORD = struct.Struct("<QqIIQ")
-_NUMBER = struct.Struct("<Q")
-# A power of two. A step makes about 12 marks: room for more than 2500 steps that were not read yet, in 1 MiB.
+# Time, and what it is about: the kind in the lower half, the value in the upper one.
+_RECORD = struct.Struct("=qII")
+# A step makes about 12 marks: room for more than 2500 steps that were not read yet, in half a MiB.
 CAPACITY = 32_768
 SIZE = _RECORDS_AT + CAPACITY * _RECORD.size
-# With so many marks waiting (three numbers each) they are written at the collector's next run, step or no step.
-MANY = 30_000
-# How far behind a missing record the reader looks for later ones.
-_LOOK_AHEAD = 64
+# With so many marks waiting they are written at the collector's next run, step or no step.
+MANY = 10_000
 
 # What a mark is about; the user's own phases follow from ``OWN`` on.
 KINDS = (
@@ -70,48 +70,73 @@ class Record(NamedTuple):
 class RingWriter:
     """The training process's end.
 
+    After a step of a model the processor's caches hold the model, and whatever is touched costs many times what it
+    costs in a loop: writing a record 4 µs instead of 0.3 µs (measured). So a mark is only a time that is appended to a
+    list of its kind, by a method of the list itself, which is atomic; ``flush`` writes many at a time.
+
     Args:
         thread: native id of the thread whose phases are marked.
 
     Attributes:
         fd: the anonymous file, for the sidecar to inherit.
-        remember: makes a mark from ``(time_ns, kind, value)``. After a step of a model the processor's caches hold the
-            model, and whatever is touched costs many times what it costs in a loop: writing a record 4 µs instead of
-            0.3 µs (measured). So a mark is only added to a list, by a method of the list itself, which is atomic;
-            ``flush`` writes many at a time.
 
     Raises:
         OSError: there is no memory for it.
     """
 
     def __init__(self, thread: int) -> None:
-        self.fd = _anonymous_file(NAME, SIZE)
+        self.fd = anonymous_file(NAME)
+        _take_space(self.fd, SIZE)
         self._memory = mmap.mmap(self.fd, SIZE)
         self._text_end = 0
         self._number = 0
         self._writing = False
-        self._waiting: list[int] = []
-        self.remember: Callable[[tuple[int, int, int]], None] = self._waiting.extend
+        self._waiting: dict[int, list[int]] = {}
         _HEADER.pack_into(self._memory, 0, _MAGIC, os.getpid(), thread)
+
+    def marker(self, kind: int, value: int = 0) -> Callable[[int], None]:
+        """A function that makes a mark of one kind and value; it takes the time in nanoseconds."""
+        return self._waiting.setdefault(kind | value << 32, []).append
 
     def flush(self) -> None:
         """Writes the marks that are not written yet. The collector may call this while it is at work already."""
         if self._writing:
             return
         self._writing = True
-        memory, pack, mask, size, number = self._memory, _RECORD.pack_into, CAPACITY - 1, _RECORD.size, self._number
-        taken = self._waiting[:]
-        for time_ns, kind, value in zip(taken[0::3], taken[1::3], taken[2::3], strict=True):
-            number += 1
-            pack(memory, _RECORDS_AT + ((number - 1) & mask) * size, number, time_ns, kind, value, number)
-        self._number = number
-        del self._waiting[: len(taken)]
-        self._writing = False
+        try:
+            taken = [(code, _take(times)) for code, times in tuple(self._waiting.items()) if times]
+            end = self._number + sum(len(times) for _, times in taken)
+            self._count(_BEGUN_AT, end)
+            number = self._number
+            for code, times in taken:
+                self._write(number, code, times)
+                number += len(times)
+            self._count(_WRITTEN_AT, end)
+            self._number = end
+        finally:
+            self._writing = False
 
     def flush_many(self) -> None:
         """The same if so many marks wait that memory matters."""
-        if len(self._waiting) > MANY:
+        if sum(map(len, tuple(self._waiting.values()))) > MANY:
             self.flush()
+
+    def _write(self, number: int, code: int, times: list[int]) -> None:
+        number += len(times)
+        times = times[-CAPACITY:]
+        records = array("q", bytes(len(times) * _RECORD.size))
+        records[0::2] = array("q", times)
+        records[1::2] = array("q", [code]) * len(times)
+        data, size = records.tobytes(), _RECORD.size
+        at = (number - len(times)) % CAPACITY
+        fitting = min(len(data), (CAPACITY - at) * size)
+        begin = _RECORDS_AT + at * size
+        self._memory[begin : begin + fitting] = data[:fitting]
+        self._memory[_RECORDS_AT : _RECORDS_AT + len(data) - fitting] = data[fitting:]
+
+    def _count(self, at: int, number: int) -> None:
+        """Written in one piece, as a copy of eight bytes is."""
+        self._memory[at : at + _COUNT.size] = _COUNT.pack(number)
 
     def say(self, *words: "str | int") -> None:
         """Adds a line of words to the text area; what does not fit is left out."""
@@ -145,7 +170,7 @@ class RingReader:
     Attributes:
         pid: the training process.
         thread: native id of the thread whose phases are marked.
-        lost: marks that were overwritten, or never finished, before they could be read.
+        lost: marks that were overwritten before they could be read.
 
     Raises:
         OSError: it cannot be mapped.
@@ -162,8 +187,7 @@ class RingReader:
             self._memory.close()
             raise ValueError("not a ring")
         self.lost = 0
-        self._next = 1
-        self._gap = 0
+        self._next = 0
 
     @property
     def trainer(self) -> int:
@@ -184,44 +208,23 @@ class RingReader:
         lines = self._memory[_TEXT_AT : _TEXT_AT + min(end, _RECORDS_AT - _TEXT_AT)].splitlines()
         return [json.loads(line) for line in lines]
 
-    def read(self, *, last: bool = False) -> Iterator[Record]:
-        """The marks that have come since the last call.
+    def read(self) -> list[Record]:
+        """The marks that have come since the last call, in order of time."""
+        end = self._count(_WRITTEN_AT)
+        start = max(self._next, end - CAPACITY)
+        records = [_RECORD.unpack_from(self._memory, self._place(number)) for number in range(start, end)]
+        # What the writer has begun to write by now may have been overwritten while it was read.
+        kept = max(0, self._count(_BEGUN_AT) - CAPACITY - start)
+        self.lost += min(end, start + kept) - self._next
+        self._next = end
+        return sorted(Record(*record) for record in records[kept:])
 
-        Args:
-            last: the writer is gone, so a record that is missing now will never come.
-        """
-        while True:
-            at = self._slot(self._next)
-            (after,) = _NUMBER.unpack_from(self._memory, at + _RECORD.size - _NUMBER.size)
-            number, time_ns, kind, value, _ = _RECORD.unpack_from(self._memory, at)
-            # The end was looked at before the beginning: if both are right, nothing was overwritten in between.
-            (before,) = _NUMBER.unpack_from(self._memory, at)
-            if after == number == before == self._next:
-                self._next += 1
-                yield Record(time_ns, kind, value)
-            elif before > self._next:
-                self._skip_to(before - CAPACITY + 1)  # the writer has come round: this is the oldest that is left
-            elif not self._skip_gap(last):
-                return
+    def _count(self, at: int) -> int:
+        """Read in one piece, as a copy of eight bytes is."""
+        return int(_COUNT.unpack(self._memory[at : at + _COUNT.size])[0])
 
-    def _skip_gap(self, last: bool) -> bool:
-        """Leaves out a record that an interrupt kept from being written: it is missing twice, and later ones exist."""
-        if self._gap != self._next and not last:
-            self._gap = self._next
-            return False
-        for later in range(self._next + 1, self._next + _LOOK_AHEAD):
-            if _NUMBER.unpack_from(self._memory, self._slot(later))[0] == later:
-                self._skip_to(later)
-                return True
-        return False
-
-    def _skip_to(self, number: int) -> None:
-        number = max(number, self._next + 1)
-        self.lost += number - self._next
-        self._next = number
-
-    def _slot(self, number: int) -> int:
-        return _RECORDS_AT + ((number - 1) & (CAPACITY - 1)) * _RECORD.size
+    def _place(self, number: int) -> int:
+        return _RECORDS_AT + number % CAPACITY * _RECORD.size
 
 
 def find_ring(pid: int) -> "RingReader | None":
@@ -239,16 +242,31 @@ def find_ring(pid: int) -> "RingReader | None":
     return None
 
 
-def _anonymous_file(name: str, size: int) -> int:
-    """A file without a name, all of its space taken: memory that runs short must not become a SIGBUS later."""
+def _take(times: list[int]) -> list[int]:
+    """Empties a list to which other threads may append meanwhile."""
+    taken = times[:]
+    del times[: len(taken)]
+    return taken
+
+
+def anonymous_file(name: str) -> int:
+    """A file without a path, in memory where the kernel has that (``memfd_create``), else in the temporary folder.
+
+    Raises:
+        OSError: neither can be had.
+    """
     try:
-        fd = os.memfd_create(name)
+        return os.memfd_create(name)
     except (AttributeError, OSError):
         fd, path = tempfile.mkstemp(prefix=name)
         os.unlink(path)
+        return fd
+
+
+def _take_space(fd: int, size: int) -> None:
+    """Takes all of a file's space now: memory that runs short must not become a SIGBUS later."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError:
         os.close(fd)
         raise
-    return fd

@@ -80,7 +80,11 @@ class Session:
         self.depth = 0
         self._wishes = wishes
         self._ring = RingWriter(get_native_id())
-        self.remember = self._ring.remember
+        self.marker = self._ring.marker
+        self._entered = self.marker(BEGIN | SCOPE)
+        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
+        self._left = self.marker(END | SCOPE, 0), self.marker(END | SCOPE, 1)
+        self._ended = self.marker(POINT | STEP)
         self.pauses = self._ring.flush_many
         self._hooks = Hooks(self)
         self._names: dict[str, int] = {}
@@ -97,7 +101,7 @@ class Session:
         self._loader_seen = False
         self._first_optimizer = 0
         self._optimized_ns = 0
-        self._flushed_ns = 0
+        self._due_ns = 0
         self.companion: Companion | None = None
         self._burst = Burst(wishes.profile, lambda why: self._ring.say("note", why, ""))
         self._profiling = False
@@ -145,8 +149,9 @@ class Session:
         if get_ident() == self.thread:
             self.depth += 1
             if self.depth == 1:
-                self._passed, self._told = 0, told
-                self.remember((now(), BEGIN | SCOPE, 0))
+                self._passed = self._first_optimizer = self._optimized_ns = 0
+                self._told = told
+                self._entered(now())
 
     def leave(self) -> None:
         """The user's ``with`` ends."""
@@ -155,13 +160,12 @@ class Session:
         self.depth -= 1
         if self.depth:
             return
-        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
         loop = self._passed > 0 or self._told
         if self._told and not self._passed:
             self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
         elif not self._told and (self.worked or not loop):
             self._step_ended(now())
-        self.remember((now(), END | SCOPE, int(loop)))
+        self._left[loop](now())
 
     def step(self) -> None:
         """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
@@ -204,12 +208,17 @@ class Session:
             self._optimized_ns = now()
 
     def _step_ended(self, time_ns: int) -> None:
-        self.remember((time_ns, POINT | STEP, 0))
-        if time_ns - self._flushed_ns > FLUSH_NS:
-            self._flushed_ns = time_ns
-            self._ring.flush()
+        self._ended(time_ns)
         self.worked = False
         self._steps += 1
+        # What is looked at now and then costs a short step nothing.
+        if time_ns >= self._due_ns or self._steps == self._limit or self._observed_from is None or self._profiling:
+            self._look(time_ns)
+
+    def _look(self, time_ns: int) -> None:
+        if time_ns >= self._due_ns:
+            self._due_ns = time_ns + FLUSH_NS
+            self._ring.flush()
         if self._profiling:
             if self._burst.step_ended():
                 self.finish()
@@ -233,14 +242,14 @@ class Session:
         """Ends the observation, if there was one; what is marked from here on counts no more."""
         if self._observed_ns and not self._seen:
             self._seen = True
-            self.remember((time_ns, END | OBSERVED, self._steps))
+            self.marker(END | OBSERVED, self._steps)(time_ns)
             self._ring.finish(SEEN)
 
     def _warm_up(self) -> None:
         """Begins to observe once enough steps were left out and the sidecar looks."""
         time_ns = now()
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
-            self.remember((now(), BEGIN | OBSERVED, self._steps))
+            self.marker(BEGIN | OBSERVED, self._steps)(now())
             self._observed_from, self._observed_ns = self._steps, time_ns
             asked = self._wishes.steps
             self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)

@@ -1,0 +1,108 @@
+"""``with diagnose():`` where things are missing: disk space, folders, memory files, a home; and in a notebook."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.attaching import ENVIRONMENT, TARGETS, needs_root
+from tests.insiding import ENOUGH, run_inside
+from tests.test_attach_disk import mounted
+
+# In a process of its own: the function is missing there as in an old kernel.
+WITHOUT_MEMFD = """
+import os, runpy, sys
+def missing(*_): raise OSError(38, "Function not implemented")
+os.memfd_create = missing
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+# What a notebook's cells do, one after the other, in an interpreter that reads them from a pipe.
+CELLS = """
+import torch
+from perfdoctor import diagnose
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def train(steps):
+    for _ in range(steps):
+        with diagnose(steps=60, json="told.json", report=None) as doctor:
+            model(torch.rand(4096, 64)).sum().backward()
+            optimizer.step()
+    return doctor
+
+doctor = train(5)
+raise ValueError("a cell that fails")
+while not doctor.diagnosis and torch.nn.Module.__call__ is not torch.nn.Module._wrapped_call_impl:
+    doctor = train(20)
+
+doctor.__class__.__name__
+import time
+for _ in range(200):
+    if doctor.diagnosis: break
+    time.sleep(0.1)
+
+print("steps", doctor.diagnosis["steps"]["count"])
+"""
+
+
+def test_report_that_cannot_be_written(tmp_path: Path) -> None:
+    run = run_inside(tmp_path, *ENOUGH, "--report", "nowhere/out.html", TMPDIR=str(tmp_path))
+    assert run.status == 0, run.err
+    assert "preparing the input" in run.err
+    assert run.err.count("nowhere/out.html cannot be written: No such file or directory.") == 1
+    assert "Traceback" not in run.err
+    assert run.steps["count"] == 60
+    # It can still be written elsewhere, as the hint says.
+    (kept,) = tmp_path.glob("perfdoctor-*.perfdoctor")
+    assert f"perfdoctor report {kept}" in run.err
+
+
+@needs_root
+def test_no_room_on_the_disk_and_no_home(tmp_path: Path) -> None:
+    """What is recorded goes elsewhere; the report cannot."""
+    with mounted(tmp_path / "full", "size=8k") as full, mounted(tmp_path / "home", "size=8k,ro") as home:
+        (full / "filler").write_bytes(bytes(4096))
+        run = run_inside(
+            tmp_path, *ENOUGH, "--report", str(full / "out.html"), TMPDIR=str(full), HOME=str(home),
+        )  # fmt: skip
+    assert run.status == 0, run.err
+    assert "preparing the input" in run.err
+    assert run.err.count("out.html cannot be written: No space left on device.") == 1
+    assert "Traceback" not in run.err
+    assert run.steps["count"] == 60
+
+
+@needs_root
+def test_a_disk_that_fills_up_while_recording(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=200k") as small:
+        run = run_inside(tmp_path, "--item-ms", "1", "--seconds", "6", "--recording", str(small / "a.perfdoctor"))
+    assert run.status == 0, run.err
+    assert run.err.count("cannot be written any more") == 1
+    assert "Traceback" not in run.err
+    # What was seen until then is told.
+    assert run.told["job"]["watched_seconds"] > 0
+
+
+def test_no_memory_files(tmp_path: Path) -> None:
+    launcher = (sys.executable, "-c", WITHOUT_MEMFD, str(TARGETS / "inside_training.py"))
+    run = run_inside(tmp_path, *ENOUGH, launcher=launcher)
+    assert run.status == 0, run.err
+    assert run.steps["count"] == 60
+    assert run.said["told"] == "cpu.input_preprocessing"
+
+
+def test_interactive_interpreter(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"],
+        input=CELLS,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    assert "steps 60" in done.stdout, done.stderr
+    assert "ValueError: a cell that fails" in done.stderr
+    assert json.loads((tmp_path / "told.json").read_text())["steps"]["count"] == 60

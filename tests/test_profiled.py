@@ -1,0 +1,80 @@
+"""A profile of a GPU job tells where the device's time went; the samples tell what its fetching and waiting were."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.ledger import Ledger
+from perfdoctor.profiled import Profiled
+from perfdoctor.recording import Recording, RecordingWriter
+from perfdoctor.roles import Process
+from perfdoctor.samples import Profile
+from tests.made_traces import GEMM, MadeTrace
+
+PID = 4321
+
+
+def half_fetching() -> MadeTrace:
+    """Four steps of 2 ms; in each the GPU waits 1 ms for a batch, and computes for 1 ms."""
+    trace = MadeTrace()
+    trace.gpu()
+    for number in range(4):
+        start = 2000.0 * number
+        trace.step(number, start, start + 2000)
+        trace.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, start + 990)
+        trace.operator("aten::mm", start + 990, start + 1000)
+        trace.launch(GEMM, start + 992, start + 1000, start + 2000)
+    return trace
+
+
+def sampled(*, rank: int | None = None) -> Ledger:
+    """Ten seconds, as samples from outside tell them: reading is twice what preparing is."""
+    ledger = Ledger(Process(PID, 1, 0, None, "trainer", 0, rank))
+    ledger.phases.update({"data": 5.0, "forward": 5.0})
+    ledger.own[0] = Amounts({"io.storage_read": 4.0, "cpu.input_preprocessing": 2.0, "cpu.kernel_launch": 4.0})
+    return ledger
+
+
+def recorded(folder: Path, text: str) -> Recording:
+    path = folder / "some.perfdoctor"
+    writer = RecordingWriter(path, {"start_ns": "0"})
+    writer.add([Profile(PID, 0, 100, gzip.compress(text.encode()))])
+    writer.close()
+    return Recording.open(path)
+
+
+def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples(tmp_path: Path) -> None:
+    profiled = Profiled(recorded(tmp_path, half_fetching().text()))
+    assert profiled.covers([sampled()])
+    [joined] = profiled.retell([sampled()])
+    shares = joined.causes().fractions()
+    assert shares["gpu.compute"] == pytest.approx(0.5, abs=0.02)
+    assert shares["io.storage_read"] == pytest.approx(0.33, abs=0.02)
+    assert shares["cpu.input_preprocessing"] == pytest.approx(0.17, abs=0.02)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert joined.phases.fractions() == {"data": 0.5, "forward": 0.5}
+    assert profiled.summary() == {"count": 4, "median_s": pytest.approx(0.002)}
+    assert profiled.numbers()["traced_busy"].value == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_profile_of_a_cpu_job_only_adds_numbers(tmp_path: Path) -> None:
+    trace = MadeTrace()
+    trace.step(0, 0, 1000)
+    trace.operator("aten::mm", 0, 900)
+    profiled = Profiled(recorded(tmp_path, trace.text()))
+    assert not profiled.covers([sampled()])
+    assert profiled.summary()["count"] == 1
+
+
+def test_a_trainer_without_a_profile_leaves_all_to_the_samples(tmp_path: Path) -> None:
+    other = sampled(rank=1)
+    other.trainer = Process(PID + 1, 1, 0, None, "trainer", 0, 1)
+    assert not Profiled(recorded(tmp_path, half_fetching().text())).covers([sampled(rank=0), other])
+
+
+def test_a_broken_profile_is_told(tmp_path: Path) -> None:
+    profiled = Profiled(recorded(tmp_path, "not a trace"))
+    assert not profiled.ranks
+    assert [note.probe for note in profiled.not_examined] == ["profile"]

@@ -129,7 +129,7 @@ class Session:
         """Steps aside for good."""
         if not self.active:
             return
-        self._see_no_more(now())
+        self._see_no_more()
         self._burst.end()
         if self._burst.trace is not None:
             self._ring.say("trace", self._burst.trace)
@@ -233,16 +233,16 @@ class Session:
         """Goes on from the last observed step to those that are profiled."""
         observed_s = (time_ns - self._observed_ns) / NS_PER_S
         steps = self._steps - self._observed_from if self._observed_from is not None else 0
-        self._see_no_more(time_ns)
+        self._see_no_more()
         self._profiling = self._burst.begin(observed_s / max(steps, 1))
         if not self._profiling:
             self.finish()
 
-    def _see_no_more(self, time_ns: int) -> None:
+    def _see_no_more(self) -> None:
         """Ends the observation, if there was one; what is marked from here on counts no more."""
         if self._observed_ns and not self._seen:
             self._seen = True
-            self.marker(END | OBSERVED, self._steps)(time_ns)
+            self.marker(END | OBSERVED, self._steps)(now())
             self._ring.finish(SEEN)
 
     def _warm_up(self) -> None:

@@ -46,7 +46,7 @@ def is_sound(run: Run, steps: int = 60) -> dict[str, float]:
 
 
 @both
-def test_slow_dataset_and_the_same_weights_as_without(framework: str, tmp_path: Path) -> None:
+def test_slow_dataset_and_the_same_weights_when_disabled(framework: str, tmp_path: Path) -> None:
     run = train(framework, tmp_path, "--item-ms", "1")
     phases = is_sound(run)
     assert run.told["verdict"]["cause"] == CAUSE

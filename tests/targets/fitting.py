@@ -2,6 +2,7 @@
 
 # ruff: noqa: TID253
 import argparse
+import os
 import time
 
 import torch
@@ -95,7 +96,7 @@ def tell(callback, call, model):
     total = sum(parameter.detach().double().sum() for parameter in model.parameters())
     print(f"weights {total.item().hex()}", flush=True)
     print(f"clean {int(nn.Module.__call__ is call)}", flush=True)
-    until = time.monotonic() + 20
+    until = time.monotonic() + (0 if "PERFDOCTOR_DISABLE" in os.environ else 20)
     while callback.diagnosis is None and nn.Module.__call__ is call and time.monotonic() < until:
         time.sleep(0.1)
     print(f"told {callback.diagnosis['verdict']['cause'] if callback.diagnosis else None}", flush=True)

@@ -27,6 +27,7 @@ LOOPBACK_BYTES_PER_S = 1e9
 UNFILLED = 0.25
 BANDWIDTH, LATENCY = "communication.bandwidth", "communication.latency"
 BLOCK_NS = NS_PER_S
+IN_LOADER = (*LOADER_WAITS, "loader start")
 
 
 def account(scene: Scene) -> list[Ledger]:
@@ -116,21 +117,26 @@ def _growth(scene: Scene, subject: str, name: str) -> float:
 
 def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:
     """Spans in which the trainer waits for a first batch, from the start of new workers until it leaves the loader."""
-    timeline = scene.timelines.main(trainer.pid)
-    if timeline is None:
-        return []
     suppliers = [*scene.roles.workers_of(trainer.pid), *scene.roles.helpers_of(trainer.pid)]
     starts = sorted(process.started_ns for process in suppliers if process.started_ns > scene.recording.start_ns)
     spans: list[tuple[int, int]] = []
     for start in starts:
         if spans and start < spans[-1][1]:
             continue
-        end = start
-        for index in range(int(np.searchsorted(timeline.times_ns, start)), len(timeline.times_ns)):
-            time = int(timeline.times_ns[index])
-            end = time
-            place = scene.place_at(trainer.pid, time, timeline.at(time))
-            if place.detail not in (*LOADER_WAITS, "loader start"):
-                break
+        # A sample may miss that it left the loader for a moment; its marks do not.
+        steps = scene.steps.get(trainer.pid)
+        end = _seen_outside(scene, trainer, start) if steps is None else steps.first_batch_ns(start)
         spans.append((start, end))
     return spans
+
+
+def _seen_outside(scene: Scene, trainer: Process, start_ns: int) -> int:
+    """Where a trainer was first sampled outside of its loader."""
+    timeline = scene.timelines.main(trainer.pid)
+    end = start_ns
+    times = () if timeline is None else timeline.times_ns[np.searchsorted(timeline.times_ns, start_ns) :].tolist()
+    for time in times:
+        end = time
+        if scene.place_at(trainer.pid, time, scene.main_at(trainer.pid, time)).detail not in IN_LOADER:
+            break
+    return end

@@ -6,6 +6,9 @@
         with diagnose():        # around one step, or around the whole loop; or as a decorator of a step function
             ...
 
+Where a ``with`` is awkward, ``doctor = diagnose()`` has ``doctor.start()``, ``doctor.step()`` at the end of each step,
+and ``doctor.stop()``.
+
 The verdict appears on stderr and in ``perfdoctor-report.html``, written by a sidecar process. Nothing here raises into
 the training loop, and ``PERFDOCTOR_DISABLE=1`` makes all of it do nothing.
 """
@@ -43,17 +46,14 @@ _lock = threading.Lock()
 class Diagnose:
     """What ``diagnose()`` gives: a context manager and a decorator; all of a process share one session."""
 
-    __slots__ = ("_wishes",)
+    __slots__ = ("_started", "_wishes")
 
     def __init__(self, wishes: Wishes) -> None:
         self._wishes = wishes
+        self._started = False
 
     def __enter__(self) -> Diagnose:
-        session = _session
-        if session is None and not _refused:
-            session = _begin(self._wishes)
-        if session is not None and session.active:
-            session.enter()
+        self._enter()
         return self
 
     def __exit__(
@@ -72,11 +72,35 @@ class Diagnose:
 
         return step  # type: ignore[return-value]
 
+    def start(self) -> None:
+        """Begins, where a ``with`` around the loop is awkward; ``step()`` then says where each step ends."""
+        self.stop()
+        self._started = True
+        self._enter(told=True)
+
+    def step(self) -> None:
+        """Ends a step; inside of ``with diagnose()`` around the loop too, where perfdoctor cannot tell steps apart."""
+        if _session is not None and _session.active:
+            _session.step()
+
+    def stop(self) -> None:
+        """Ends what ``start()`` began: what comes until the next ``start()`` belongs to no step."""
+        if self._started:
+            self._started = False
+            self.__exit__(None, None, None)
+
     @property
     def diagnosis(self) -> dict[str, Any] | None:
         """The diagnosis, as the JSON report has it; None until it is there."""
         companion = None if _session is None else _session.companion
         return None if companion is None else companion.diagnosis()
+
+    def _enter(self, *, told: bool = False) -> None:
+        session = _session
+        if session is None and not _refused:
+            session = _begin(self._wishes)
+        if session is not None and session.active:
+            session.enter(told=told)
 
 
 class Phase:

@@ -124,7 +124,7 @@ class _Walk:
                 return
 
     def _segment(self, start_ns: int, end_ns: int) -> Segment:
-        if not self.open:
+        if not self.open or self.open[-1].what == "closure":
             return Segment(start_ns, end_ns, "other", "other", told=False, inside=self.in_scope)
         what, value = self.open[-1].what, self.open[-1].value
         detail = _DETAILS.get(what, "")

@@ -75,7 +75,11 @@ _DOMINANT: tuple[tuple[_Rule, ...], ...] = (
         _rule(r"torch/serialization\.py", "save _save _legacy_save", "saving"),
         _rule(r"torch/distributed/checkpoint/.*\.py", "", "saving"),
         _rule(r"safetensors/torch\.py", "save_file save save_model", "saving"),
+        _rule(r"(?:lightning/fabric|lightning_fabric)/utilities/cloud_io\.py", "_atomic_save", "saving"),
         _rule(r"torch/utils/tensorboard/.*\.py", "", "logging"),
+        _rule(
+            r"(?:lightning/(?:fabric|pytorch)|lightning_fabric|pytorch_lightning)/loggers/.*\.py", "", "logging"
+        ),
         _rule(
             r"(?:tensorboard|tensorboardX|wandb|mlflow|comet_ml|neptune|aim|clearml)/.*\.py", "", "logging"
         ),
@@ -132,6 +136,8 @@ _INNERMOST: tuple[_Rule, ...] = (
     _rule(r"torch/nn/utils/clip_grad\.py", "", "optimizer"),
     _rule(r"torch/amp/grad_scaler\.py", "step update unscale_ _unscale_grads_", "optimizer"),
     _rule(r"torch/optim/lr_scheduler\.py", "", "other"),
+    # Lightning calls the script's training step from within the optimizer's.
+    _rule(r"(?:lightning/pytorch|pytorch_lightning)/loops/optimization/automatic\.py", "closure", "other"),
     _rule(r"torch/optim/.*\.py", "", "optimizer"),
     _rule(r"torch/nn/modules/module\.py", "", "forward"),
 )  # fmt: skip
@@ -161,7 +167,8 @@ _HANDOVER = re.compile(
 )
 _LIBRARY = re.compile(
     r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/"
-    r"|/perfdoctor/inside\.py$|/probes/inside/\w+\.py$"  # perfdoctor's own, where it is not installed but developed
+    # perfdoctor's own, where it is not installed but developed
+    r"|/perfdoctor/(?:inside|lightning|transformers)\.py$|/probes/inside/\w+\.py$"
 )
 
 

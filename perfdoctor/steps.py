@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perfdoctor.amounts import Amounts
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.marks import Happening, Marks, Segment
+from perfdoctor.phases import TRAINING_PHASES
 
 Times = npt.NDArray[np.int64]
 COLLECTOR = "collector"
@@ -57,6 +58,17 @@ class Steps:
         if index < 0 or time_ns >= self._segments[index].end_ns:
             return None
         return self._segments[index]
+
+    def first_batch_ns(self, time_ns: int) -> int:
+        """Where the first wait for a loader's batch after an instant ends, or training work begins without one."""
+        first = max(0, int(np.searchsorted(self._starts, time_ns, side="right")) - 1)
+        for index in range(first, len(self._segments)):
+            segment = self._segments[index]
+            if segment.detail == "loader wait" and segment.end_ns > time_ns:
+                return segment.end_ns
+            if segment.phase in TRAINING_PHASES and segment.end_ns > time_ns:
+                return max(time_ns, segment.start_ns)
+        return time_ns
 
     def collecting_at(self, time_ns: int) -> bool:
         """Whether the cyclic collector runs."""

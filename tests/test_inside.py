@@ -78,6 +78,20 @@ def test_no_loader_and_a_phase_of_the_users_own(tmp_path: Path) -> None:
     assert run.told["verdict"]["cause"] == "cpu.garbage_collection"
 
 
+def test_steps_that_the_script_tells(tmp_path: Path) -> None:
+    run = run_inside(tmp_path, *ENOUGH, "--way", "told")
+    is_sound(run)
+    assert run.told["verdict"]["cause"] == CAUSE
+    assert run.steps["phases"]["data"]["mean_s"] > 2 * 0.016
+
+
+def test_steps_that_the_script_forgets_to_tell(tmp_path: Path) -> None:
+    run = run_inside(tmp_path, "--item-ms", "1", "--steps", "150", "--way", "forgotten")
+    assert run.status == 0
+    assert run.told["steps"] == {}
+    assert "step() was not called" in str(run.told["not_examined"])
+
+
 @pytest.mark.parametrize(("way", "status"), [("raise", 1), ("exit", 3)])
 def test_a_loop_that_ends_early(way: str, status: int, tmp_path: Path) -> None:
     run = run_inside(tmp_path, "--way", way, "--item-ms", "1", "--seconds", "3")

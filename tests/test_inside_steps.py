@@ -101,6 +101,48 @@ def test_forward_of_a_teacher_is_a_part_of_the_step() -> None:
     assert told["outside_s"] == 0
 
 
+def test_what_runs_in_a_closure_is_not_the_optimizers() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.mark("begin", "observed")
+    for _ in range(5):
+        script.call("data", 10)
+        script.mark("begin", "optimizer")
+        for _ in range(2):
+            script.mark("begin", "closure")
+            script.wait(3)
+            script.call("forward", 4, 3)
+            script.wait(1)
+            script.call("backward", 8)
+            script.mark("end", "closure")
+            script.wait(2)
+        script.mark("end", "optimizer")
+        script.ends()
+    told = script.steps().summary()
+    means = {name: phase["mean_s"] * 1000 for name, phase in told["phases"].items()}
+    assert means == pytest.approx({"data": 10, "other": 6, "forward": 8, "loss": 2, "backward": 16, "optimizer": 4})
+
+
+def test_the_first_batch_of_new_workers_ends_their_start() -> None:
+    """Even where the loop asks for the second one at once, and is hardly ever seen outside of the loader."""
+    script = Script()
+    script.mark("begin", "scope")
+    script.call("loader start", 30, begin=1)
+    script.wait(1)
+    for _ in range(2):
+        script.call("data", 20, begin=1)
+    for _ in range(2):
+        script.train()
+        script.ends()
+        script.call("data", 20, begin=1)
+    steps = script.steps()
+    assert steps.first_batch_ns(5 * MS) == 51 * MS
+    assert steps.first_batch_ns(45 * MS) == 51 * MS
+    assert steps.first_batch_ns(52 * MS) == 71 * MS
+    assert steps.first_batch_ns(72 * MS) == 72 * MS, "it trains"
+    assert steps.first_batch_ns(10_000 * MS) == 10_000 * MS
+
+
 def test_what_comes_between_two_blocks_is_the_next_batch() -> None:
     script = Script()
     script.mark("begin", "scope")

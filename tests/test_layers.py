@@ -20,6 +20,7 @@ RECORDING_SIDE = {
     "perfdoctor.governor",
     "perfdoctor.inside",
     "perfdoctor.job",
+    "perfdoctor.lightning",
     "perfdoctor.masking",
     "perfdoctor.outputs",
     "perfdoctor.preflight",
@@ -32,6 +33,7 @@ RECORDING_SIDE = {
     "perfdoctor.sidecar",
     "perfdoctor.syscall_filters",
     "perfdoctor.target",
+    "perfdoctor.transformers",
     "perfdoctor.watch",
 }
 

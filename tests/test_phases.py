@@ -6,6 +6,9 @@ from perfdoctor.phases import Frame, locate
 
 TORCH = "/env/lib/python3.11/site-packages/torch"
 PYTHON = "/usr/lib/python3.11"
+LIGHTNING = "/env/lib/python3.11/site-packages/lightning"
+ADAM = Frame(f"{TORCH}/optim/adam.py", "Adam.step", 226)
+CLOSURE = Frame(f"{LIGHTNING}/pytorch/loops/optimization/automatic.py", "Closure.closure", 132)
 MAIN = Frame("/home/me/train.py", "<module>", 10)
 LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._next_data", 1400)
 MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
@@ -29,6 +32,10 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         # A transform may be a module: below the loader it is input work all the same.
         ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), MODULE], "data", "fetch"),
         ([MAIN, Frame(f"{TORCH}/optim/lbfgs.py", "step", 300), MODULE], "forward", ""),
+        ([MAIN, ADAM, CLOSURE, Frame("/home/me/module.py", "Net.training_step", 30)], "other", ""),
+        ([MAIN, ADAM, CLOSURE, MODULE], "forward", ""),
+        ([MAIN, Frame(f"{LIGHTNING}/pytorch/loggers/csv_logs.py", "CSVLogger.save", 80)], "logging", ""),
+        ([MAIN, Frame(f"{LIGHTNING}/fabric/utilities/cloud_io.py", "_atomic_save", 117)], "saving", ""),
     ],
 )
 def test_places(frames: list[Frame], phase: str, detail: str) -> None:

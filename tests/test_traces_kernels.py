@@ -8,7 +8,7 @@ from perfdoctor.traces.account import account_for
 from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_kernels
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
+from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
 from tests.real_traces import real
 
 SGEMM = "ampere_sgemm_128x64_tn"
@@ -63,6 +63,20 @@ def test_the_kernels_of_an_optimizer_step_are_counted(tmp_path: Path) -> None:
         for index in range(count):
             trace.launch(ELEMENTWISE, begin + 10 + 50 * index, begin + 20 + 50 * index, begin + 30 + 50 * index)
     assert numbers(trace, tmp_path)["traced_optimizer_kernels"] == 7
+
+
+def test_kernels_of_a_closure_are_not_the_optimizers(tmp_path: Path) -> None:
+    """Lightning runs forward and backward pass inside of the optimizer's step."""
+    trace = made((GEMM, 5000))
+    trace.annotation("Optimizer.step#AdamW.step", 10_000.0, 12_000.0)
+    trace.operator("autograd::engine::evaluate_function: AddmmBackward0", 10_500.0, 11_000.0, thread=MAIN + 1)
+    for index in range(50):
+        launched = 10_010.0 + 20 * index
+        trace.launch(ELEMENTWISE, launched, launched + 10, launched + 20)
+    for index in range(3):
+        launched = 11_100.0 + 100 * index
+        trace.launch(ELEMENTWISE, launched, launched + 10, launched + 20)
+    assert numbers(trace, tmp_path)["traced_optimizer_kernels"] == 3
 
 
 def test_the_longest_kernels_stand_in_their_finding(tmp_path: Path) -> None:

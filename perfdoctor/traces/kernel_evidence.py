@@ -25,6 +25,7 @@ _FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|att
 _SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
 _LAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to|nhwc_?to|transpose", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 _PAGEABLE = re.compile(r"Pageable")
 _BETWEEN = re.compile(r"Pageable|Pinned|HtoD|DtoH")
 # What a generic kernel of ATen is instantiated with.
@@ -123,12 +124,19 @@ def _named(account: RankAccount, pattern: re.Pattern[str], *, only_base: bool = 
 
 
 def _optimizer_kernels(account: RankAccount) -> float | None:
-    """Kernels that one optimizer step launches, in the median: a few if it is fused, one or more per tensor if not."""
+    """Kernels that one optimizer step launches, in the median: a few if it is fused, one or more per tensor if not.
+
+    A step that is given a closure, as under Lightning, holds forward and backward passes too: its own kernels follow.
+    """
     trace, calls = account.trace, account.trace.calls
     wanted = np.array([_OPTIMIZER.match(name) is not None for name in trace.names] or [False])
     rows = trace.named(wanted, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
     if not rows.any():
         return None
     launching = np.sort(calls.start[np.isin(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])
-    launched = np.searchsorted(launching, trace.host.end[rows]) - np.searchsorted(launching, trace.host.start[rows])
+    starts, ends = trace.host.start[rows], trace.host.end[rows]
+    backward = np.array([_BACKWARD.match(name) is not None for name in trace.names] or [False])
+    passed = np.concatenate([[0], np.sort(trace.host.end[trace.named(backward, trace.host.name)])])
+    starts = np.maximum(starts, passed[np.searchsorted(passed, ends, side="right") - 1])
+    launched = np.searchsorted(launching, ends) - np.searchsorted(launching, starts)
     return float(np.median(launched))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perfdoctor.probes.inside.ring import (
     BACKWARD,
     BEGIN,
+    CLOSURE,
     COLLECTOR,
     DATA,
     END,
@@ -188,10 +189,12 @@ class Hooks:
     def _hook_optimizers(self, optim: Any) -> None:
         marker, begun, ended = self._marker, *self._marks(OPTIMIZER)
 
-        def begins(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if get_ident() == marker.thread:
-                marker.optimizes(id(optimizer))
-                begun(now())
+        def begins(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+            if get_ident() != marker.thread:
+                return None
+            marker.optimizes(id(optimizer))
+            begun(now())
+            return self._with_closure(args, kwargs)
 
         def ends(*_: object) -> None:
             if get_ident() == marker.thread:
@@ -201,6 +204,30 @@ class Hooks:
         before = optim.register_optimizer_step_pre_hook(begins)
         after = optim.register_optimizer_step_post_hook(ends)
         self._undo += [before.remove, after.remove]
+
+    def _with_closure(self, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """The arguments of an optimizer's step with its closure marked: what runs in it is the script's, not its own.
+
+        Returns:
+            None if it has no closure.
+        """
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._closes(kwargs["closure"])}
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._closes(args[1]), *args[2:]), kwargs
+        return None
+
+    def _closes(self, original: _Wrapped) -> _Wrapped:
+        begun, ended = self._marks(CLOSURE)
+
+        def closure(*args: Any, **kwargs: Any) -> Any:
+            begun(now())
+            try:
+                return original(*args, **kwargs)
+            finally:
+                ended(now())
+
+        return closure
 
     def _calls(self, original: _Wrapped) -> _Wrapped:
         """Wraps ``Module.__call__``: marks outermost calls of the thread that trains."""

@@ -44,8 +44,11 @@ KINDS = (
     "collector",
     "step",
     "observed",
+    "closure",
 )
-SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, STEP, OBSERVED = range(len(KINDS))
+SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, STEP, OBSERVED, CLOSURE = range(
+    len(KINDS)
+)
 OWN = 64
 BEGIN, END, POINT = 0, 1 << 8, 2 << 8
 EDGES = ("begin", "end", "point")

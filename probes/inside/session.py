@@ -1,8 +1,9 @@
 """One diagnosis from inside: which steps are seen, and when perfdoctor steps aside.
 
-A step is one pass of the training loop. It ends where the user's ``with`` around one step ends. In a ``with`` around
-the whole loop it ends where the next batch is asked for after some training work (a backward pass or an optimizer's
-step), or, where batches come from no loader, where the last optimizer's step ended before the first one steps again.
+A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
+``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
+optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
+steps again.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class Session:
         self._start_ns = now()
         self.worked = False
         self._passed = 0
+        self._told = False
         self._loader_seen = False
         self._first_optimizer = 0
         self._optimized_ns = 0
@@ -146,12 +148,17 @@ class Session:
         """Removes what the sidecar has not taken."""
         self._burst.clear()
 
-    def enter(self) -> None:
-        """The user's ``with`` begins."""
+    def enter(self, *, told: bool = False) -> None:
+        """The user's ``with`` begins.
+
+        Args:
+            told: the user says where each step ends.
+        """
         if get_ident() == self.thread:
             self.depth += 1
             if self.depth == 1:
                 self._passed = self._first_optimizer = self._optimized_ns = 0
+                self._told = told
                 self._entered(now())
 
     def leave(self) -> None:
@@ -161,10 +168,19 @@ class Session:
         self.depth -= 1
         if self.depth:
             return
-        loop = self._passed > 0
-        if self.worked or not loop:
+        loop = self._passed > 0 or self._told
+        if self._told and not self._passed:
+            self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
+        elif not self._told and (self.worked or not loop):
             self._step_ended(now())
         self._left[loop](now())
+
+    def step(self) -> None:
+        """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
+        if get_ident() == self.thread and self.depth:
+            self._told = True
+            self._passed += 1
+            self._step_ended(now())
 
     def phase_number(self, name: str) -> int | None:
         """The number of one of the user's own phases; None if there are too many."""
@@ -177,14 +193,14 @@ class Session:
     def fetches(self) -> None:
         """A batch is asked for."""
         self._loader_seen = True
-        if self.worked and self.depth:
+        if self.worked and self.depth and not self._told:
             self._passed += 1
             self._step_ended(now())
 
     def optimizes(self, optimizer: int) -> None:
         """An optimizer's step begins."""
         self.worked = True
-        if self._loader_seen or not self.depth:
+        if self._loader_seen or self._told or not self.depth:
             return
         if optimizer == self._first_optimizer and self._optimized_ns:
             self._passed += 1

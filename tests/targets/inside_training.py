@@ -158,6 +158,17 @@ def decorated(training, options):
         step(batch)
 
 
+def told(training, options):
+    """A step is two batches, as the script says, or forgets to say."""
+    training.diagnosis = watched(options)
+    training.diagnosis.start()
+    for number, batch in enumerate(training.batches()):
+        training.step(batch)
+        if number % 2 and options.way == "told":
+            training.diagnosis.step()
+    training.diagnosis.stop()
+
+
 def in_child():
     pid = os.fork()
     if not pid:
@@ -171,7 +182,15 @@ def in_child():
     os.waitpid(pid, 0)
 
 
-WAYS = {"loop": by_loop, "raise": by_loop, "exit": by_loop, "decorator": decorated, "synthetic": without_loader}
+WAYS = {
+    "loop": by_loop,
+    "raise": by_loop,
+    "exit": by_loop,
+    "decorator": decorated,
+    "synthetic": without_loader,
+    "told": told,
+    "forgotten": told,
+}
 
 
 def entries():

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
-import machine
 import scoring
 from scoring import Result
 
@@ -85,7 +85,7 @@ def attach_to(job: jobs.Job, duration: float, result: Result) -> None:
     result.extra_s = took - duration
 
 
-def conditions(skipped: list[str], arguments: argparse.Namespace) -> list[str]:
+def conditions(skipped: Mapping[str, str], arguments: argparse.Namespace) -> list[str]:
     """How it was measured, for the page."""
     return [
         *([f"Not run here: {', '.join(skipped)}.", ""] if skipped else []),
@@ -105,9 +105,9 @@ def main() -> int:
     arguments = parser.parse_args()
     jobs.end_with_finally()
     chosen = jobs.examples(arguments.only)
-    skipped = [e.name for e in chosen if e.needs_root] if machine.needs_root() else []
-    if skipped:
-        print(f"left out ({machine.needs_root()}): {', '.join(skipped)}")
+    skipped = jobs.left_out(chosen)
+    for reason in dict.fromkeys(skipped.values()):
+        print(f"left out ({reason}): {', '.join(name for name in skipped if skipped[name] == reason)}")
     results = []
     print(scoring.HEADER, flush=True)
     for repeat in range(arguments.repeats):
@@ -117,7 +117,8 @@ def main() -> int:
             print(scoring.line(result), flush=True)
             if arguments.details:
                 arguments.details.mkdir(parents=True, exist_ok=True)
-                (arguments.details / f"{example.name}-{repeat}.json").write_text(json.dumps(result.said))
+                name = f"{example.name.replace('/', '-')}-{repeat}.json"
+                (arguments.details / name).write_text(json.dumps(result.said))
     if not results:
         return 1
     print("\n" + "\n".join(scoring.totals(results).lines()))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.evidence_gpu import gpu_cause, measure_gpus
+from perfdoctor.evidence_gpu import gpu_cause, job_gpus, measure_gpus
 from perfdoctor.evidence_readings import Readings
 from perfdoctor.recording import Recording, RecordingWriter
 from perfdoctor.samples import Fact, Reading
@@ -81,7 +81,7 @@ def test_the_kept_readings_say_what_they_said(folder: Path, tmp_path: Path) -> N
     told, readings = told_of(folder), counted(folder, tmp_path)
     for row in told["compared"]:
         if "perfdoctor" in row:
-            assert readings.mean("gpu:0", row["reading"]) == pytest.approx(row["perfdoctor"], rel=1e-6)
+            assert readings.mean(job_gpus(readings)[0], row["reading"]) == pytest.approx(row["perfdoctor"], rel=1e-6)
     if told["expected"] in OF_COUNTERS:
         right_or_known(gpu_cause(measure_gpus(readings)), told, "readings")
 

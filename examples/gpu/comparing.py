@@ -60,14 +60,14 @@ _TORCH_PAIRS = (
 
 @contextlib.contextmanager
 def nvidia_smi(file: Path) -> Iterator[None]:
-    """Lets nvidia-smi look twice a second meanwhile; nothing where there is none."""
+    """Lets nvidia-smi look twice a second meanwhile, into a file; nothing where there is none."""
     program = shutil.which("nvidia-smi")
     if program is None:
         yield
         return
     asked = ",".join(["index", *(pair.theirs for pair in _SMI_PAIRS)])
-    command = [program, f"--query-gpu={asked}", "--format=csv,noheader,nounits", f"-lms={_PERIOD_MS}"]
-    with file.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
+    how = ["--format=csv,noheader,nounits", f"--loop-ms={_PERIOD_MS}", f"--filename={file}"]
+    with subprocess.Popen([program, f"--query-gpu={asked}", *how], stdout=subprocess.DEVNULL) as process:
         try:
             yield
         finally:
@@ -80,12 +80,12 @@ def compare(folder: Path) -> list[dict[str, Any]]:
     Args:
         folder: with the recording of attach, the rows of nvidia-smi, and torch's counters.
     """
-    ours = means_of(folder / RECORDING)
-    if not any(name == "memory_total_bytes" for name in ours):
+    gpu, ours = means_of(folder / RECORDING)
+    if gpu is None:
         return [{"reason": "perfdoctor's probe read no GPU here"}]
-    rows = [_row("nvidia-smi", pair, ours, _smi_means(folder / SMI)) for pair in _SMI_PAIRS]
-    rows += [_row("torch", pair, ours, _torch(folder / "torch0.json")) for pair in _TORCH_PAIRS]
-    return rows
+    smi, torch = _means(smi_samples(folder / SMI, gpu)), _torch(folder / "torch0.json")
+    rows = [_row("nvidia-smi", pair, ours, smi) for pair in _SMI_PAIRS]
+    return rows + [_row("torch", pair, ours, torch) for pair in _TORCH_PAIRS]
 
 
 def _row(source: str, pair: Pair, ours: dict[str, float], theirs: dict[str, float]) -> dict[str, Any]:
@@ -100,38 +100,37 @@ def _row(source: str, pair: Pair, ours: dict[str, float], theirs: dict[str, floa
     return {**row, "perfdoctor": mine, "other": other, "agrees": agrees}
 
 
-def means_of(recording: Path) -> dict[str, float]:
-    """Mean of each reading of the job's first GPU; empty if there is no recording, or no GPU in it."""
+def means_of(recording: Path) -> tuple[str | None, dict[str, float]]:
+    """The job's first GPU and the mean of each of its readings; None if there is no recording, or no GPU in it."""
     from perfdoctor.evidence_gpu import job_gpus
     from perfdoctor.evidence_readings import Readings
     from perfdoctor.recording import Recording
     from perfdoctor.samples import Reading
 
     if not recording.exists():
-        return {}
+        return None, {}
     opened = Recording.open(recording)
     readings, table = Readings(opened), opened.table(Reading)
     opened.close()
     gpus = job_gpus(readings)
     if not gpus:
-        return {}
+        return None, {}
     names = table.loc[table["subject"] == gpus[0], "name"].unique()
-    return {name: mean for name in names if (mean := readings.mean(gpus[0], name)) is not None}
+    return gpus[0], {name: mean for name in names if (mean := readings.mean(gpus[0], name)) is not None}
 
 
-def smi_samples(file: Path) -> list[dict[str, float]]:
-    """What nvidia-smi said of the first GPU, look by look; what it did not know is left out."""
+def smi_samples(file: Path, gpu: str) -> list[dict[str, float]]:
+    """What nvidia-smi said of a GPU such as ``gpu:0``, look by look; what it did not know is left out."""
     found = []
     for line in file.read_text(errors="replace").splitlines() if file.exists() else []:
         index, *cells = (cell.strip() for cell in line.split(","))
-        if index == "0" and len(cells) == len(_SMI_PAIRS):
+        if f"gpu:{index}" == gpu and len(cells) == len(_SMI_PAIRS):
             numbers = {pair.theirs: _number(cell) for pair, cell in zip(_SMI_PAIRS, cells, strict=True)}
             found.append({name: number for name, number in numbers.items() if number is not None})
     return found
 
 
-def _smi_means(file: Path) -> dict[str, float]:
-    samples = smi_samples(file)
+def _means(samples: list[dict[str, float]]) -> dict[str, float]:
     names = {name for sample in samples for name in sample}
     return {name: statistics.mean(sample[name] for sample in samples if name in sample) for name in names}
 
@@ -149,7 +148,10 @@ def _number(cell: str) -> float | None:
 
 
 def gpu_name() -> str:
-    """Of the device that the examples train on, with the versions that matter."""
+    """Of the device that the examples train on, with the versions that matter.
+
+    It takes some of the GPU for itself: call it in a process of its own, or the session is a neighbour of its jobs.
+    """
     import torch
 
     if not torch.accelerator.is_available():

@@ -38,7 +38,9 @@ def keep(told: dict[str, Any], work: Path, into: Path) -> Path:
     if kept:
         told["analyze_kept"] = _verdict([file for file in kept if file is not None]) if all(kept) else None
     (folder / "readings.json").write_text(json.dumps(gpu_rows(work / comparing.RECORDING)))
-    (folder / "nvidia-smi.json").write_text(json.dumps(comparing.smi_samples(work / comparing.SMI)))
+    gpu, _ = comparing.means_of(work / comparing.RECORDING)
+    samples = [] if gpu is None else comparing.smi_samples(work / comparing.SMI, gpu)
+    (folder / "nvidia-smi.json").write_text(json.dumps(samples))
     (folder / "result.json").write_text(json.dumps(told, indent=1))
     return folder
 

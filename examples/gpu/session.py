@@ -16,7 +16,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import comparing
 import jobs
 import keeping
 import looking
@@ -36,9 +35,11 @@ def main() -> int:
     if reason:
         sys.exit(f"{reason}; --device cpu tries the script without one")
     chosen = [e for e in jobs.examples([f"gpu/{name}" for name in arguments.only]) if e.needs_gpu]
-    plan = looking.Plan(arguments.seconds, arguments.duration, {"OMP_NUM_THREADS": "4", SPEED: speed()})
-    about = {"device": comparing.gpu_name() if not dry else "a CPU", "dry": dry, "speed": plan.variables[SPEED]}
-    print(f"{about['device']}, {float(about['speed']):.0f} TFLOP/s; up to {arguments.minutes:g} minutes", flush=True)
+    # One size for all jobs, so that a sick job and its cure do not differ in it.
+    speed = ask("accelerator", "speed")
+    plan = looking.Plan(arguments.seconds, arguments.duration, {"OMP_NUM_THREADS": "4", SPEED: speed})
+    about = {"device": "a CPU" if dry else ask("comparing", "gpu_name"), "dry": dry, "speed": speed}
+    print(f"{about['device']}, {float(speed):.0f} TFLOP/s; up to {arguments.minutes:g} minutes", flush=True)
     results = run(chosen, plan, about, arguments)
     if not results:
         return 1
@@ -111,11 +112,11 @@ def line(told: dict[str, Any], took: float) -> str:
     return f"{marks} {told['example']:22}{told['expected']:26}true {share:5} {took:4.0f} s  {'; '.join(said)}{differ}"
 
 
-def speed() -> str:
-    """The speed that all jobs of this session are sized for, so that a sick job and its cure are of one size."""
-    command = [sys.executable, "-c", "import accelerator; print(accelerator.speed())"]
+def ask(module: str, function: str) -> str:
+    """What a function of a module here says, in a process of its own: this one must not be a neighbour on the GPU."""
+    command = [sys.executable, "-c", f"import {module}; print({module}.{function}())"]
     folder = Path(__file__).resolve().parent
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout.split()[-1]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout.splitlines()[-1]
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ RUN_ALL = """
 import os, runpy, sys
 import torch
 for script in sys.argv[1:]:
+    children = {}
     for state in ("sick", "cured"):
-        sys.stdout.flush()
         child = os.fork()
         if child == 0:
             sys.argv = [script, state, "--seconds", "0"]
@@ -87,6 +87,8 @@ for script in sys.argv[1:]:
             runpy.run_path(script, run_name="__main__")
             sys.stdout.flush()
             os._exit(0)
+        children[state] = child
+    for state, child in children.items():
         print(script, state, os.waitpid(child, 0)[1], flush=True)
 """
 

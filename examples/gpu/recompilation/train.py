@@ -34,7 +34,9 @@ def main() -> None:
     # This backend traces and differentiates, and needs neither Triton nor a C compiler.
     compiled = torch.compile(model, dynamic=False, backend="aot_eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    batches = ((next(models.series(16, length, device, count=1))) for length in lengths(run.sick))
+    for length in () if run.sick else range(BUCKET, LONGEST + 1, BUCKET):  # all there are, before training
+        compiled(next(models.series(16, length, device, count=1))[0]).sum().backward()
+    batches = (next(models.series(16, length, device, count=1)) for length in lengths(run.sick))
     for series, labels in accelerator.steps(run, batches):
         loss = nn.functional.cross_entropy(compiled(series), labels)
         optimizer.zero_grad()

@@ -1,6 +1,7 @@
 """Starts examples as jobs of their own and measures their pace, for scorecard, benchmark and tests."""
 
 import contextlib
+import functools
 import mmap
 import os
 import platform
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,17 +19,20 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import common
+from machine import needs_root as why_no_control_groups
 
 EXAMPLES = Path(__file__).resolve().parent
 HEALTHY = "cpu.model_compute"
+HEALTHY_ON_GPU = "gpu.compute"
 WARM_UP_S = 2.0
 
 
 @dataclass(frozen=True)
 class Example:
-    """A folder under ``examples/``.
+    """A folder under ``examples/``, or under ``examples/gpu/``.
 
     Attributes:
+        name: of the folder; ``gpu/launch_bound`` for instance.
         expected: the cause that a diagnosis should name.
         straggler: the rank that the others wait for, if there is one.
     """
@@ -39,7 +43,11 @@ class Example:
 
     @property
     def sound(self) -> bool:
-        return self.expected == HEALTHY
+        return self.expected in (HEALTHY, HEALTHY_ON_GPU)
+
+    @property
+    def needs_gpu(self) -> bool:
+        return self.name.startswith("gpu/")
 
     @property
     def needs_root(self) -> bool:
@@ -49,14 +57,35 @@ class Example:
 def examples(only: list[str] | None = None) -> list[Example]:
     """All examples, or those named, as their READMEs describe them."""
     found = []
-    for readme in sorted(EXAMPLES.glob("*/README.md")):
+    for readme in sorted([*EXAMPLES.glob("*/README.md"), *EXAMPLES.glob("gpu/*/README.md")]):
         head = dict(line.split(": ", 1) for line in readme.read_text().split("\n\n")[0].splitlines())
         straggler = int(head["straggler"]) if "straggler" in head else None
-        found.append(Example(readme.parent.name, head["expected"], straggler))
+        name = readme.parent.relative_to(EXAMPLES).as_posix()
+        found.append(Example(name, head["expected"], straggler))
     unknown = set(only or ()) - {example.name for example in found}
     if unknown:
         sys.exit(f"no such example: {', '.join(sorted(unknown))}")
     return [example for example in found if not only or example.name in only]
+
+
+def left_out(chosen: list[Example]) -> dict[str, str]:
+    """Which of some examples cannot run on this machine, and why."""
+    no_groups = why_no_control_groups() if any(example.needs_root for example in chosen) else None
+    no_gpu = why_no_gpu() if any(example.needs_gpu for example in chosen) else None
+    reasons = {example.name: no_groups for example in chosen if example.needs_root}
+    reasons |= {example.name: no_gpu for example in chosen if example.needs_gpu}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+@functools.cache
+def why_no_gpu() -> str | None:
+    """Why the GPU examples cannot run here, or None; asked in a process of its own, so that this one stays light."""
+    probe = "import accelerator; print(accelerator.why_none() or '')"
+    command = [sys.executable, "-c", probe]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES / "gpu")
+    if done.returncode != 0:
+        return f"needs an accelerator, and torch cannot be asked: {done.stderr.strip()[-200:]}"
+    return done.stdout.strip() or None
 
 
 class Job:
@@ -109,8 +138,18 @@ class Job:
 
 
 @contextlib.contextmanager
-def running(example: Example, state: str, seconds: float, *options: str) -> Iterator[Job]:
-    """The example as a process of its own; it is ended, all its descendants included, with this context."""
+def running(
+    example: Example, state: str, seconds: float, *options: str, variables: Mapping[str, str] | None = None
+) -> Iterator[Job]:
+    """The example as a process of its own; it is ended, all its descendants included, with this context.
+
+    Args:
+        example: which.
+        state: ``sick`` or ``cured``.
+        seconds: after which it ends by itself.
+        options: added to its command line.
+        variables: added to its environment.
+    """
     with tempfile.TemporaryDirectory() as folder:
         progress, log = Path(folder, "progress"), Path(folder, "output")
         progress.touch()
@@ -123,7 +162,7 @@ def running(example: Example, state: str, seconds: float, *options: str) -> Iter
             str(seconds),
             *options,
         ]
-        environment = {**os.environ, common.PROGRESS: str(progress)}
+        environment = {**os.environ, **(variables or {}), common.PROGRESS: str(progress)}
         with log.open("wb") as out, progress.open("r+b") as file:
             counter = mmap.mmap(file.fileno(), common.PROGRESS_BYTES)
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)

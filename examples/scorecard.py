@@ -11,12 +11,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
-import machine
 import scoring
 import ways
 from scoring import Result
@@ -87,7 +87,7 @@ def enter(watched: ways.Watched, result: Result) -> None:
         result.sum_error = sum(phase["mean_s"] for phase in steps["phases"].values()) / steps["mean_s"] - 1
 
 
-def conditions(skipped: list[str], arguments: argparse.Namespace) -> list[str]:
+def conditions(skipped: Mapping[str, str], arguments: argparse.Namespace) -> list[str]:
     """How it was measured, for the page."""
     watched = f"{arguments.duration:g} s" if arguments.way == [ways.ATTACH] else "15 s, and at least 10 steps,"
     return [
@@ -112,9 +112,9 @@ def main() -> int:
     arguments = parser.parse_args()
     jobs.end_with_finally()
     chosen = jobs.examples(arguments.only)
-    skipped = [e.name for e in chosen if e.needs_root] if machine.needs_root() else []
-    if skipped:
-        print(f"left out ({machine.needs_root()}): {', '.join(skipped)}")
+    skipped = jobs.left_out(chosen)
+    for reason in dict.fromkeys(skipped.values()):
+        print(f"left out ({reason}): {', '.join(name for name in skipped if skipped[name] == reason)}")
     results = []
     print(scoring.HEADER, flush=True)
     for repeat in range(arguments.repeats):
@@ -123,7 +123,8 @@ def main() -> int:
                 results.append(result)
                 print(scoring.line(result), flush=True)
                 if arguments.details:
-                    keep(result, arguments.details / f"{example.name}-{result.way}-{repeat}.json")
+                    name = f"{example.name.replace('/', '-')}-{result.way}-{repeat}.json"
+                    keep(result, arguments.details / name)
     if not results:
         return 1
     totals = [scoring.totals([result for result in results if result.way == way]) for way in arguments.way]

@@ -27,9 +27,12 @@ def left_overs() -> set[str]:
     return {*groups, *files}
 
 
-@pytest.mark.parametrize("folder", sorted(p.parent for p in EXAMPLES.glob("*/train.py")), ids=lambda p: p.name)
+FOLDERS = sorted([*EXAMPLES.glob("*/train.py"), *EXAMPLES.glob("gpu/*/train.py")])
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in FOLDERS], ids=lambda path: path.name)
 def test_readme_names_a_known_cause(folder: Path) -> None:
-    (example,) = [e for e in ALL if e.name == folder.name]
+    (example,) = [e for e in ALL if e.name == folder.relative_to(EXAMPLES).as_posix()]
     assert example.expected in CAUSES
     assert CAUSES[example.expected].healthy == folder.name.startswith("sound_")
     assert "under_torchrun" in (folder / "train.py").read_text() or example.straggler is None
@@ -65,6 +68,55 @@ def test_example_trains_and_tidies_up(name: str, state: str) -> None:
     assert lines[0] == "ready"
     assert float(lines[-1].removeprefix("throughput: ").removesuffix(" steps/s")) > 0
     assert left_overs() <= before
+
+
+GPU = [example for example in ALL if example.needs_gpu]
+
+
+# Forks for each run, since importing torch takes longer than a few tiny steps.
+RUN_ALL = """
+import os, runpy, sys
+import torch
+for script in sys.argv[1:]:
+    children = {}
+    for state in ("sick", "cured"):
+        child = os.fork()
+        if child == 0:
+            sys.argv = [script, state, "--seconds", "0"]
+            sys.path.insert(0, os.path.dirname(script))
+            runpy.run_path(script, run_name="__main__")
+            sys.stdout.flush()
+            os._exit(0)
+        children[state] = child
+    for state, child in children.items():
+        print(script, state, os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def test_gpu_examples_have_no_slip_that_a_cpu_would_show() -> None:
+    """A step or two at a tiny size; what they do on a GPU is for a machine that has one."""
+    scripts = [str(EXAMPLES / example.name / "train.py") for example in GPU]
+    env = {**os.environ, "PERFDOCTOR_EXAMPLE_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN_ALL, *scripts]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=env)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    wanted = [f"{script} {state} 0" for script in scripts for state in ("sick", "cured")]
+    assert [line for line in lines if "train.py" in line] == wanted, done.stderr
+    assert lines.count("ready") == len(wanted)
+
+
+def test_gpu_examples_are_left_out_with_the_reason_where_there_is_no_gpu() -> None:
+    reason = jobs.why_no_gpu()
+    if reason is None:
+        pytest.skip("this machine has an accelerator")
+    assert "needs an accelerator" in reason
+    assert jobs.left_out(GPU) == {example.name: reason for example in GPU}
+    env = {name: value for name, value in os.environ.items() if name != "PERFDOCTOR_EXAMPLE_DEVICE"}
+    command = [sys.executable, str(EXAMPLES / GPU[0].name / "train.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 1
+    assert "needs an accelerator" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or NO_GROUPS is not None, reason=NO_GROUPS or "needs root")

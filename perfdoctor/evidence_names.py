@@ -104,12 +104,17 @@ TRACE: dict[str, Meaning] = {
     "traced_waits": ("calls that wait for the GPU", "/s", "trace"),
     "traced_waiting": ("threads wait for the GPU in such calls", _OF_TIME, "trace"),
     "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
+    "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
     "traced_loading": ("main thread fetches batches", _OF_TIME, "trace"),
     "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_collectives": ("collectives on a GPU", "/s", "trace"),
     "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_hidden": ("collectives behind other work of the GPU", _OF_TIME, "trace"),
     "traced_tensor_cores": ("matrix kernels whose names tell of tensor cores", "of their time", "trace"),
+    **{
+        f"traced_matrix_{precision}": (f"matrix kernels in {precision}", "of their time", "trace")
+        for precision in ("fp8", "bf16", "fp16", "tf32", "fp64", "fp32")
+    },
     "traced_layout": ("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
     "traced_softmax": ("softmax kernels of their own", "of the kernels' time", "trace"),
     "traced_fused_attention": ("fused attention kernels", "of the kernels' time", "trace"),

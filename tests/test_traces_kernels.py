@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.diagnose import diagnose_traces
-from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_kernels
+from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_named
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
 from tests.real_traces import real
@@ -68,7 +68,7 @@ def test_the_kernels_of_an_optimizer_step_are_counted(tmp_path: Path) -> None:
 def test_the_longest_kernels_stand_in_their_finding(tmp_path: Path) -> None:
     path = made((GEMM, 6000), (FLASH, 2000), (ELEMENTWISE, 1000)).write(tmp_path / "trace.json")
     account = account_for(read_trace(path))
-    [first, second] = top_kernels([time_kernels(account)])["gpu.compute"]
+    [first, second] = top_named([time_kernels(account)])["gpu.compute"]
     assert first == (GEMM, pytest.approx(0.75))
     assert second[0] == "pytorch_flash::flash_fwd_kernel"
     finding = next(one for one in diagnose_traces([read_trace(path)]).findings if one.cause == "gpu.compute")

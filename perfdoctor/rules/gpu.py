@@ -6,6 +6,9 @@ from perfdoctor.rules.making import REPORTED, amount, finding, percent, setting,
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0
+_PRECISIONS = (
+    "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 traced_matrix_fp64"
+)
 # With more memory than this in use, merging kernels comes before a larger batch.
 _ROOM = 0.5
 
@@ -19,7 +22,7 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy traced_busy gpu_sm gpu_tensor traced_tensor_cores gpu_dram gpu_power gpu_power_limit",
+        f"gpu_busy traced_busy gpu_sm gpu_tensor traced_tensor_cores {_PRECISIONS} gpu_dram gpu_power gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -147,7 +150,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        "gpu_tensor traced_tensor_cores gpu_fp32 gpu_sm gpu_dram traced_busy",
+        f"gpu_tensor traced_tensor_cores {_PRECISIONS} gpu_fp32 gpu_sm gpu_dram traced_busy",
         fixes,
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",

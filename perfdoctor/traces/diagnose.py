@@ -18,7 +18,7 @@ from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
 from perfdoctor.traces.evidence import mean_evidence
-from perfdoctor.traces.kernel_evidence import top_kernels
+from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
 from perfdoctor.traces.rank import Rank, summarize
@@ -78,7 +78,9 @@ def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
         culprits=find_culprits(ledgers),
         numbers=mean_evidence(rank.numbers for rank in ranks),
         settings=_settings(ranks),
-        kernels=top_kernels(rank.kernels for rank in ranks),
+        lines=top_named(rank.origins.lines for rank in ranks),
+        kernels=top_named(rank.kernels for rank in ranks),
+        operators=top_named(rank.origins.operators for rank in ranks),
         watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
     )
 

@@ -104,6 +104,16 @@ class Host:
         return self._calls(_ALLOCATING)
 
     @cached_property
+    def fetching(self) -> Bools:
+        """Which ranges are fetches of a batch."""
+        return self._named(_LOADING)
+
+    @cached_property
+    def copying_in(self) -> Bools:
+        """Which calls launch a copy to the device."""
+        return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
+
+    @cached_property
     def collectives(self) -> Bools:
         """Which ranges are collectives on the host."""
         return self._named(_COLLECTIVE)
@@ -116,11 +126,11 @@ class Host:
         launches = Intervals.union(calls.start[on_calls], calls.end[on_calls])
         operators = self._ranges(on_host & (ranges.kind == HostKind.OPERATOR)) | launches
         found = {
-            Doing.LOADING: self._ranges(on_host & self._named(_LOADING)),
+            Doing.LOADING: self._ranges(on_host & self.fetching),
             Doing.SAVING: self._ranges(on_host & self._named(_SAVING)),
             Doing.ALLOCATING: self._during(on_calls & self.allocating),
             Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
-            Doing.COPYING_IN: self._during(on_calls & self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)),
+            Doing.COPYING_IN: self._during(on_calls & self.copying_in),
             Doing.COLLECTIVE: self._ranges(on_host & self._named(_COLLECTIVE)),
             Doing.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
             Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),

@@ -12,6 +12,7 @@ from perfdoctor.traces.evidence import measure_trace
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.kernel_evidence import time_kernels
 from perfdoctor.traces.model import Trace
+from perfdoctor.traces.origins import Origins, find_origins
 from perfdoctor.traces.silence import missing_in_trace, why_silent
 from perfdoctor.traces.steps import Window
 
@@ -29,6 +30,7 @@ class Rank:
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.evidence_names``.
         kernels: nanoseconds by cause and name of a kernel.
+        origins: nanoseconds by cause and operator, and by cause and source line.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
     """
@@ -48,6 +50,7 @@ class Rank:
     capability: float | None
     numbers: dict[str, float]
     kernels: dict[str, Amounts[str]]
+    origins: Origins
     silence: str
     missing: tuple[NotExamined, ...]
     collectives: Collectives
@@ -73,6 +76,7 @@ def summarize(trace: Trace) -> Rank:
         capability=_capability(account),
         numbers=measure_trace(account),
         kernels=time_kernels(account),
+        origins=find_origins(account),
         silence=why_silent(account),
         missing=tuple(missing_in_trace(account)),
         collectives=list_collectives(account),

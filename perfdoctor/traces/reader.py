@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.events import Document
 from perfdoctor.traces.files import TraceFile
-from perfdoctor.traces.model import DeviceProperties, Trace
+from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
 from perfdoctor.traces.pieces import Pieces
 
 # Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).
@@ -77,6 +79,8 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         device=device,
         host=host,
         calls=calls,
+        stacks=tuple(_text(raw) for raw in columns.stacks),
+        inputs=tuple(_inputs(*raw) for raw in columns.inputs),
         messages=messages,
         devices=_devices(document.devices),
         strangers=dict(columns.strangers),
@@ -88,6 +92,25 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         notes=(*notes, *_complaints(columns, pieces)),
         events=columns.events,
     )
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except msgspec.DecodeError:
+        return ""
+
+
+def _inputs(shapes: bytes, types: bytes, values: bytes) -> Inputs:
+    """What an operator was called with; empty where it is not as expected (lists of tensors are nested deeper)."""
+    try:
+        return Inputs(
+            msgspec.json.decode(shapes, type=tuple[tuple[int, ...], ...]),
+            msgspec.json.decode(types, type=tuple[str, ...]) if types else (),
+            msgspec.json.decode(values, type=tuple[str, ...]) if values else (),
+        )
+    except (msgspec.DecodeError, RecursionError):
+        return Inputs((), (), ())
 
 
 def _complaints(columns: Columns, pieces: Pieces) -> list[str]:

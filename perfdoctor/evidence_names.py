@@ -122,4 +122,10 @@ TRACE: dict[str, Meaning] = {
     "traced_optimizer_kernels": ("launched by one optimizer step, in the median", "kernels", "trace"),
 }
 
-MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE}
+# Besides a number, text for the operators that take longest.
+ROOFLINE: dict[str, Meaning] = {
+    "roofline": ("compared matrix products, convolutions and attention reach", "of the GPU's peak", "trace"),
+    **{f"roofline_{number}": ("reached by", "", "trace") for number in (1, 2, 3)},
+}
+
+MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE}

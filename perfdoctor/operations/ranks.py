@@ -17,6 +17,7 @@ from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Int64s, Intervals
 from perfdoctor.traces.origins import Origins
 from perfdoctor.traces.rank import Rank
+from perfdoctor.traces.roofline import Roofline
 from perfdoctor.traces.steps import Window
 from perfdoctor.traces.waiting import WAIT, exposed_times
 
@@ -127,6 +128,7 @@ def _summary(
         numbers={},
         kernels={},
         origins=Origins({}, {}),
+        roofline=Roofline(),
         silence="",
         missing=(),
         collectives=collectives,

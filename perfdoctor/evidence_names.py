@@ -118,6 +118,7 @@ TRACE: dict[str, Meaning] = {
     "traced_layout": ("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
     "traced_softmax": ("softmax kernels of their own", "of the kernels' time", "trace"),
     "traced_fused_attention": ("fused attention kernels", "of the kernels' time", "trace"),
+    "traced_recomputed": ("forward work that the backward pass does again", "of the kernels' time", "trace"),
     "traced_pageable": ("copies from or to ordinary (pageable) memory", "of copies with the host", "trace"),
     "traced_optimizer_kernels": ("launched by one optimizer step, in the median", "kernels", "trace"),
 }

@@ -23,7 +23,8 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        f"gpu_busy traced_busy gpu_sm gpu_tensor traced_tensor_cores {_MATRIX} gpu_dram gpu_power gpu_power_limit",
+        f"gpu_busy traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores {_MATRIX} gpu_dram gpu_power "
+        "gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -58,7 +59,7 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
         "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time traced_softmax traced_fused_attention "
-        "traced_layout roofline",
+        "traced_layout traced_recomputed roofline",
         fixes,
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",

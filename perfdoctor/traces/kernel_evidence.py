@@ -16,6 +16,7 @@ from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Bools, DeviceKind, HostKind
 from perfdoctor.traces.precision import PRECISIONS, name_precision
+from perfdoctor.traces.recomputation import measure_recomputation
 
 # Matrix products and convolutions. cuBLAS's nvjet and AMD's MFMA (``_MI16x16``) kernels have no other mode.
 _MATRIX = re.compile(
@@ -96,10 +97,12 @@ def measure_kernels(account: RankAccount) -> dict[str, float]:
             np.ones(len(taken)), copies & _named(account, _PAGEABLE), copies & _named(account, _BETWEEN)
         ),
         "traced_optimizer_kernels": _optimizer_kernels(account),
+        "traced_recomputed": measure_recomputation(account),
         **_precisions(account, matrix),
     }
     told = {name: value for name, value in found.items() if value is not None}
-    for name in ("traced_layout", "traced_softmax", "traced_fused_attention", *_IN_PRECISION.values()):
+    small = ("traced_recomputed", "traced_layout", "traced_softmax", "traced_fused_attention")
+    for name in (*small, *_IN_PRECISION.values()):
         if told.get(name, 1.0) < _WORTH_SAYING:
             del told[name]
     return told
@@ -109,7 +112,9 @@ def _precisions(account: RankAccount, matrix: Bools) -> dict[str, float | None]:
     """How much of the matrix kernels' time goes to each precision; what their names do not tell is left out."""
     trace = account.trace
     number = {precision: index for index, precision in enumerate(PRECISIONS)}
-    by_name = np.array([number.get(name_precision(name), -1) for name in trace.names] or [-1])
+    by_name = np.full(max(len(trace.names), 1), -1)
+    for name in trace.occurring(trace.device.name[matrix]):
+        by_name[name] = number.get(name_precision(trace.names[name]), -1)
     return {
         name: _part(account.taken, matrix & trace.named(by_name == number[precision], trace.device.name), matrix)
         for precision, name in _IN_PRECISION.items()
@@ -123,17 +128,19 @@ def _part(weight: npt.NDArray[np.float64], some: Bools, whole: Bools) -> float |
 
 def _named(account: RankAccount, pattern: re.Pattern[str], *, only_base: bool = False) -> Bools:
     """Which device events have a name that matches, its template arguments included or not."""
-    trace = account.trace
-    names = [_base(name.removeprefix("void ")) for name in trace.names] if only_base else trace.names
-    wanted = np.array([pattern.search(name) is not None for name in names] or [False])
-    return trace.named(wanted, trace.device.name)
+    trace, rows = account.trace, account.trace.device.name
+    if not only_base:
+        return trace.matching(pattern, rows)
+    wanted = np.zeros(max(len(trace.names), 1), dtype=np.bool_)
+    for name in trace.occurring(rows):
+        wanted[name] = pattern.search(_base(trace.names[name].removeprefix("void "))) is not None
+    return trace.named(wanted, rows)
 
 
 def _optimizer_kernels(account: RankAccount) -> float | None:
     """Kernels that one optimizer step launches, in the median: a few if it is fused, one or more per tensor if not."""
     trace, calls = account.trace, account.trace.calls
-    wanted = np.array([_OPTIMIZER.match(name) is not None for name in trace.names] or [False])
-    rows = trace.named(wanted, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
+    rows = trace.matching(_OPTIMIZER, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
     if not rows.any():
         return None
     launching = np.sort(calls.start[np.isin(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -183,6 +184,23 @@ class Trace:
     notes: tuple[str, ...] = ()
     events: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def matching(self, pattern: re.Pattern[str], rows: Int32s) -> Bools:
+        """Which rows have a name in which a pattern is found.
+
+        Args:
+            pattern: is searched for in the names that occur only; most names are of other tables.
+            rows: a column of indices into ``names``.
+        """
+        wanted = np.zeros(max(len(self.names), 1), dtype=np.bool_)
+        for name in self.occurring(rows):
+            wanted[name] = pattern.search(self.names[name]) is not None
+        return self.named(wanted, rows)
+
+    def occurring(self, rows: Int32s) -> list[int]:
+        """The names that occur in a column of indices into ``names``."""
+        found: list[int] = np.flatnonzero(np.bincount(rows)).tolist() if len(rows) else []
+        return found
 
     def named(self, wanted: npt.NDArray[np.bool_], rows: Int32s) -> Bools:
         """Which rows have a name that is wanted.

@@ -106,10 +106,12 @@ class Lines:
     def __init__(self, trace: Trace, main: int | None) -> None:
         self.texts: list[str] = []
         self._main = main
-        self._by_name = np.array([self._number(own_line(name)) for name in trace.names] or [NONE])
+        host = trace.host
+        self._by_name = np.full(max(len(trace.names), 1), NONE)
+        for name in trace.occurring(host.name[host.kind == HostKind.PYTHON]):
+            self._by_name[name] = self._number(own_line(trace.names[name]))
         self._by_stack = np.array([self._number(_innermost_line(stack)) for stack in trace.stacks] or [NONE])
         self._trace = trace
-        host = trace.host
         python = (host.kind == HostKind.PYTHON) & (trace.named(self._by_name != NONE, host.name))
         self._frames = nest(host, python)
         stacked = (host.stack != UNKNOWN) & (host.kind == HostKind.OPERATOR)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,9 @@ def read_trace(path: Path) -> Trace:
     file = TraceFile(path)
     pieces = Pieces(file)
     columns = Columns()
-    for events in pieces:
-        columns.add(events)
+    with _without_collector():
+        for events in pieces:
+            columns.add(events)
     if not pieces.is_trace:
         raise PerfDoctorError(
             f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",
@@ -46,6 +49,18 @@ def read_trace(path: Path) -> Trace:
     if not pieces.ended and not file.missing:
         notes.append("The file is cut short: the end of its list of events is missing.")
     return _trace(path, columns, pieces, notes)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keeps the cyclic collector away: events hold no cycles, and walking through them takes a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def find_traces(paths: list[Path]) -> list[Path]:

@@ -87,6 +87,8 @@ def test_operations_are_counted_as_pytorch_counts_them(counted: Callable[[Callab
         ("aten::mm", inputs()),
         ("aten::mm", inputs((5, 7), (7, 11), dtype="long int")),
         ("aten::mm", inputs((0, 7), (7, 11))),
+        ("aten::mm", inputs((10**400, 7), (7, 10**400))),
+        ("aten::mm", inputs((-5, 7), (7, 11))),
         ("aten::cudnn_convolution", inputs((2, 6, 33, 30), (8, 3, 5, 3))),
         ("aten::cudnn_convolution", inputs((2, 6, 33, 30), (8, 3, 5, 3), values=("", "", "[1]", "[0]", "[1]"))),
         ("aten::_scaled_dot_product_flash_attention", inputs((2, 4, 64, 32), (2, 4, 64, 32), (2, 4, 64, 32))),

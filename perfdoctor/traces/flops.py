@@ -18,6 +18,8 @@ _BYTES = {
     "c10::BFloat16": 2, "c10::Half": 2, "float": 4, "double": 8,
     "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1, "c10::Float8_e4m3fnuz": 1, "c10::Float8_e5m2fnuz": 1,
 }  # fmt: skip
+# No call does more; a damaged file may say so.
+_MOST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,10 @@ def count(name: str, inputs: Inputs) -> Effort | None:
         size = _BYTES[dtype]
     except (KeyError, IndexError, ValueError, ZeroDivisionError):
         return None  # another overload, something that is not a tensor, or a value that was not recorded
-    shapes = [shape for shape in inputs.shapes[:3] if shape]
-    text = " ".join("x".join(map(str, shape)) for shape in shapes)
-    return Effort(amount.flops, amount.elements * size, dtype, text) if amount.flops > 0 else None
+    if not 0 < amount.flops < _MOST or not 0 < amount.elements < _MOST:
+        return None
+    text = " ".join("x".join(map(str, shape)) for shape in inputs.shapes[:3] if shape)
+    return Effort(amount.flops, amount.elements * size, dtype, text)
 
 
 def _product(left: tuple[int, ...], right: tuple[int, ...], of: int) -> Amount:

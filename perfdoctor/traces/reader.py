@@ -109,10 +109,15 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
     )
 
 
+_WRONG = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NOTHING = Inputs((), (), ())
+
+
 def _text(raw: bytes) -> str:
+    """A stack as text; empty where it is damaged."""
     try:
         return msgspec.json.decode(raw, type=str)
-    except msgspec.DecodeError:
+    except _WRONG:
         return ""
 
 
@@ -124,8 +129,8 @@ def _inputs(shapes: bytes, types: bytes, values: bytes) -> Inputs:
             msgspec.json.decode(types, type=tuple[str, ...]) if types else (),
             msgspec.json.decode(values, type=tuple[str, ...]) if values else (),
         )
-    except (msgspec.DecodeError, RecursionError):
-        return Inputs((), (), ())
+    except _WRONG:
+        return _NOTHING
 
 
 def _complaints(columns: Columns, pieces: Pieces) -> list[str]:

@@ -53,6 +53,7 @@ _Numbers = npt.NDArray[Any]
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
 _THREAD, _CORRELATION = attrgetter("pid", "tid"), attrgetter("args.correlation")
 _STACK = attrgetter("args.stack")
+_NO_STACK = (b'""', b"null")
 
 
 class Numbering(dict[Any, int]):
@@ -176,7 +177,7 @@ class Columns:
         columns["inputs"] = columns["stack"].copy()
         if kind is HostKind.OPERATOR:
             for row, stack in enumerate(map(_STACK, events)):
-                if stack:
+                if stack and bytes(stack) not in _NO_STACK:
                     columns["stack"][row] = self.stacks[bytes(stack)]
             for row, name in enumerate(map(_NAME, events)):
                 if name in COUNTED and (given := events[row].args).shapes:

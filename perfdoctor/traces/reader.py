@@ -85,6 +85,9 @@ def find_traces(paths: list[Path]) -> list[Path]:
 
 def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Trace:
     device, host, calls, messages, origin = columns.finish()
+    stacks, inputs = tuple(map(_text, columns.stacks)), tuple(_inputs(*raw) for raw in columns.inputs)
+    if lost := stacks.count("") + inputs.count(_NOTHING):
+        notes = [*notes, f"{lost} stacks or shapes of operators could not be read."]
     document = pieces.document
     distributed = document.distributed if isinstance(document.distributed, dict) else {}
     return Trace(
@@ -94,8 +97,8 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         device=device,
         host=host,
         calls=calls,
-        stacks=tuple(_text(raw) for raw in columns.stacks),
-        inputs=tuple(_inputs(*raw) for raw in columns.inputs),
+        stacks=stacks,
+        inputs=inputs,
         messages=messages,
         devices=_devices(document.devices),
         strangers=dict(columns.strangers),

@@ -104,17 +104,29 @@ TRACE: dict[str, Meaning] = {
     "traced_waits": ("calls that wait for the GPU", "/s", "trace"),
     "traced_waiting": ("threads wait for the GPU in such calls", _OF_TIME, "trace"),
     "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
+    "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
     "traced_loading": ("main thread fetches batches", _OF_TIME, "trace"),
     "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_collectives": ("collectives on a GPU", "/s", "trace"),
     "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_hidden": ("collectives behind other work of the GPU", _OF_TIME, "trace"),
     "traced_tensor_cores": ("matrix kernels whose names tell of tensor cores", "of their time", "trace"),
+    **{
+        f"traced_matrix_{precision}": (f"matrix kernels in {precision}", "of their time", "trace")
+        for precision in ("fp8", "bf16", "fp16", "tf32", "fp64", "fp32")
+    },
     "traced_layout": ("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
     "traced_softmax": ("softmax kernels of their own", "of the kernels' time", "trace"),
     "traced_fused_attention": ("fused attention kernels", "of the kernels' time", "trace"),
+    "traced_recomputed": ("forward work that the backward pass does again", "of the kernels' time", "trace"),
     "traced_pageable": ("copies from or to ordinary (pageable) memory", "of copies with the host", "trace"),
     "traced_optimizer_kernels": ("launched by one optimizer step, in the median", "kernels", "trace"),
 }
 
-MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE}
+# Besides a number, text for the operators that take longest.
+ROOFLINE: dict[str, Meaning] = {
+    "roofline": ("compared matrix products, convolutions and attention reach", "of the GPU's peak", "trace"),
+    **{f"roofline_{number}": ("reached by", "", "trace") for number in (1, 2, 3)},
+}
+
+MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE}

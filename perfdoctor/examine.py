@@ -77,6 +77,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         culprits=find_culprits(ledgers),
         numbers={**measure(scene.recording, pids), **profiled.numbers()},
         kernels=profiled.kernels(),
+        operators=profiled.operators(),
         settings=read_settings(scene.recording, pids),
         paths={
             cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together

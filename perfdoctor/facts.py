@@ -41,6 +41,7 @@ class Facts:
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.
         lines: source lines of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)``.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
+        operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         watched_s: seconds watched.
     """
 
@@ -52,6 +53,7 @@ class Facts:
     paths: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     watched_s: float = 0.0
 
     def share(self, cause: str) -> float:

@@ -21,10 +21,9 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.ledger import Ledger
 from perfdoctor.recording import Recording
 from perfdoctor.samples import Profile
-from perfdoctor.traces.evidence import mean_evidence
-from perfdoctor.traces.kernel_evidence import top_kernels
+from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
-from perfdoctor.traces.rank import Rank, summarize
+from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.reader import read_trace
 from perfdoctor.traces.settle import settle
 
@@ -52,11 +51,15 @@ class Profiled:
 
     def numbers(self) -> dict[str, Evidence]:
         """What could be measured, as a mean over the ranks."""
-        return mean_evidence(rank.numbers for rank in self.ranks.values())
+        return gather_numbers(list(self.ranks.values()))
 
     def kernels(self) -> dict[str, tuple[tuple[str, float], ...]]:
         """Cause to the kernels that take longest, and their fractions of its time."""
-        return top_kernels(rank.kernels for rank in self.ranks.values())
+        return top_named(rank.kernels for rank in self.ranks.values())
+
+    def operators(self) -> dict[str, tuple[tuple[str, float], ...]]:
+        """Cause to the operators that cost most of it, and their fractions of its time."""
+        return top_named(rank.origins.operators for rank in self.ranks.values())
 
     def covers(self, ledgers: Sequence[Ledger]) -> bool:
         """Whether the account of each trainer can be that of its GPU."""

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 
@@ -107,14 +110,22 @@ def agreement(
     if cause is None or len(accounts) < 2:
         return 0.0
     random = Random(_SEED)  # not numpy's: loading that takes longer than to read a small trace
+    parts = range(len(accounts))
+    drawn = np.array([np.bincount(random.choices(parts, k=len(parts)), minlength=len(parts)) for _ in range(RESAMPLES)])
+    found, late = _drawn(accounts, drawn), _drawn(waits, drawn) if waits else [{}] * RESAMPLES
     agreed = 0
-    for _ in range(RESAMPLES):
-        indexes = random.choices(range(len(accounts)), k=len(accounts))
-        drawn = Amounts.summed(accounts[index] for index in indexes)
-        waited = Amounts.summed(waits[index] for index in indexes) if waits else Amounts[str]()
-        late = {name: amount / drawn.total for name, amount in waited.items()}
-        agreed += first_cause(drawn.fractions(), late, level) == cause
+    for account, waited in zip(found, late, strict=True):
+        total = sum(account.values()) or 1.0
+        shares = {name: amount / total for name, amount in account.items()}
+        agreed += first_cause(shares, {name: amount / total for name, amount in waited.items()}, level) == cause
     return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
+
+
+def _drawn(accounts: Sequence[Mapping[str, float]], counts: npt.NDArray[np.int64]) -> list[dict[str, float]]:
+    """The sums of some accounts, each as often as counted, one row of counts per sum."""
+    names = sorted(set().union(*accounts))
+    amounts = np.array([[account.get(name, 0.0) for name in names] for account in accounts])
+    return [dict(zip(names, row, strict=True)) for row in (counts @ amounts).tolist()]
 
 
 def late_shares(ledgers: Sequence[Ledger]) -> dict[str, float]:

@@ -53,7 +53,8 @@ def job() -> MadeTrace:
         made.span("python_function", "train.py(7): step", begin + 210, begin + 1800)
         for index in range(6):
             at = begin + 220 + 100 * index
-            made.operator("aten::mm", at, at + 30.25)
+            given = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
+            made.span("cpu_op", "aten::mm", at, at + 30.25, args={**given, "Call stack": "net.py(3): f;train.py(7): g"})
             made.launch((GEMM, ELEMENTWISE)[index % 2], at + 10, at + 20.5, at + 80.125)
         collective = {"Collective name": "allreduce", "Seq": number, "In msg nelems": 4096, "Out msg nelems": 4096}
         made.launch(ALL_REDUCE, begin + 900, begin + 910, begin + 1500, **collective, dtype="Float")

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.diagnose import diagnose_traces
-from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_kernels
+from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_named
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
 from tests.real_traces import real
@@ -82,7 +82,7 @@ def test_kernels_of_a_closure_are_not_the_optimizers(tmp_path: Path) -> None:
 def test_the_longest_kernels_stand_in_their_finding(tmp_path: Path) -> None:
     path = made((GEMM, 6000), (FLASH, 2000), (ELEMENTWISE, 1000)).write(tmp_path / "trace.json")
     account = account_for(read_trace(path))
-    [first, second] = top_kernels([time_kernels(account)])["gpu.compute"]
+    [first, second] = top_named([time_kernels(account)])["gpu.compute"]
     assert first == (GEMM, pytest.approx(0.75))
     assert second[0] == "pytorch_flash::flash_fwd_kernel"
     finding = next(one for one in diagnose_traces([read_trace(path)]).findings if one.cause == "gpu.compute")
@@ -112,3 +112,29 @@ def test_precision_of_real_jobs(name: str, tensor_cores: float) -> None:
     assert measure_kernels(account_for(read_trace(real(name))))["traced_tensor_cores"] == pytest.approx(
         tensor_cores, abs=0.02
     )
+
+
+def test_forward_work_inside_the_backward_pass_is_done_again(tmp_path: Path) -> None:
+    """A checkpoint whose backward node runs the forward pass (2 ms), and then autograd's nodes (3 ms)."""
+    trace = made((GEMM, 5000))
+    engine = "autograd::engine::evaluate_function: "
+    trace.operator(f"{engine}CheckpointFunctionBackward", 2000.0, 3000.0)
+    trace.operator("CheckpointFunctionBackward", 2001.0, 2999.0)
+    trace.operator("aten::mm", 2010.0, 2100.0)
+    trace.launch(GEMM, 2020.0, 6000.0, 8000.0)
+    trace.operator(f"{engine}MmBackward0", 2200.0, 2400.0)
+    trace.operator("aten::mm", 2210.0, 2300.0)
+    trace.launch(GEMM, 2220.0, 8000.0, 11_000.0)
+    assert numbers(trace, tmp_path)["traced_recomputed"] == pytest.approx(0.2)
+
+
+def test_a_job_without_checkpoints_does_nothing_again(tmp_path: Path) -> None:
+    trace = made((GEMM, 5000))
+    trace.operator("autograd::engine::evaluate_function: MmBackward0", 2200.0, 2400.0)
+    trace.launch(GEMM, 2220.0, 8000.0, 11_000.0)
+    assert "traced_recomputed" not in numbers(trace, tmp_path)
+
+
+def test_checkpoints_of_a_real_job_are_seen() -> None:
+    found = measure_kernels(account_for(read_trace(real("resnet-checkpointing-mi300x-rank0-of-8"))))
+    assert 0.1 < found["traced_recomputed"] < 0.4

@@ -15,7 +15,9 @@ from perfdoctor.operations.table import COLLECTING, COMPUTING, Operation, Operat
 from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Int64s, Intervals
+from perfdoctor.traces.origins import Origins
 from perfdoctor.traces.rank import Rank
+from perfdoctor.traces.roofline import Roofline
 from perfdoctor.traces.steps import Window
 from perfdoctor.traces.waiting import WAIT, exposed_times
 
@@ -125,6 +127,8 @@ def _summary(
         capability=None,
         numbers={},
         kernels={},
+        origins=Origins({}, {}),
+        roofline=Roofline(),
         silence="",
         missing=(),
         collectives=collectives,

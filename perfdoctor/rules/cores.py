@@ -224,7 +224,7 @@ def model_compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the CPU"),
-        "trainer_running trainer_cores job_cores",
+        "trainer_running trainer_cores job_cores traced_operators",
         fixes,
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )

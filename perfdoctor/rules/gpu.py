@@ -6,6 +6,10 @@ from perfdoctor.rules.making import REPORTED, amount, finding, percent, setting,
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0
+_MATRIX = (
+    "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 traced_matrix_fp64 "
+    "roofline roofline_1 roofline_2 roofline_3"
+)
 # With more memory than this in use, merging kernels comes before a larger batch.
 _ROOM = 0.5
 
@@ -19,7 +23,8 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy traced_busy gpu_sm gpu_tensor traced_tensor_cores gpu_dram gpu_power gpu_power_limit",
+        f"gpu_busy traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores {_MATRIX} gpu_dram gpu_power "
+        "gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -54,7 +59,7 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
         "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time traced_softmax traced_fused_attention "
-        "traced_layout",
+        "traced_layout traced_recomputed roofline",
         fixes,
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",
@@ -89,7 +94,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Kernels with too little work for the GPU"),
-        "gpu_sm gpu_occupancy gpu_busy gpu_power gpu_memory_share traced_kernel_time traced_short_kernels",
+        "gpu_sm gpu_occupancy gpu_busy gpu_power gpu_memory_share traced_kernel_time traced_short_kernels roofline",
         fixes,
         "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
     )
@@ -147,7 +152,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        "gpu_tensor traced_tensor_cores gpu_fp32 gpu_sm gpu_dram traced_busy",
+        f"gpu_tensor traced_tensor_cores {_MATRIX} gpu_fp32 gpu_sm gpu_dram traced_busy",
         fixes,
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",

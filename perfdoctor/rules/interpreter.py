@@ -83,7 +83,7 @@ def python_overhead(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Calling operations (interpreter and dispatch)"),
-        "trainer_running trainer_cores",
+        "trainer_running trainer_cores traced_operators",
         fixes,
         "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
         "not into calls.",

@@ -36,7 +36,7 @@ def kernel_launch(facts: Facts) -> Finding | None:
         cause,
         takes(facts, cause, "Launching small GPU kernels"),
         "gpu_busy gpu_sm gpu_power trainer_running trainer_run_delay traced_busy traced_kernels traced_kernel_time "
-        "traced_short_kernels traced_launch_delay traced_optimizer_kernels",
+        "traced_short_kernels traced_operators traced_launch_delay traced_optimizer_kernels",
         fixes,
         "Double the batch size: if the step takes as long as before, launching holds it up; if twice as "
         "long, the GPU's work does.",

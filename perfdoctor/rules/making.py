@@ -17,6 +17,7 @@ HIGH = 0.30
 
 # A share this close to 1 would predict a speed-up beyond what the measurement can carry.
 _SMALLEST_REST = 0.01
+_MOST = 0.5
 
 
 def severity(cause: str, share: float) -> str:
@@ -51,6 +52,10 @@ def finding(
     ]
     shown += [
         Evidence("on what most of it is", text, "", "threads") for text in _listed(facts.paths.get(cause, ()))
+    ]
+    shown += [
+        Evidence("operator that most of it is for", text, "", "trace")
+        for text in _listed(facts.operators.get(cause, ()))
     ]
     shown += [
         Evidence("kernel that takes most of it", text, "", "trace")
@@ -90,7 +95,8 @@ def takes(facts: Facts, cause: str, what: str) -> str:
     text = f"{what} takes {percent(facts.share(cause))} of the time"
     line, path = hot_line(facts, cause), hot_path(facts, cause)
     if line:
-        text += f", most of it at {line}"
+        most = facts.lines[cause][0][1] >= _MOST
+        text += f", {'most of it' if most else 'above all'} at {line}"
     elif path:
         text += f", most of it on {path}"
     return f"{text}{in_ranks(facts, cause)}."

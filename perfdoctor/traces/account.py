@@ -16,7 +16,9 @@ from perfdoctor.traces.host_only import split_host
 from perfdoctor.traces.idle import Gaps, Reason, explain_idle
 from perfdoctor.traces.intervals import Floats, Intervals, spread
 from perfdoctor.traces.kernels import Work, sort_work
-from perfdoctor.traces.model import Int8s, Int64s, Trace
+from perfdoctor.traces.launches import find_launches
+from perfdoctor.traces.model import HostKind, Int8s, Int64s, Trace
+from perfdoctor.traces.nesting import Nesting, nest
 from perfdoctor.traces.steps import Window, find_window
 from perfdoctor.traces.waiting import WAIT, Exchanges, split_communication, split_host_collectives
 
@@ -66,6 +68,25 @@ class RankAccount:
     gaps: list[Gaps] = field(default_factory=list)
     exchanges: list[Exchanges] = field(default_factory=list)
     booked: dict[str, list[tuple[Int64s, Int64s, Floats]]] = field(default_factory=dict)
+
+    @cached_property
+    def launches(self) -> Int64s:
+        """For each device event, the row of the call that launched it, or ``UNKNOWN``."""
+        return find_launches(self.trace)
+
+    @cached_property
+    def operators(self) -> Nesting:
+        """How the operators on the host nest."""
+        host = self.trace.host
+        return nest(host, (host.kind == HostKind.OPERATOR) & ~self.host.fetching)
+
+    @cached_property
+    def taken(self) -> Floats:
+        """Nanoseconds of each device event within the window."""
+        device, window = self.trace.device, self.window
+        inside = np.minimum(device.end, window.end) - np.maximum(device.start, window.start)
+        taken: Floats = np.maximum(inside, 0).astype(np.float64)
+        return taken
 
     @cached_property
     def slices(self) -> list[Amounts[str]]:
@@ -124,7 +145,7 @@ def account_for(trace: Trace) -> RankAccount:
         return account
     account.devices = _at_work(split_devices(trace, account.work, window))
     for device in account.devices:
-        gaps = explain_idle(trace, host, device)
+        gaps = explain_idle(host, account.launches, device)
         account.gaps.append(gaps)
         _book_device(account, device, gaps)
     return account

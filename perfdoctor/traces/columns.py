@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.traces.events import Arguments, Event, Loose
+from perfdoctor.traces.flops import COUNTED
 from perfdoctor.traces.model import (
     UNKNOWN,
     Calls,
@@ -51,6 +52,8 @@ _Numbers = npt.NDArray[Any]
 # Loops over millions of events run in C with these.
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
 _THREAD, _CORRELATION = attrgetter("pid", "tid"), attrgetter("args.correlation")
+_STACK = attrgetter("args.stack")
+_NO_STACK = (b'""', b"null")
 
 
 class Numbering(dict[Any, int]):
@@ -70,6 +73,8 @@ class Columns:
     """Takes pieces of events, hands out tables.
 
     Attributes:
+        stacks: Python stacks, as the file has them.
+        inputs: shapes, types and values of arguments, as the file has them.
         strangers: categories that are not known, and how many duration events they had.
         negative: durations below zero, taken as zero.
         unended: ranges without an end, taken as zero.
@@ -82,6 +87,8 @@ class Columns:
     def __init__(self) -> None:
         self.names = Numbering()
         self.threads = Numbering()
+        self.stacks = Numbering()
+        self.inputs = Numbering()
         self.strangers: dict[str, int] = defaultdict(int)
         self.negative = 0
         self.unended = 0
@@ -132,8 +139,7 @@ class Columns:
         if category in DEVICE_CATEGORIES:
             self._add_device(timed, DEVICE_CATEGORIES[category])
         elif category in HOST_CATEGORIES:
-            kind = np.full(len(timed), HOST_CATEGORIES[category], dtype=np.int8)
-            self._host.append({**self._common(timed), **self._where(timed), "kind": kind})
+            self._add_host(timed, HOST_CATEGORIES[category])
         elif category in CALL_CATEGORIES:
             correlation = _whole(map(_CORRELATION, timed), len(timed))
             self._calls.append({**self._common(timed), **self._where(timed), "correlation": correlation})
@@ -163,6 +169,20 @@ class Columns:
 
     def _where(self, events: list[Event]) -> dict[str, _Numbers]:
         return {"thread": self.threads.of(map(_THREAD, events), len(events))}
+
+    def _add_host(self, events: list[Event], kind: HostKind) -> None:
+        columns = {**self._common(events), **self._where(events)}
+        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
+        columns["stack"] = np.full(len(events), UNKNOWN, dtype=np.int32)
+        columns["inputs"] = columns["stack"].copy()
+        if kind is HostKind.OPERATOR:
+            for row, stack in enumerate(map(_STACK, events)):
+                if stack and bytes(stack) not in _NO_STACK:
+                    columns["stack"][row] = self.stacks[bytes(stack)]
+            for row, name in enumerate(map(_NAME, events)):
+                if name in COUNTED and (given := events[row].args).shapes:
+                    columns["inputs"][row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
+        self._host.append(columns)
 
     def _add_device(self, events: list[Event], kind: DeviceKind) -> None:
         arguments = [event.args for event in events]
@@ -224,6 +244,7 @@ def _joined(parts: Iterable[dict[str, _Numbers]]) -> dict[str, _Numbers]:
 def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _Numbers]:
     """The table as an instance of its class, sorted by start, in nanoseconds since the origin."""
     types = {"kind": np.int8, "name": np.int32, "thread": np.int32, "device": np.int32}
+    types |= {"stack": np.int32, "inputs": np.int32}
     fields = list(kind.__dataclass_fields__)
     if not table:
         return kind(**{name: np.zeros(0, dtype=types.get(name, np.int64)) for name in fields}), np.zeros(0, np.int64)

@@ -17,11 +17,10 @@ from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
-from perfdoctor.traces.evidence import mean_evidence
-from perfdoctor.traces.kernel_evidence import top_kernels
+from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
-from perfdoctor.traces.rank import Rank, summarize
+from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.settle import Settled, settle
 from perfdoctor.traces.silence import missing_for_cause
 from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
@@ -76,9 +75,11 @@ def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
         shares=together.fractions(),
         trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
         culprits=find_culprits(ledgers),
-        numbers=mean_evidence(rank.numbers for rank in ranks),
+        numbers=gather_numbers(ranks),
         settings=_settings(ranks),
-        kernels=top_kernels(rank.kernels for rank in ranks),
+        lines=top_named(rank.origins.lines for rank in ranks),
+        kernels=top_named(rank.kernels for rank in ranks),
+        operators=top_named(rank.origins.operators for rank in ranks),
         watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
     )
 

@@ -37,6 +37,11 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     elements_in: Loose = msgspec.field(name="In msg nelems", default=None)
     elements_out: Loose = msgspec.field(name="Out msg nelems", default=None)
     dtype: Loose = None
+    # As they stand in the file, because few of them are ever looked at.
+    stack: msgspec.Raw = msgspec.field(name="Call stack", default=msgspec.Raw())
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=msgspec.Raw())
 
 
 NO_ARGUMENTS = Arguments()

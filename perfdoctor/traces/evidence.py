@@ -15,6 +15,7 @@ from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernel_evidence import measure_kernels
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import DeviceKind
+from perfdoctor.traces.nesting import NONE
 
 _SHORT_NS = 10_000
 
@@ -83,6 +84,10 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     per_second = NS_PER_S / length
     found: dict[str, float | None] = {}
     found["traced_loading"] = (account.host.doing(account.host.main)[Doing.LOADING] & whole).total / length
+    if account.window.steps:
+        outermost = account.operators.inside(account.window.start, account.window.end)
+        outermost &= account.operators.parent == NONE
+        found["traced_operators"] = float(outermost.sum()) / len(account.window.steps) or None
     if len(calls):
         found["traced_waits"] = int((inside & account.host.draining).sum()) * per_second
         found["traced_waiting"] = (everywhere[Doing.SYNCHRONIZING] & whole).total / length

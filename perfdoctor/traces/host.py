@@ -104,6 +104,21 @@ class Host:
         return self._calls(_ALLOCATING)
 
     @cached_property
+    def fetching(self) -> Bools:
+        """Which ranges are fetches of a batch."""
+        return self._named(_LOADING)
+
+    @cached_property
+    def saving(self) -> Bools:
+        """Which ranges save a checkpoint."""
+        return self._named(_SAVING)
+
+    @cached_property
+    def copying_in(self) -> Bools:
+        """Which calls launch a copy to the device."""
+        return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
+
+    @cached_property
     def collectives(self) -> Bools:
         """Which ranges are collectives on the host."""
         return self._named(_COLLECTIVE)
@@ -116,12 +131,12 @@ class Host:
         launches = Intervals.union(calls.start[on_calls], calls.end[on_calls])
         operators = self._ranges(on_host & (ranges.kind == HostKind.OPERATOR)) | launches
         found = {
-            Doing.LOADING: self._ranges(on_host & self._named(_LOADING)),
-            Doing.SAVING: self._ranges(on_host & self._named(_SAVING)),
+            Doing.LOADING: self._ranges(on_host & self.fetching),
+            Doing.SAVING: self._ranges(on_host & self.saving),
             Doing.ALLOCATING: self._during(on_calls & self.allocating),
             Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
-            Doing.COPYING_IN: self._during(on_calls & self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)),
-            Doing.COLLECTIVE: self._ranges(on_host & self._named(_COLLECTIVE)),
+            Doing.COPYING_IN: self._during(on_calls & self.copying_in),
+            Doing.COLLECTIVE: self._ranges(on_host & self.collectives),
             Doing.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
             Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
             Doing.OWN_CODE: self._ranges(on_host & python),
@@ -148,18 +163,15 @@ class Host:
         return [row for row, thread in enumerate(self.trace.threads) if thread == ("0", "0")]
 
     def _named(self, pattern: re.Pattern[str]) -> Bools:
-        return self.trace.named(self._matches(pattern), self.trace.host.name)
+        return self.trace.matching(pattern, self.trace.host.name)
 
     def _calls(self, pattern: re.Pattern[str]) -> Bools:
-        return self.trace.named(self._matches(pattern), self.trace.calls.name)
-
-    def _matches(self, pattern: re.Pattern[str]) -> Bools:
-        return np.array([pattern.search(name) is not None for name in self.trace.names] or [False])
+        return self.trace.matching(pattern, self.trace.calls.name)
 
     def _copies(self, pattern: re.Pattern[str]) -> Bools:
         """Which calls launched a copy in a direction."""
         device = self.trace.device
-        rows = self.trace.named(self._matches(pattern), device.name) & (device.correlation > 0)
+        rows = self.trace.matching(pattern, device.name) & (device.correlation > 0)
         return np.isin(self.trace.calls.correlation, device.correlation[rows])
 
     def _find_main(self, steps: tuple[tuple[int, int], ...]) -> int | None:

@@ -17,7 +17,7 @@ _CAUSE = {
 }
 # What an operator costs beside its arithmetic: choosing a kernel, allocating, the autograd node, and the profiler's own
 # record. ATen needs 1 to 5 us for an operator on a single element.
-_DISPATCH_NS = 5_000
+DISPATCH_NS = 5_000
 
 
 def split_host(trace: Trace, host: Host, window: Window) -> dict[str, Intervals]:
@@ -60,4 +60,4 @@ def _arithmetic(trace: Trace, thread: int | None) -> Intervals:
     calls = np.zeros(len(rows), dtype=np.bool_)
     calls[:-1] = (on[1:] == on[:-1]) & (start[1:] < end[:-1])
     leaf = ~calls
-    return Intervals.union(start[leaf] + _DISPATCH_NS, end[leaf])
+    return Intervals.union(start[leaf] + DISPATCH_NS, end[leaf])

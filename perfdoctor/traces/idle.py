@@ -21,7 +21,7 @@ import numpy.typing as npt
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Doing, Host
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import UNKNOWN, Int64s, Trace
+from perfdoctor.traces.model import UNKNOWN, Int64s
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,21 +68,31 @@ class Gaps:
     Attributes:
         start: where each begins.
         end: where each ends.
+        thread: which one launched what came next; the main one where that is not known.
+        until: when it had done so, or should have.
         reasons: nanoseconds per gap by reason; over all reasons they sum to the gap's length.
         launch_delay_ns: median time from a launch call's start to its kernel's on an empty device; None without any.
     """
 
     start: Int64s
     end: Int64s
+    thread: Int64s
+    until: Int64s
     reasons: dict[Reason, Floats]
     launch_delay_ns: float | None
 
 
-def explain_idle(trace: Trace, host: Host, time: DeviceTime) -> Gaps:
-    """Gives every idle moment of a device to a reason."""
+def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
+    """Gives every idle moment of a device to a reason.
+
+    Args:
+        host: what the host did.
+        launches: the rows of the calls that launched what the trace's devices did.
+        time: the device's.
+    """
     start, end = time.idle.start, time.idle.end
     length = end - start
-    called, ready, thread = _launches(trace, time, end)
+    called, ready, thread = _launches(host, launches, time, end)
     known = ready != UNKNOWN
     latency = _latency(start, end, ready, known)
     until = np.where(known, np.minimum(ready, end), end - latency)
@@ -96,26 +106,24 @@ def explain_idle(trace: Trace, host: Host, time: DeviceTime) -> Gaps:
     reasons[Reason.UNSEEN][late] += length[late] - spent.sum(axis=1)
     _charge_lost_lead(host, time, reasons, until)
     delays = (end - called)[known & (called >= start)]
-    return Gaps(start, end, reasons, float(np.median(delays)) if len(delays) else None)
+    return Gaps(start, end, thread, until, reasons, float(np.median(delays)) if len(delays) else None)
 
 
-def _launches(trace: Trace, time: DeviceTime, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """For the event that ends each gap: start and end of its launch call, and the thread; ``UNKNOWN`` if unseen."""
-    device, calls = trace.device, trace.calls
+def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """For the event that ends each gap: start and end of its launch call (``UNKNOWN`` if unseen), and the thread."""
+    device, calls = host.trace.device, host.trace.calls
+    main = np.full(len(ends), UNKNOWN if host.main is None else host.main, dtype=np.int64)
     unknown = np.full(len(ends), UNKNOWN, dtype=np.int64)
     here = np.flatnonzero(device.device == time.device)
     if not len(here) or not len(calls):
-        return unknown, unknown, unknown
+        return unknown, unknown, main
     event = here[np.minimum(np.searchsorted(device.start[here], ends), len(here) - 1)]
-    order = np.argsort(calls.correlation, kind="stable")
-    wanted = device.correlation[event]
-    place = np.minimum(np.searchsorted(calls.correlation[order], wanted), len(order) - 1)
-    call = order[place]
-    found = (calls.correlation[call] == wanted) & (wanted > 0) & (device.start[event] == ends)
+    call = launches[event]
+    found = (call != UNKNOWN) & (device.start[event] == ends)
     return (
         np.where(found, calls.start[call], UNKNOWN),
         np.where(found, calls.end[call], UNKNOWN),
-        np.where(found, calls.thread[call], UNKNOWN),
+        np.where(found, calls.thread[call], main),
     )
 
 
@@ -143,11 +151,11 @@ def _explain_queued(
 
 
 def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
-    """What was done in each span, seen from the thread that launched; from the main one where that is not known."""
+    """What was done in each span, seen from the thread that launched."""
     found = np.zeros((len(start), len(Doing)))
     for one in np.unique(thread):
         rows = thread == one
-        found[rows] = host.spent(int(one) if one != UNKNOWN else host.main, start[rows], end[rows])
+        found[rows] = host.spent(int(one) if one != UNKNOWN else None, start[rows], end[rows])
     return found
 
 

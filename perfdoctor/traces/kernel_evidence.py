@@ -15,6 +15,8 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Bools, DeviceKind, HostKind
+from perfdoctor.traces.precision import PRECISIONS, name_precision
+from perfdoctor.traces.recomputation import measure_recomputation
 
 # Matrix products and convolutions. cuBLAS's nvjet and AMD's MFMA (``_MI16x16``) kernels have no other mode.
 _MATRIX = re.compile(
@@ -33,13 +35,14 @@ _WHAT_FOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\
 _SHOWN = 3
 # Less of something than this is no evidence of anything.
 _WORTH_SAYING = 0.01
+_IN_PRECISION = {precision: f"traced_matrix_{precision}" for precision in PRECISIONS}
 _COMMUNICATION = ("communication.bandwidth", "communication.latency", "communication.unattributed_wait")
 
 
 def time_kernels(account: RankAccount) -> dict[str, Amounts[str]]:
     """Cause to the kernels that it consists of, in nanoseconds by name."""
     found: dict[str, Amounts[str]] = {}
-    taken = _taken(account)
+    taken = account.taken
     for work in Work:
         causes = _COMMUNICATION if work is Work.COMMUNICATION else (CAUSE_OF_WORK[work],)
         rows = account.work == work
@@ -51,18 +54,19 @@ def time_kernels(account: RankAccount) -> dict[str, Amounts[str]]:
     return found
 
 
-def top_kernels(ranks: Iterable[Mapping[str, Amounts[str]]]) -> dict[str, tuple[tuple[str, float], ...]]:
-    """Cause to the kernels that take longest over all ranks, each with its fraction of that work's time."""
+def top_named(ranks: Iterable[Mapping[str, Amounts[str]]]) -> dict[str, tuple[tuple[str, float], ...]]:
+    """Cause to what takes longest over all ranks (kernels, operators, lines), each with its fraction of the time."""
     found: dict[str, Amounts[str]] = {}
-    for kernels in ranks:
-        for cause, amounts in kernels.items():
+    for rank in ranks:
+        for cause, amounts in rank.items():
             found[cause] = Amounts.summed([found.get(cause, {}), amounts])
     return {cause: _largest(amounts) for cause, amounts in found.items() if amounts.total}
 
 
 def _largest(amounts: Amounts[str]) -> tuple[tuple[str, float], ...]:
     fractions = amounts.fractions()
-    return tuple(sorted(fractions.items(), key=lambda one: -one[1])[:_SHOWN])
+    named = [(name, part) for name, part in fractions.items() if name]
+    return tuple(sorted(named, key=lambda one: -one[1])[:_SHOWN])
 
 
 def shorten(name: str) -> str:
@@ -79,7 +83,7 @@ def _base(name: str) -> str:
 
 def measure_kernels(account: RankAccount) -> dict[str, float]:
     """Numbers under the names of ``perfdoctor.evidence_names.TRACE``; absent where no event speaks about them."""
-    trace, taken = account.trace, _taken(account)
+    trace, taken = account.trace, account.taken
     if not len(trace.device):
         return {}
     kernels = (trace.device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
@@ -94,20 +98,28 @@ def measure_kernels(account: RankAccount) -> dict[str, float]:
             np.ones(len(taken)), copies & _named(account, _PAGEABLE), copies & _named(account, _BETWEEN)
         ),
         "traced_optimizer_kernels": _optimizer_kernels(account),
+        "traced_recomputed": measure_recomputation(account),
+        **_precisions(account, matrix),
     }
     told = {name: value for name, value in found.items() if value is not None}
-    for name in ("traced_layout", "traced_softmax", "traced_fused_attention"):
+    small = ("traced_recomputed", "traced_layout", "traced_softmax", "traced_fused_attention")
+    for name in (*small, *_IN_PRECISION.values()):
         if told.get(name, 1.0) < _WORTH_SAYING:
             del told[name]
     return told
 
 
-def _taken(account: RankAccount) -> npt.NDArray[np.float64]:
-    """Nanoseconds of each device event within the window."""
-    device, window = account.trace.device, account.window
-    inside = np.minimum(device.end, window.end) - np.maximum(device.start, window.start)
-    taken: npt.NDArray[np.float64] = np.maximum(inside, 0).astype(np.float64)
-    return taken
+def _precisions(account: RankAccount, matrix: Bools) -> dict[str, float | None]:
+    """How much of the matrix kernels' time goes to each precision; what their names do not tell is left out."""
+    trace = account.trace
+    number = {precision: index for index, precision in enumerate(PRECISIONS)}
+    by_name = np.full(max(len(trace.names), 1), -1)
+    for name in trace.occurring(trace.device.name[matrix]):
+        by_name[name] = number.get(name_precision(trace.names[name]), -1)
+    return {
+        name: _part(account.taken, matrix & trace.named(by_name == number[precision], trace.device.name), matrix)
+        for precision, name in _IN_PRECISION.items()
+    }
 
 
 def _part(weight: npt.NDArray[np.float64], some: Bools, whole: Bools) -> float | None:
@@ -117,10 +129,13 @@ def _part(weight: npt.NDArray[np.float64], some: Bools, whole: Bools) -> float |
 
 def _named(account: RankAccount, pattern: re.Pattern[str], *, only_base: bool = False) -> Bools:
     """Which device events have a name that matches, its template arguments included or not."""
-    trace = account.trace
-    names = [_base(name.removeprefix("void ")) for name in trace.names] if only_base else trace.names
-    wanted = np.array([pattern.search(name) is not None for name in names] or [False])
-    return trace.named(wanted, trace.device.name)
+    trace, rows = account.trace, account.trace.device.name
+    if not only_base:
+        return trace.matching(pattern, rows)
+    wanted = np.zeros(max(len(trace.names), 1), dtype=np.bool_)
+    for name in trace.occurring(rows):
+        wanted[name] = pattern.search(_base(trace.names[name].removeprefix("void "))) is not None
+    return trace.named(wanted, rows)
 
 
 def _optimizer_kernels(account: RankAccount) -> float | None:
@@ -129,8 +144,7 @@ def _optimizer_kernels(account: RankAccount) -> float | None:
     A step that is given a closure, as under Lightning, holds forward and backward passes too: its own kernels follow.
     """
     trace, calls = account.trace, account.trace.calls
-    wanted = np.array([_OPTIMIZER.match(name) is not None for name in trace.names] or [False])
-    rows = trace.named(wanted, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
+    rows = trace.matching(_OPTIMIZER, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
     if not rows.any():
         return None
     launching = np.sort(calls.start[np.isin(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])

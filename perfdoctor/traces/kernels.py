@@ -55,7 +55,9 @@ _SMALL_PART = 0.5
 
 def sort_work(trace: Trace) -> Int8s:
     """A ``Work`` for each device event."""
-    by_name = np.array([int(_of_name(name)) for name in trace.names] or [0], dtype=np.int8)
+    by_name = np.zeros(len(trace.names), dtype=np.int8)
+    for name in trace.occurring(trace.device.name):
+        by_name[name] = _of_name(trace.names[name])
     work = by_name[trace.device.name] if len(trace.device) else np.zeros(0, dtype=np.int8)
     kernels = trace.device.kind == DeviceKind.KERNEL
     copies = (trace.device.kind == DeviceKind.COPY) & (work == Work.ARITHMETIC)

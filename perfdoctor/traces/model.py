@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -67,6 +68,8 @@ class HostRanges:
     Attributes:
         thread: index into ``Trace.threads``.
         kind: a ``HostKind``.
+        stack: index into ``Trace.stacks``; ``UNKNOWN`` where the file has none, as most have.
+        inputs: index into ``Trace.inputs``; ``UNKNOWN`` but for operators whose arithmetic can be counted.
     """
 
     start: Int64s
@@ -74,6 +77,8 @@ class HostRanges:
     name: Int32s
     thread: Int32s
     kind: Int8s
+    stack: Int32s
+    inputs: Int32s
 
     def __len__(self) -> int:
         return len(self.start)
@@ -126,6 +131,21 @@ class DeviceProperties:
 
 
 @dataclass(frozen=True, slots=True)
+class Inputs:
+    """What an operator was called with, one entry per argument.
+
+    Attributes:
+        shapes: of tensors; () for everything else.
+        types: element types of tensors as PyTorch writes them (``float``, ``c10::BFloat16``); () if not told.
+        values: of everything else, as text; () if not told.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One rank's trace.
 
@@ -133,6 +153,8 @@ class Trace:
         source: the file's name.
         names: texts that the columns refer to by index.
         threads: ``(process, thread)`` as the file writes them.
+        stacks: Python stacks of operators as older profilers write them, innermost call first: ``file.py(12): f;…``.
+        inputs: what operators whose arithmetic can be counted were called with.
         messages: row of a device event to what the collective carried.
         devices: by the number that device events carry.
         strangers: categories of duration events that are not known, with how many there were; a device of a kind
@@ -149,6 +171,8 @@ class Trace:
     device: DeviceEvents
     host: HostRanges
     calls: Calls
+    stacks: tuple[str, ...] = ()
+    inputs: tuple[Inputs, ...] = ()
     messages: Mapping[int, Message] = field(default_factory=dict)
     devices: Mapping[int, DeviceProperties] = field(default_factory=dict)
     strangers: Mapping[str, int] = field(default_factory=dict)
@@ -160,6 +184,23 @@ class Trace:
     notes: tuple[str, ...] = ()
     events: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def matching(self, pattern: re.Pattern[str], rows: Int32s) -> Bools:
+        """Which rows have a name in which a pattern is found.
+
+        Args:
+            pattern: is searched for in the names that occur only; most names are of other tables.
+            rows: a column of indices into ``names``.
+        """
+        wanted = np.zeros(max(len(self.names), 1), dtype=np.bool_)
+        for name in self.occurring(rows):
+            wanted[name] = pattern.search(self.names[name]) is not None
+        return self.named(wanted, rows)
+
+    def occurring(self, rows: Int32s) -> list[int]:
+        """The names that occur in a column of indices into ``names``."""
+        found: list[int] = np.flatnonzero(np.bincount(rows)).tolist() if len(rows) else []
+        return found
 
     def named(self, wanted: npt.NDArray[np.bool_], rows: Int32s) -> Bools:
         """Which rows have a name that is wanted.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.diagnosis import NotExamined
+from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.collectives import Collectives, list_collectives
-from perfdoctor.traces.evidence import measure_trace
+from perfdoctor.traces.evidence import mean_evidence, measure_trace
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.kernel_evidence import time_kernels
 from perfdoctor.traces.model import Trace
+from perfdoctor.traces.origins import Origins, find_origins
+from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.silence import missing_in_trace, why_silent
 from perfdoctor.traces.steps import Window
 
@@ -29,6 +32,8 @@ class Rank:
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.evidence_names``.
         kernels: nanoseconds by cause and name of a kernel.
+        origins: nanoseconds by cause and operator, and by cause and source line.
+        roofline: how near its operators come to the GPU's peak.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
     """
@@ -48,6 +53,8 @@ class Rank:
     capability: float | None
     numbers: dict[str, float]
     kernels: dict[str, Amounts[str]]
+    origins: Origins
+    roofline: Roofline
     silence: str
     missing: tuple[NotExamined, ...]
     collectives: Collectives
@@ -56,6 +63,7 @@ class Rank:
 def summarize(trace: Trace) -> Rank:
     """Accounts for a trace, and keeps what the diagnosis of a job needs of it."""
     account = account_for(trace)
+    roofline = compare_with_peak(account)
     loading = account.host.doing(account.host.main)[Doing.LOADING].total
     return Rank(
         source=trace.source,
@@ -73,10 +81,18 @@ def summarize(trace: Trace) -> Rank:
         capability=_capability(account),
         numbers=measure_trace(account),
         kernels=time_kernels(account),
+        origins=find_origins(account),
+        roofline=roofline,
         silence=why_silent(account),
-        missing=tuple(missing_in_trace(account)),
+        missing=(*missing_in_trace(account), *roofline.missing),
         collectives=list_collectives(account),
     )
+
+
+def gather_numbers(ranks: Sequence[Rank]) -> dict[str, Evidence]:
+    """What was measured, as a mean over the ranks; rooflines are the first rank's that has one."""
+    compared = next((rank.roofline for rank in ranks if rank.roofline.operators), Roofline())
+    return {**mean_evidence(rank.numbers for rank in ranks), **compared.numbers()}
 
 
 def _pid(account: RankAccount) -> int | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.events import Document
 from perfdoctor.traces.files import TraceFile
-from perfdoctor.traces.model import DeviceProperties, Trace
+from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
 from perfdoctor.traces.pieces import Pieces
 
 # Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).
@@ -31,8 +35,9 @@ def read_trace(path: Path) -> Trace:
     file = TraceFile(path)
     pieces = Pieces(file)
     columns = Columns()
-    for events in pieces:
-        columns.add(events)
+    with _without_collector():
+        for events in pieces:
+            columns.add(events)
     if not pieces.is_trace:
         raise PerfDoctorError(
             f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",
@@ -44,6 +49,18 @@ def read_trace(path: Path) -> Trace:
     if not pieces.ended and not file.missing:
         notes.append("The file is cut short: the end of its list of events is missing.")
     return _trace(path, columns, pieces, notes)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keeps the cyclic collector away: events hold no cycles, and walking through them takes a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def find_traces(paths: list[Path]) -> list[Path]:
@@ -68,6 +85,9 @@ def find_traces(paths: list[Path]) -> list[Path]:
 
 def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Trace:
     device, host, calls, messages, origin = columns.finish()
+    stacks, inputs = tuple(map(_text, columns.stacks)), tuple(_inputs(*raw) for raw in columns.inputs)
+    if lost := stacks.count("") + inputs.count(_NOTHING):
+        notes = [*notes, f"{lost} stacks or shapes of operators could not be read."]
     document = pieces.document
     distributed = document.distributed if isinstance(document.distributed, dict) else {}
     return Trace(
@@ -77,6 +97,8 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         device=device,
         host=host,
         calls=calls,
+        stacks=stacks,
+        inputs=inputs,
         messages=messages,
         devices=_devices(document.devices),
         strangers=dict(columns.strangers),
@@ -88,6 +110,30 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         notes=(*notes, *_complaints(columns, pieces)),
         events=columns.events,
     )
+
+
+_WRONG = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NOTHING = Inputs((), (), ())
+
+
+def _text(raw: bytes) -> str:
+    """A stack as text; empty where it is damaged."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except _WRONG:
+        return ""
+
+
+def _inputs(shapes: bytes, types: bytes, values: bytes) -> Inputs:
+    """What an operator was called with; empty where it is not as expected (lists of tensors are nested deeper)."""
+    try:
+        return Inputs(
+            msgspec.json.decode(shapes, type=tuple[tuple[int, ...], ...]),
+            msgspec.json.decode(types, type=tuple[str, ...]) if types else (),
+            msgspec.json.decode(values, type=tuple[str, ...]) if values else (),
+        )
+    except _WRONG:
+        return _NOTHING
 
 
 def _complaints(columns: Columns, pieces: Pieces) -> list[str]:

@@ -1,0 +1,242 @@
+"""Who brought each cause about: the operator, and the line of Python, that the host was in.
+
+Work of a device leads back to the call that launched it, idle time to what the host did in it. So each cause becomes a
+list of moments on host threads with the nanoseconds that they brought about; the operator and the frame that enclose a
+moment are its origin.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
+from perfdoctor.traces.host import Doing, Host
+from perfdoctor.traces.host_only import DISPATCH_NS
+from perfdoctor.traces.idle import Reason
+from perfdoctor.traces.intervals import Floats, Intervals
+from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Trace
+from perfdoctor.traces.nesting import NONE, Nesting, nest
+
+# Where time goes whose origin is not in the trace.
+NOT_SEEN = ""
+_FRAME = re.compile(r"(?P<file>[^;:]+\.pyx?)\((?P<line>\d+)\): (?P<function>[^;]+)")
+_INSTALLED = re.compile(r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|/torch/")
+# The profiler takes the beginning of the module search path away, so these stand at the beginning of a name.
+_LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch", "triton", "numpy", "perfdoctor"))
+# Idle time of which the host's own doing is the origin: calls of a kind, or what the main thread is in.
+_OF_ITS_OWN: dict[Reason, Doing | Callable[[Host], Bools]] = {
+    Reason.SYNCHRONIZING: lambda host: host.draining,
+    Reason.ALLOCATING: lambda host: host.allocating,
+    Reason.COPYING: lambda host: host.copying_in,
+    Reason.LOADING: Doing.LOADING,
+    Reason.SAVING: Doing.SAVING,
+    Reason.OWN_CODE: Doing.OWN_CODE,
+}
+_SAMPLES = 1000
+
+
+class Moments(NamedTuple):
+    """Moments on host threads.
+
+    Attributes:
+        thread: index into ``Trace.threads``; ``UNKNOWN`` where the origin is not in the trace.
+        time: nanoseconds.
+        amount: nanoseconds that each brought about.
+        operator: row of the operator, where it is known beforehand.
+    """
+
+    thread: Int32s | Int64s
+    time: Int64s
+    amount: Floats
+    operator: Int64s | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """By cause, nanoseconds by the name of an operator, and by source line (``file.py:12 function``)."""
+
+    operators: dict[str, Amounts[str]]
+    lines: dict[str, Amounts[str]]
+
+
+def find_origins(account: RankAccount) -> Origins:
+    """The origins of all causes of one rank, as far as the trace shows them."""
+    trace = account.trace
+    operators = account.operators
+    lines = Lines(trace, account.host.main)
+    found = Origins({}, {})
+    for cause, moments in _moments(account, operators):
+        rows = moments.operator
+        if rows is None:
+            rows = operators.innermost(moments.thread, moments.time)
+        names = np.where(rows == NONE, NONE, trace.host.name[rows]) if len(trace.host) else rows
+        _add(found.operators, cause, trace.names, names, moments.amount)
+        _add(found.lines, cause, lines.texts, lines.at(moments.thread, moments.time), moments.amount)
+    return found
+
+
+def _add(
+    found: dict[str, Amounts[str]], cause: str, texts: Sequence[str], numbers: Int64s, amount: Floats
+) -> None:
+    """Sums up by number; nothing is noted of a cause without any origin."""
+    if not (numbers != NONE).any():
+        return
+    summed = np.bincount(numbers + 1, weights=amount)
+    amounts = found.setdefault(cause, Amounts())
+    for number in np.flatnonzero(summed):
+        amounts[texts[number - 1] if number else NOT_SEEN] += float(summed[number])
+
+
+class Lines:
+    """The job's own source lines in a trace: frames that the profiler saw, or stacks that operators carry.
+
+    A frame's line is where its function begins; older profilers tell the line of the call.
+
+    Attributes:
+        texts: ``file.py:12 function``.
+    """
+
+    def __init__(self, trace: Trace, main: int | None) -> None:
+        self.texts: list[str] = []
+        self._main = main
+        host = trace.host
+        self._by_name = np.full(max(len(trace.names), 1), NONE)
+        for name in trace.occurring(host.name[host.kind == HostKind.PYTHON]):
+            self._by_name[name] = self._number(own_line(trace.names[name]))
+        self._by_stack = np.array([self._number(_innermost_line(stack)) for stack in trace.stacks] or [NONE])
+        self._trace = trace
+        python = (host.kind == HostKind.PYTHON) & (trace.named(self._by_name != NONE, host.name))
+        self._frames = nest(host, python)
+        stacked = (host.stack != UNKNOWN) & (host.kind == HostKind.OPERATOR)
+        self._stacks = nest(host, stacked & trace.named(self._by_stack != NONE, host.stack))
+
+    def _number(self, text: str) -> int:
+        if not text:
+            return NONE
+        self.texts.append(text)
+        return len(self.texts) - 1
+
+    def at(self, thread: Int64s | Int32s, time: Int64s) -> Int64s:
+        """For each moment an index into ``texts``, or ``NONE``.
+
+        A thread without frames of its own, such as autograd's, does what the main one waits for at that moment.
+        """
+        host = self._trace.host
+        frame, stack = self._frames.innermost(thread, time), self._stacks.innermost(thread, time)
+        if self._main is not None:
+            main = self._frames.innermost(np.full(len(time), self._main), time)
+            frame = np.where((frame == NONE) & (thread != UNKNOWN), main, frame)
+        if not len(host):
+            return frame
+        by_stack = np.where(stack == NONE, NONE, self._by_stack[host.stack[stack]])
+        return np.where(frame == NONE, by_stack, self._by_name[host.name[frame]])
+
+
+def own_line(frame: str) -> str:
+    """``file.py:12 function`` of a frame as the profiler writes it; "" if it is not Python, or a library's."""
+    match = _FRAME.fullmatch(frame)
+    if match is None or _INSTALLED.search(match["file"]) or _package(match["file"]) in _LIBRARIES:
+        return ""
+    return f"{match['file']}:{match['line']} {match['function']}"
+
+
+def _package(file: str) -> str:
+    return file.split("/", maxsplit=1)[0].removesuffix(".py")
+
+
+def _innermost_line(stack: str) -> str:
+    return next((line for frame in stack.split(";") if (line := own_line(frame))), "")
+
+
+def _moments(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Moments]]:
+    if account.devices:
+        yield from _of_work(account)
+        yield from _of_idleness(account)
+    elif not len(account.trace.device):
+        yield from _of_host(account, operators)
+
+
+def _of_work(account: RankAccount) -> Iterator[tuple[str, Moments]]:
+    """What devices did, at the calls that launched it."""
+    for work, cause in CAUSE_OF_WORK.items():
+        rows = np.flatnonzero(account.work == work)
+        if len(rows):
+            yield cause, _launched(account, rows, account.taken[rows])
+    for exchanges in account.exchanges:
+        for cause, amounts in exchanges.amounts.items():
+            if amounts.any():
+                yield cause, _launched(account, exchanges.rows, amounts)
+
+
+def _launched(account: RankAccount, rows: Int64s, amounts: Floats) -> Moments:
+    calls, call = account.trace.calls, account.launches[rows]
+    if not len(calls):
+        return Moments(call, call, amounts)
+    seen = call != UNKNOWN
+    return Moments(np.where(seen, calls.thread[call], UNKNOWN), np.where(seen, calls.start[call], UNKNOWN), amounts)
+
+
+def _of_idleness(account: RankAccount) -> Iterator[tuple[str, Moments]]:
+    """What the host did while devices were idle.
+
+    Where it was launching, what it launched next is the moment. What it did otherwise is one by itself, and what the
+    device was given next is not to blame.
+    """
+    for gaps in account.gaps:
+        for reason in _OF_ITS_OWN:
+            if total := float(gaps.reasons[reason].sum()):
+                moments = _of_its_kind(account, reason)
+                share = moments.amount / max(float(moments.amount.sum()), 1.0)
+                yield CAUSE_OF_IDLENESS[reason], moments._replace(amount=share * total)
+        amounts = gaps.reasons[Reason.DISPATCHING]
+        rows = amounts > 0
+        if rows.any():
+            yield CAUSE_OF_IDLENESS[Reason.DISPATCHING], Moments(gaps.thread[rows], gaps.until[rows], amounts[rows])
+
+
+def _of_its_kind(account: RankAccount, reason: Reason) -> Moments:
+    """Calls, or what the main thread does, of a kind that a reason speaks of."""
+    if isinstance(doing := _OF_ITS_OWN[reason], Doing):
+        return _sampled(account, doing)
+    calls, rows = account.trace.calls, doing(account.host)
+    return _within(account, calls.thread[rows], calls.start[rows], calls.end[rows])
+
+
+def _within(account: RankAccount, thread: Int32s, start: Int64s, end: Int64s) -> Moments:
+    taken = np.minimum(end, account.window.end) - np.maximum(start, account.window.start)
+    return Moments(thread, start, np.maximum(taken, 0).astype(np.float64))
+
+
+def _sampled(account: RankAccount, doing: Doing) -> Moments:
+    """Moments spread evenly over what the main thread does: long ranges have many lines in them."""
+    host, window = account.host, account.window
+    times = host.doing(host.main)[doing] & Intervals.one(window.start, window.end)
+    total = times.total
+    count = min(total, _SAMPLES)
+    before = ((np.arange(count) + 0.5) * total / max(count, 1)).astype(np.int64)
+    summed = np.concatenate(([0], np.cumsum(times.end - times.start)))
+    row = np.searchsorted(summed, before, side="right") - 1
+    moments = times.start[row] + before - summed[row]
+    thread = np.full(count, UNKNOWN if host.main is None else host.main)
+    return Moments(thread, moments, np.full(count, total / max(count, 1)))
+
+
+def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Moments]]:
+    """A job on the CPU: what operators take themselves, dispatch and arithmetic apart."""
+    host, rows = account.trace.host, operators.rows
+    start = host.start[rows]
+    own = operators.own_time() * operators.inside(account.window.start, account.window.end)
+    leaf = np.ones(len(own), dtype=np.bool_)
+    leaf[operators.parent[operators.parent != NONE]] = False
+    dispatch = np.where(leaf, np.minimum(own, DISPATCH_NS), own)
+    for cause, amounts in (("cpu.model_compute", own - dispatch), ("cpu.python_overhead", dispatch)):
+        yield cause, Moments(host.thread[rows], start, amounts, rows)
+    for reason in (Reason.LOADING, Reason.SAVING, Reason.OWN_CODE):
+        yield CAUSE_OF_IDLENESS[reason], _of_its_kind(account, reason)

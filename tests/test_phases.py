@@ -73,6 +73,6 @@ def test_waiting_frames() -> None:
 
 
 def test_hooks_of_diagnose_are_nobodys_line() -> None:
-    hook = Frame("/src/perfdoctor/probes/inside/hooks.py", "Hooks._works.<locals>.backward", 196)
+    hook = Frame("/src/perfdoctor/probes/inside/entries.py", "works.<locals>.backward", 196)
     engine = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)
     assert locate([MAIN, hook, engine]).line == "/home/me/train.py:10 <module>"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.blame import Part
-from perfdoctor.phases import Place
-from perfdoctor.roles import Process
+
+if TYPE_CHECKING:
+    from perfdoctor.blame import Part  # it needs recordings, which traces do without
+    from perfdoctor.phases import Place
+    from perfdoctor.roles import Process
 
 
 @dataclass

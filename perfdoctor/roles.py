@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from perfdoctor.phases import TRAINING_PHASES
 from perfdoctor.recording import Recording
 from perfdoctor.samples import ProcessGone, ProcessSeen
 from perfdoctor.stacks import Stacks
 from perfdoctor.timelines import Timelines
+
+if TYPE_CHECKING:
+    import pandas as pd  # traces do without
 
 # Names that torch gives to the main threads of its loader workers (torch/utils/data/_utils/worker.py, old and new).
 WORKER_NAMES = ("pt_data_worker", "pt_multiprocess")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from perfdoctor.recording import Recording
 from perfdoctor.samples import InterpreterSample, ThreadSample, ThreadSeen
+
+if TYPE_CHECKING:
+    import pandas as pd  # traces do without
 
 Times = npt.NDArray[np.int64]
 

@@ -147,5 +147,15 @@ def test_reports_know_a_diagnosis_and_nothing_else(name: str) -> None:
     assert complaints(name, wrong) == []
 
 
+@pytest.mark.parametrize("name", [name for name in modules() if within(name, "perfdoctor.traces")])
+def test_traces_are_analysed_without_pandas(name: str) -> None:
+    """Loading it takes longer, and three times the memory, than a small trace."""
+    wrong = []
+    for other in sorted({name, *reached(name, needed)}):
+        found = [one for one in imports(modules()[other]) if one.at_start and within(one.name, "pandas")]
+        wrong += complaints(other, found)
+    assert wrong == []
+
+
 def test_no_module_needs_itself() -> None:
     assert [name for name in modules() if name in reached(name, named)] == []

@@ -46,11 +46,12 @@ def keep(told: dict[str, Any], work: Path, into: Path) -> Path:
 
 
 def trim(trace: Path, to: Path) -> Path | None:
-    """Copies of a trace what perfdoctor reads of it; None if that is too large to keep."""
+    """Copies of a trace what perfdoctor reads of it, but for stacks; None if that is too large to keep."""
     from perfdoctor.traces.events import Arguments
 
     whole = json.loads(gzip.decompress(trace.read_bytes()))
-    known = {field.encode_name for field in msgspec.structs.fields(Arguments)}
+    # Stacks name the folders of whoever ran the session.
+    known = {field.encode_name for field in msgspec.structs.fields(Arguments)} - {"Call stack"}
     events = [_trimmed(event, known) for event in whole["traceEvents"] if event.get("ph") in ("X", "B", "E", "M")]
     root = {name: whole[name] for name in _ROOT if name in whole}
     text = json.dumps({**root, "traceEvents": events}, separators=(",", ":")).encode()

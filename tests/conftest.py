@@ -13,6 +13,13 @@ GRACE_S = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _heeds_signals() -> None:
+    """Whoever starts the tests in the background may have signals ignored, and what they start would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
     before, threads, children = _settings(), set(threading.enumerate()), set(_children())

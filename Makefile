@@ -19,7 +19,9 @@ demo: $(VENV)/.ready
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.ready
-	@$(BIN)/python -m pytest
+	@# What watches a job is run alone: whatever else ran would be seen.
+	@$(BIN)/python -m pytest -m alone; alone=$$?; \
+		$(BIN)/python -m pytest -m "not alone" --numprocesses 2 --dist loadfile && exit $$alone
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .

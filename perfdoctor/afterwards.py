@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -54,4 +53,8 @@ def _trace(pid: int, file: Path) -> Iterator[Sample]:
 
 
 def _alive(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
+    """It runs, and is no zombie that its parent has not asked for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

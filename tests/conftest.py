@@ -52,9 +52,23 @@ WATCHING_REAL_JOBS = (
     "test_attach",
     "test_evidence_recorded",
     "test_examples",
+    "test_inside",
+    "test_integrations",
     "test_job",
     "test_probe_",
     "test_verdicts",
+)
+# Of these, what holds with other tests beside it; all others are run alone (`make test`).
+BEARS_COMPANY = (
+    "test_examples",
+    "test_inside.py",
+    "test_inside_ends",
+    "test_inside_profile",
+    "test_inside_ring",
+    "test_inside_steps",
+    "test_inside_troubles",
+    "test_inside_ways",
+    "test_integrations",
 )
 
 
@@ -62,3 +76,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name.startswith(WATCHING_REAL_JOBS):
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
+            if not item.path.name.startswith(BEARS_COMPANY):
+                item.add_marker(pytest.mark.alone)

@@ -6,10 +6,6 @@ from perfdoctor.rules.making import REPORTED, amount, finding, percent, setting,
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0
-_MATRIX = (
-    "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 traced_matrix_fp64 "
-    "roofline roofline_1 roofline_2 roofline_3"
-)
 # With more memory than this in use, merging kernels comes before a larger batch.
 _ROOM = 0.5
 
@@ -23,8 +19,9 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        f"gpu_busy traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores {_MATRIX} gpu_dram gpu_power "
-        "gpu_power_limit",
+        "gpu_busy traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores "
+        "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 "
+        "traced_matrix_fp64 roofline roofline_1 roofline_2 roofline_3 gpu_dram gpu_power gpu_power_limit",
         (),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -152,7 +149,9 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        f"gpu_tensor traced_tensor_cores {_MATRIX} gpu_fp32 gpu_sm gpu_dram traced_busy",
+        "gpu_tensor traced_tensor_cores traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 "
+        "traced_matrix_fp32 traced_matrix_fp64 roofline roofline_1 roofline_2 roofline_3 gpu_fp32 gpu_sm gpu_dram "
+        "traced_busy",
         fixes,
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",

@@ -20,7 +20,7 @@ from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
-from tests.mutations import MUTATIONS, Mutation, cut, cut_packed, flip_bits_packed, negative_durations
+from tests.mutations import MUTATIONS, Mutation, cut, cut_packed, flip_bits_packed, move_bytes, negative_durations
 from tests.real_traces import real
 
 TIMES_EACH = 143  # 14 mutations: 2,002 traces
@@ -102,6 +102,14 @@ def is_json(data: bytes) -> bool:
     return True
 
 
+def listed(data: bytes) -> int | None:
+    """How many events another reader finds; None if it is no JSON."""
+    if not is_json(data):
+        return None
+    document = json.loads(data.decode("utf-8", "replace"), strict=False)
+    return len(document if isinstance(document, list) else document.get("traceEvents", ()))
+
+
 def examine(path: Path) -> Trace | None:
     """Reads and diagnoses; None where perfdoctor says that it cannot."""
     try:
@@ -141,22 +149,15 @@ def test_damage_is_survived_and_said(mutation: Mutation, tmp_path: Path) -> None
         if trace is None:
             continue
         said = bool(trace.notes or trace.strangers)
-        assert said or rows(trace) >= expected[which] or trace.events >= held(data), (
+        # A run of bytes can go from inside one event to inside another, and what is left is a sound, shorter file.
+        shorter = mutation is move_bytes and trace.events == listed(data)
+        assert said or shorter or rows(trace) >= expected[which], (
             f"{mutation.__name__}, seed {seed}: events are gone without a word"
         )
         packed = data.startswith(b"\x1f\x8b")
         assert said or packed or is_json(data), f"{mutation.__name__}, seed {seed}: no JSON, and nobody says so"
         if mutation in (cut, cut_packed, negative_durations):
             assert said, f"{mutation.__name__}, seed {seed}"
-
-
-def held(data: bytes) -> float:
-    """How many events are left in a text that is whole all the same; without end in one that is not."""
-    try:
-        document = json.loads(data)
-    except ValueError:
-        return math.inf
-    return len(document["traceEvents"] if isinstance(document, dict) else document)
 
 
 def test_a_damaged_pack_is_said(tmp_path: Path) -> None:

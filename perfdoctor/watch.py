@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import resource
@@ -9,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from perfdoctor import __version__
@@ -17,6 +19,10 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.probes import Probe
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import Recording
+
+_ANALYSIS = ("perfdoctor.examine", "perfdoctor.reports.console", "rich.console", "rich.table", "rich.padding")
+_CHARTS = ("matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")
+_HTML = ("perfdoctor.reports.html", "jinja2", *_CHARTS)
 
 
 def make_probes() -> list[Probe]:
@@ -81,9 +87,24 @@ def stopped_by_signals(recorder: Recorder) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def load_analysis(*, html: bool) -> None:
+    """Loads what the diagnosis and its reports need, before the watching.
+
+    Beside a job that takes every core, loading pandas and matplotlib costs seconds, which the user would otherwise
+    wait for after the watching. What is loaded lies still meanwhile: the collector is told to pass it over.
+
+    Args:
+        html: an HTML report will be made too.
+    """
+    for needed in _ANALYSIS + (_HTML if html else ()):
+        import_module(needed)
+    gc.collect()
+    gc.freeze()
+
+
 def examine_file(path: Path) -> Diagnosis:
     """The diagnosis of what was recorded."""
-    # Here, not above: the analysis loads pandas, which has no business in memory while the job is watched.
+    # Here, not above: the analysis brings pandas, and what only watches does without.
     from perfdoctor.examine import examine
 
     recording = Recording.open(path)

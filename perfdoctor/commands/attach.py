@@ -18,7 +18,14 @@ from perfdoctor.recorder import Recorder
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.recording_file import recording_file, tell_of_leftovers
 from perfdoctor.target import require_target
-from perfdoctor.watch import allow_many_files, examine_file, make_probes, recording_facts, stopped_by_signals
+from perfdoctor.watch import (
+    allow_many_files,
+    examine_file,
+    load_analysis,
+    make_probes,
+    recording_facts,
+    stopped_by_signals,
+)
 
 DEFAULT_DURATION_S = 15.0
 
@@ -44,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_target(arguments.pid)
     require_places(arguments.report, arguments.json)
     tell_of_leftovers()
+    load_analysis(html=arguments.report is not None)
     with recording_file(arguments.recording) as path:
         _record(arguments.pid, arguments.duration, path)
         diagnosis = examine_file(path)
@@ -59,8 +67,6 @@ def _record(pid: int, duration_s: float, path: Path) -> None:
     with _progress(duration_s) as on_tick, stopped_by_signals(recorder):
         recorder.run(duration_s, on_tick=on_tick)
     writer.close()
-
-
 
 
 @contextmanager

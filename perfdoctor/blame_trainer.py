@@ -193,12 +193,21 @@ class Blame:
             return False
         if place.detail == "collective":
             return True
+        if moment.syscall != "futex" or place.waits:
+            return False
         # DistributedDataParallel waits inside backward (and forward, for buffers) without a frame of its own.
-        return (
-            place.phase in ("backward", "forward", "optimizer")
-            and moment.syscall == "futex"
-            and not self._pool_works(trainer, time_ns)
-        )
+        if place.phase in ("backward", "forward", "optimizer"):
+            return not self._pool_works(trainer, time_ns)
+        # Where steps are shorter than the time between two stacks, the code that goes with a wait is not known; but if
+        # nobody in this process can hold a lock, the other ranks are who else it waits for.
+        return place.phase == "other" and not self._threads_may_hold_it_up(trainer, time_ns)
+
+    def _threads_may_hold_it_up(self, trainer: Process, time_ns: int) -> bool:
+        """Whether another Python thread of the process does anything but wait in a futex too."""
+        python = self.scene.own_threads.python(trainer.pid)
+        others = (thread for thread in self.scene.timelines.of(trainer.pid) if thread.tid != trainer.pid)
+        moments = (thread.at(time_ns) for thread in others if thread.tid in python)
+        return any(moment.state not in "XZ" and moment.syscall != "futex" for moment in moments)
 
     def _pool_works(self, trainer: Process, time_ns: int) -> bool:
         helpers = (thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid))

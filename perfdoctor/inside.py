@@ -149,8 +149,14 @@ def diagnose(
     """
     if _session is not None or _refused:
         return _shared
-    files = (_absolute(report), _absolute(json), _absolute(recording))
-    return Diagnose(Wishes(steps, warmup, *files, profile, confirm))
+    try:
+        counts = (_count("steps", steps, 1), _count("warmup", warmup, 0) or 0)
+        files = (_absolute(report), _absolute(json), _absolute(recording))
+        wishes = Wishes(*counts, *files, _count("profile", profile, 0), confirm)
+    except (TypeError, ValueError) as error:
+        _refuse(f"perfdoctor does not watch: {error}")
+        return _shared
+    return Diagnose(wishes)
 
 
 def phase(name: str) -> Phase:
@@ -161,9 +167,22 @@ def phase(name: str) -> Phase:
 _shared = Diagnose(Wishes())
 
 
+def _count(name: str, value: int | None, least: int) -> int | None:
+    if value is not None and (not isinstance(value, int) or value < least):
+        raise ValueError(f"{name}={value!r} is no number of steps; {least} is the least.")
+    return value
+
+
 def _absolute(path: str | os.PathLike[str] | None) -> str | None:
-    """The script may change its folder later."""
-    return None if path is None else str(Path(path).absolute())
+    """The script may change its folder later. False is taken for None, as people write it."""
+    return None if path is None or path is False else str(Path(path).absolute())
+
+
+def _refuse(why: str) -> None:
+    """Nothing is watched in this process, and that is said once."""
+    global _refused
+    _refused = why
+    warnings.warn(why, RuntimeWarning, stacklevel=3)
 
 
 def _begin(wishes: Wishes) -> Session | None:

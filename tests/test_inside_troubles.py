@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.attaching import ENVIRONMENT, TARGETS, needs_root
 from tests.insiding import ENOUGH, run_inside
 from tests.test_attach_disk import mounted
@@ -44,6 +46,34 @@ for _ in range(200):
 
 print("steps", doctor.diagnosis["steps"]["count"])
 """
+
+
+LOOP = """
+import torch
+from perfdoctor import diagnose
+for step in range(3):
+    with diagnose({}):
+        torch.rand(2)
+    print("step", step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("steps='ten'", "steps='ten' is no number of steps; 1 is the least."),
+        ("json=7", "expected str, bytes or os.PathLike object, not int"),
+    ],
+)
+def test_wrong_arguments_do_not_end_the_training(arguments: str, said: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOP.format(arguments)],
+        capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["step 0", "step 1", "step 2"]
+    assert done.stderr.count("perfdoctor does not watch: ") == 1
+    assert said in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_report_that_cannot_be_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown import account
 from perfdoctor.clock import seconds
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
@@ -25,7 +25,6 @@ from perfdoctor.silence import why_silent
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
-OUTSIDE, INSIDE, TRACED = "sampled from outside", "measured inside", "traced"
 _SHOWN = 5
 
 

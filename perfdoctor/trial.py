@@ -8,12 +8,11 @@ from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.diagnosis import Verdict
+from perfdoctor.diagnosis import CONFIRMED, Verdict
 from perfdoctor.recording import Recording
 from perfdoctor.samples import TrialSeen
 from perfdoctor.steps import Steps
 
-LEVEL = "confirmed by trial"
 # A trial takes some steps only, at another time than the observed ones, and without the input's work the cores are less
 # busy: what it saves is within this fraction of the verdict's share where the verdict is right (median error of a share
 # over the examples: 0.08).
@@ -67,7 +66,7 @@ def judge(verdict: Verdict, trial: Trial | None) -> Verdict:
         return verdict
     if abs(trial.saved - verdict.share) <= AGREES * verdict.share:
         told = f"A trial confirms it: on a batch kept in memory, a step took {trial.saved:.0%} less."
-        return replace(verdict, level=LEVEL, summary=f"{verdict.summary} {told}")
+        return replace(verdict, level=CONFIRMED, summary=f"{verdict.summary} {told}")
     less = f"{trial.saved:.0%} less" if trial.saved > 0 else "no less"
     told = f"But in a trial on a batch kept in memory, a step took {less} time."
     return replace(verdict, confidence=min(verdict.confidence, DOUBTED), summary=f"{verdict.summary} {told}")

@@ -23,7 +23,7 @@ from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
 from perfdoctor.trial import Trial, judge, read_trial
-from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
+from perfdoctor.verdict import first_cause, late_shares
 
 _SHOWN = 5
 
@@ -115,14 +115,7 @@ def _verdict(
 ) -> Verdict:
     if silence or cause is None:
         return no_verdict(level, silence)
-    return name_cause(
-        cause,
-        facts.share(cause),
-        findings,
-        level=level,
-        confidence=confidence(ledgers, cause, level),
-        straggler=straggler(ledgers, cause),
-    )
+    return name_cause(cause, ledgers, facts, findings, level)
 
 
 def _level(scene: Scene) -> str:

@@ -23,7 +23,7 @@ from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.settle import Settled, settle
 from perfdoctor.traces.silence import missing_for_cause
-from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
+from perfdoctor.verdict import first_cause, late_shares, straggler
 
 
 def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
@@ -114,14 +114,7 @@ def _verdict(
         return no_verdict(TRACED, silence)
     if cause is None:
         return _late_for_no_reason(ledgers)
-    return name_cause(
-        cause,
-        facts.share(cause),
-        findings,
-        level=TRACED,
-        confidence=confidence(ledgers, cause, TRACED),
-        straggler=straggler(ledgers, cause),
-    )
+    return name_cause(cause, ledgers, facts, findings, TRACED)
 
 
 def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perfdoctor import __version__
@@ -40,7 +41,8 @@ def examine(recording: Recording) -> Diagnosis:
     level = _level(scene)
     if profiled.covers(ledgers):
         level, ledgers = TRACED, profiled.retell(ledgers)
-    trial = read_trial(recording, scene.steps)
+    steps = {pid: steps.summary() for pid, steps in scene.steps.items()}
+    trial = read_trial(recording, steps)
     facts = gather_facts(scene, ledgers, profiled)
     findings, broken = find(facts)
     silence = why_silent(scene, ledgers)
@@ -53,8 +55,8 @@ def examine(recording: Recording) -> Diagnosis:
         verdict=judge(_verdict(ledgers, facts, findings, cause, silence, level=level), trial),
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
-        ranks=tuple(_rank(scene, trainer) for trainer in facts.trainers),
-        steps=_steps(scene, profiled, trial),
+        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
+        steps=_steps(scene, steps, profiled, trial),
         not_examined=(*_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
@@ -125,20 +127,20 @@ def _level(scene: Scene) -> str:
     return INSIDE if inside else OUTSIDE
 
 
-def _steps(scene: Scene, profiled: Profiled, trial: Trial | None) -> dict[str, Any]:
+def _steps(
+    scene: Scene, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
+) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = scene.roles.trainers
-    steps = scene.steps.get(trainers[0].pid) if trainers else None
-    if steps is None:
+    if not trainers or trainers[0].pid not in steps:
         return {}
     later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
-    return {**steps.summary(), **{what: told for what, told in later.items() if told}}
+    return {**steps[trainers[0].pid], **{what: told for what, told in later.items() if told}}
 
 
-def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:
-    steps = scene.steps.get(trainer.pid)
+def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     return {
-        "steps": steps.summary() if steps is not None else {},
+        "steps": steps,
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,

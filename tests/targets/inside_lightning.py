@@ -57,7 +57,7 @@ def main():
             enable_model_summary=False, **ranks,
         )  # fmt: skip
         trainer.fit(model, *loaders)
-    tell(callback, CALL, model)
+    tell(callback, CALL, model, options)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main():
             callbacks=[callback], optimizers=(Slow(model.parameters(), lr=0.01), None),
         )  # fmt: skip
         trainer.train()
-    tell(callback, CALL, model)
+    tell(callback, CALL, model, options)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 # ruff: noqa: TID253
 import argparse
+import time
 
 import torch
 from torch import nn, profiler
 
 from perfdoctor import diagnose
+
+CALL = nn.Module.__call__
 
 
 def main():
@@ -25,8 +28,10 @@ def main():
         begun = True
         own.start()
     watched = diagnose(steps=150, report=None, json=options.json, profile=options.profile)
-    profiled = 0
-    while watched.diagnosis is None:
+    steps = profiled = 0
+    # Until it has stepped aside again; a profiler of the script's own has no more than those steps to tell of.
+    while steps < 20 or nn.Module.__call__ is not CALL or (options.own == "late" and profiled < 5):
+        steps += 1
         with watched:
             model(batch).sum().backward()
             optimizer.step()
@@ -42,6 +47,9 @@ def main():
     if options.own == "always":
         own.stop()
         print("always", sum("addmm" in one.key for one in own.key_averages()))
+    until = time.monotonic() + 20
+    while watched.diagnosis is None and time.monotonic() < until:
+        time.sleep(0.05)
     print("enabled", torch._C._autograd._profiler_enabled())
 
 

@@ -18,6 +18,7 @@ def watch(started: Started, folder: Path, *, pid: int | None = None, duration: f
     return answer
 
 
+@pytest.mark.alone  # three processes that compute: with others beside them, two cores are short
 def test_a_worker_stands_for_its_trainer(tmp_path: Path) -> None:
     with job(*TRAINING, "--workers", "2", "--item-ms", "2", ready="worker") as training:
         worker = int(training.lines[-1].split()[1])

@@ -47,20 +47,20 @@ def is_sound(run: Run, steps: int = 60) -> dict[str, float]:
 
 @both
 def test_slow_dataset_and_the_same_weights_when_disabled(framework: str, tmp_path: Path) -> None:
-    run = train(framework, tmp_path, "--item-ms", "1")
+    run = train(framework, tmp_path, "--item-ms", "1", "--steps", "300")
     phases = is_sound(run)
     assert run.told["verdict"]["cause"] == CAUSE
     assert phases["data"] > 0.5 * run.steps["mean_s"] * 1000
     assert phases["data"] >= 16
     (tmp_path / "told.json").unlink()
-    plain = train(framework, tmp_path, PERFDOCTOR_DISABLE="1")
+    plain = train(framework, tmp_path, "--steps", "300", PERFDOCTOR_DISABLE="1")
     assert plain.told == {}
     assert plain.said["weights"] == run.said["weights"]
 
 
 @both
 def test_what_runs_in_the_optimizers_closure_is_not_the_optimizers(framework: str, tmp_path: Path) -> None:
-    run = train(framework, tmp_path, "--optimizer-ms", "10", "--step-ms", "5", "--observe", "150", "--steps", "300")
+    run = train(framework, tmp_path, "--optimizer-ms", "10", "--step-ms", "5", "--observe", "150")
     phases = is_sound(run, 150)
     assert run.told["verdict"]["cause"] == "cpu.python_overhead"
     assert 10 <= phases["optimizer"] < 14
@@ -79,7 +79,7 @@ def test_workers_and_validation_between_epochs(framework: str, tmp_path: Path) -
 
 @both
 def test_accumulated_gradients_are_steps_as_the_progress_bar_counts_them(framework: str, tmp_path: Path) -> None:
-    phases = is_sound(train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5", "--steps", "130"))
+    phases = is_sound(train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5"))
     batches = 4 if framework == "transformers" else 1
     assert phases["other"] >= 5 * batches
     assert phases["other"] < 9 * batches

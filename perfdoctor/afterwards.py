@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perfdoctor.clock import epoch_on_the_clock
 from perfdoctor.probes.inside.ring import ASIDE, RingReader
+from perfdoctor.probes.procfs import is_running
 from perfdoctor.samples import Profile, Sample, TrialSeen, Unavailable
 
 # Profiled steps are several times slower than others, and what a large model did takes a while to write.
@@ -29,7 +30,7 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
         Its trial and its trace, if there are such, and why something is left out.
     """
     until = time.monotonic() + PATIENCE_S
-    while ring.trainer != ASIDE and time.monotonic() < until and _alive(ring.pid):
+    while ring.trainer != ASIDE and time.monotonic() < until and is_running(ring.pid):
         time.sleep(_LOOK_S)
     for words in ring.texts():
         if words[0] == "trial":
@@ -50,11 +51,3 @@ def _trace(pid: int, file: Path) -> Iterator[Sample]:
         shutil.rmtree(file.parent, ignore_errors=True)
     except OSError as error:
         yield Unavailable("profile", f"The trace of torch.profiler cannot be read: {error.strerror}.", "")
-
-
-def _alive(pid: int) -> bool:
-    """It runs, and is no zombie that its parent has not asked for yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

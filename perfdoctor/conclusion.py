@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Finding, Verdict
+from perfdoctor.facts import Facts
+from perfdoctor.ledger import Ledger
+from perfdoctor.verdict import confidence, straggler
 
 _TOO_LITTLE = "Too much of the time could not be attributed to name a cause."
 
@@ -27,18 +30,16 @@ def no_verdict(level: str, why: str = "") -> Verdict:
     return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
 
 
-def name_cause(
-    cause: str, share: float, findings: Iterable[Finding], *, level: str, confidence: float, straggler: int | None
-) -> Verdict:
+def name_cause(cause: str, ledgers: Sequence[Ledger], facts: Facts, findings: Iterable[Finding], level: str) -> Verdict:
     """The verdict that names a cause, in the words of its finding."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,
-        share,
-        confidence,
+        facts.share(cause),
+        confidence(ledgers, cause, level),
         finding.predicted_speedup if finding else 1.0,
-        straggler,
+        straggler(ledgers, cause),
         level,
         finding.summary if finding else f"Most of the time goes into {CAUSES[cause].title}.",
     )

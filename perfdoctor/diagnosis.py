@@ -5,6 +5,12 @@ from typing import Any
 
 from perfdoctor.causes import CAUSES
 
+# What a verdict rests on.
+OUTSIDE = "sampled from outside"
+INSIDE = "measured inside"
+TRACED = "traced"
+CONFIRMED = "confirmed by trial"
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -69,7 +75,7 @@ class Verdict:
         bottleneck: ``cpu``, ``gpu``, ``io``, ``communication``; None where the evidence does not suffice.
         cause: cause id; None together with ``bottleneck``.
         confidence: 0 to 1, how often the same cause comes first when the recording is resampled in blocks.
-        level: ``sampled from outside``, ``measured inside``, ``traced`` or ``confirmed by trial``.
+        level: what it rests on: ``OUTSIDE``, ``INSIDE``, ``TRACED`` or ``CONFIRMED``.
         summary: one sentence; where there is no verdict, what is missing.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perfdoctor import __version__
@@ -9,7 +10,7 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown import account
 from perfdoctor.clock import seconds
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
@@ -23,9 +24,8 @@ from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
 from perfdoctor.trial import Trial, judge, read_trial
-from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
+from perfdoctor.verdict import first_cause, late_shares
 
-OUTSIDE, INSIDE, TRACED = "sampled from outside", "measured inside", "traced"
 _SHOWN = 5
 
 
@@ -41,7 +41,8 @@ def examine(recording: Recording) -> Diagnosis:
     level = _level(scene)
     if profiled.covers(ledgers):
         level, ledgers = TRACED, profiled.retell(ledgers)
-    trial = read_trial(recording, scene.steps)
+    steps = {pid: steps.summary() for pid, steps in scene.steps.items()}
+    trial = read_trial(recording, steps)
     facts = gather_facts(scene, ledgers, profiled)
     findings, broken = find(facts)
     silence = why_silent(scene, ledgers)
@@ -54,8 +55,8 @@ def examine(recording: Recording) -> Diagnosis:
         verdict=judge(_verdict(ledgers, facts, findings, cause, silence, level=level), trial),
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
-        ranks=tuple(_rank(scene, trainer) for trainer in facts.trainers),
-        steps=_steps(scene, profiled, trial),
+        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
+        steps=_steps(scene, steps, profiled, trial),
         not_examined=(*_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
@@ -116,14 +117,7 @@ def _verdict(
 ) -> Verdict:
     if silence or cause is None:
         return no_verdict(level, silence)
-    return name_cause(
-        cause,
-        facts.share(cause),
-        findings,
-        level=level,
-        confidence=confidence(ledgers, cause, level),
-        straggler=straggler(ledgers, cause),
-    )
+    return name_cause(cause, ledgers, facts, findings, level)
 
 
 def _level(scene: Scene) -> str:
@@ -133,20 +127,20 @@ def _level(scene: Scene) -> str:
     return INSIDE if inside else OUTSIDE
 
 
-def _steps(scene: Scene, profiled: Profiled, trial: Trial | None) -> dict[str, Any]:
+def _steps(
+    scene: Scene, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
+) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = scene.roles.trainers
-    steps = scene.steps.get(trainers[0].pid) if trainers else None
-    if steps is None:
+    if not trainers or trainers[0].pid not in steps:
         return {}
     later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
-    return {**steps.summary(), **{what: told for what, told in later.items() if told}}
+    return {**steps[trainers[0].pid], **{what: told for what, told in later.items() if told}}
 
 
-def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:
-    steps = scene.steps.get(trainer.pid)
+def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     return {
-        "steps": steps.summary() if steps is not None else {},
+        "steps": steps,
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,

@@ -15,7 +15,7 @@ import psutil
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.masking import mask_command, mask_environment
-from perfdoctor.probes.procfs import Births, stat_fields
+from perfdoctor.probes.procfs import Births, is_running
 from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
 
 TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
@@ -185,7 +185,7 @@ class Job:
             found = os.pread(self.members[pid].children_file, 65536, 0).split()
             if not thorough:
                 return [int(child) for child in found]
-            if _is_zombie(pid):
+            if not is_running(pid):
                 return None
             threads = os.listdir(f"/proc/{pid}/task") if self._born else []
         except OSError:
@@ -244,11 +244,3 @@ class Job:
                     yield self._seen(member, name.read_text(errors="replace").strip(), now_ns)
                 except OSError:
                     continue
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat_fields(stat.read())[0] in b"ZX"
-    except OSError:
-        return True

@@ -9,6 +9,7 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
@@ -58,14 +59,9 @@ def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, rec
 
 def show(diagnosis: Diagnosis) -> None:
     """Prints the diagnosis, in colour on a terminal."""
-    from perfdoctor.reports import console
-
-    on_terminal = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    encoding = sys.stdout.encoding or "ascii"
-    text = console.render(diagnosis, width=width, color=on_terminal, encoding=encoding)
+    text = console_text(diagnosis, sys.stdout)
     try:
-        sys.stdout.buffer.write(text.encode(encoding, errors="replace"))
+        sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "ascii", errors="replace"))
         sys.stdout.flush()
     except OSError as error:
         # What is left in the buffer would fail once more at exit.
@@ -75,6 +71,19 @@ def show(diagnosis: Diagnosis) -> None:
         raise PerfDoctorError(
             f"The diagnosis cannot be printed: {error.strerror}.", hint="Send the output elsewhere, or use --json FILE."
         ) from None
+
+
+def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
+    """The diagnosis as text for a stream: as wide as its terminal, and in colour there."""
+    from perfdoctor.reports import console
+
+    on_terminal = stream.isatty()
+    return console.render(
+        diagnosis,
+        width=shutil.get_terminal_size().columns if on_terminal else 100,
+        color=on_terminal and "NO_COLOR" not in os.environ,
+        encoding=stream.encoding or "ascii",
+    )
 
 
 def write_outputs(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.outputs import require_places
+from perfdoctor.probes.procfs import is_running
 
 _SUFFIX = ".perfdoctor"
 # The process that records is named in the file's name, so that a file whose process has gone is known as left behind.
@@ -68,19 +69,9 @@ def leftovers() -> list[Path]:
         except OSError:
             continue
         ours = status.st_uid == os.getuid() and status.st_size > 0 and status.st_mtime > since
-        if match and ours and not _alive(int(match[1])):
+        if match and ours and not is_running(int(match[1])):
             found.append((status.st_mtime, path))
     return [path for _, path in sorted(found)]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # the number is somebody else's by now, or always was
-    return True
 
 
 def _temporary_file() -> Path:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import sys
@@ -23,7 +22,7 @@ from perfdoctor.afterwards import take_rest
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.job import Job
-from perfdoctor.outputs import write_outputs
+from perfdoctor.outputs import console_text, write_outputs
 from perfdoctor.probes.inside.ring import FAILED, REPORTED, RingReader
 from perfdoctor.probes.marks import MarksProbe
 from perfdoctor.recorder import Recorder
@@ -127,18 +126,13 @@ def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
 
 
 def _report(diagnosis: Diagnosis, wishes: dict[str, Any], path: Path, result_fd: int) -> None:
-    from perfdoctor.reports import console
     from perfdoctor.reports import json as json_report
 
     os.pwrite(result_fd, json_report.render(diagnosis).encode(), 0)
-    on_terminal = sys.stderr.isatty()
-    width = shutil.get_terminal_size().columns if on_terminal else 100
-    colour = on_terminal and "NO_COLOR" not in os.environ
     try:
         places = {kind: Path(wishes[kind]) if wishes[kind] else None for kind in ("report", "json")}
         write_outputs(diagnosis, report=places["report"], json=places["json"], recording=path)
     finally:
-        text = console.render(diagnosis, width=width, color=colour, encoding=sys.stderr.encoding)
-        print(text, file=sys.stderr, flush=True)
+        print(console_text(diagnosis, sys.stderr), file=sys.stderr, flush=True)
     if places["report"]:
         print(f"perfdoctor: the full report is in {places['report']}", file=sys.stderr, flush=True)

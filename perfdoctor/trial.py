@@ -8,12 +8,10 @@ from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.diagnosis import Verdict
+from perfdoctor.diagnosis import CONFIRMED, Verdict
 from perfdoctor.recording import Recording
 from perfdoctor.samples import TrialSeen
-from perfdoctor.steps import Steps
 
-LEVEL = "confirmed by trial"
 # A trial takes some steps only, at another time than the observed ones, and without the input's work the cores are less
 # busy: what it saves is within this fraction of the verdict's share where the verdict is right (median error of a share
 # over the examples: 0.08).
@@ -40,11 +38,16 @@ class Trial:
         return {"count": self.steps, "median_s": self.step_s, "saved": self.saved}
 
 
-def read_trial(recording: Recording, steps: Mapping[int, Steps]) -> Trial | None:
-    """The mean over the ranks that made a trial; None if none did."""
+def read_trial(recording: Recording, steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
+    """The mean over the ranks that made a trial; None if none did.
+
+    Args:
+        recording: what was seen.
+        steps: by process, what is known of its observed steps.
+    """
     found = []
     for row in recording.rows(TrialSeen):
-        observed = steps[row.pid].summary() if row.pid in steps else {}
+        observed = steps.get(row.pid)
         if observed:
             seconds = row.step_ns / NS_PER_S
             found.append(Trial(row.steps, seconds, 1 - seconds / observed["mean_s"]))
@@ -67,7 +70,7 @@ def judge(verdict: Verdict, trial: Trial | None) -> Verdict:
         return verdict
     if abs(trial.saved - verdict.share) <= AGREES * verdict.share:
         told = f"A trial confirms it: on a batch kept in memory, a step took {trial.saved:.0%} less."
-        return replace(verdict, level=LEVEL, summary=f"{verdict.summary} {told}")
+        return replace(verdict, level=CONFIRMED, summary=f"{verdict.summary} {told}")
     less = f"{trial.saved:.0%} less" if trial.saved > 0 else "no less"
     told = f"But in a trial on a batch kept in memory, a step took {less} time."
     return replace(verdict, confidence=min(verdict.confidence, DOUBTED), summary=f"{verdict.summary} {told}")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
 
 if TYPE_CHECKING:
     from perfdoctor.ledger import Ledger  # it brings pandas, which traces do without
@@ -39,11 +40,11 @@ MIN_IMBALANCE = 0.3
 MAX_UNATTRIBUTED = 0.5
 # A profiler slows the host down, by 10 to 20 % as a rule, and not the GPU: what it overstates comes first only where it
 # leads by more.
-OVERSTATED = {"traced": {"cpu.kernel_launch": 0.85, "cpu.python_overhead": 0.85}}
+OVERSTATED = {TRACED: {"cpu.kernel_launch": 0.85, "cpu.python_overhead": 0.85}}
 RESAMPLES = 200
 # Sampling from outside sees states and stacks at different instants. Marks from inside make phases and steps exact, but
 # what a thread waits for is still sampled. Tracing slows the host down.
-CONFIDENCE_CAP = {"sampled from outside": 0.95, "measured inside": 0.98, "traced": 0.98}
+CONFIDENCE_CAP = {OUTSIDE: 0.95, INSIDE: 0.98, TRACED: 0.98}
 _SEED = 20
 
 

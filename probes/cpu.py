@@ -14,6 +14,7 @@ from perfdoctor.probes.cores import Cores
 from perfdoctor.probes.pressure import Pressure
 from perfdoctor.probes.procfs import (
     CLOCK_TICKS_PER_S,
+    ENDED,
     KeptFiles,
     descendants_of_self,
     stat_fields,
@@ -54,7 +55,7 @@ def parse_process_time(stat: bytes) -> ProcessTime:
     fields = stat_fields(stat)
     user, system, waited_user, waited_system = (int(field) / CLOCK_TICKS_PER_S for field in fields[11:15])
     waited_s = waited_user + waited_system
-    return ProcessTime(user, system, waited_s, int(fields[17]), int(fields[19]), fields[0] in (b"Z", b"X"))
+    return ProcessTime(user, system, waited_s, int(fields[17]), int(fields[19]), fields[0] in ENDED)
 
 
 class GroupTime:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CHUNK = 1 << 16
+# States of a process that runs no more (proc(5)): a zombie, and one that is just being removed.
+ENDED = (b"Z", b"X")
 
 
 class KeptFiles:
@@ -107,6 +109,15 @@ def uptime_ticks(files: KeptFiles) -> float:
 def stat_fields(stat: bytes) -> list[bytes]:
     """Fields of /proc/PID/stat from the third (state) on; field ``n`` of proc(5) is at index ``n - 3``."""
     return stat[stat.rfind(b")") + 2 :].split()
+
+
+def is_running(pid: int) -> bool:
+    """The process exists, and is no zombie that its parent has not asked for yet."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat_fields(stat.read())[0] not in ENDED
+    except OSError:
+        return False
 
 
 def status_fields(status: bytes) -> dict[str, str]:

@@ -60,6 +60,7 @@ WATCHING_REAL_JOBS = (
 )
 # Of these, what holds with other tests beside it; all others are run alone (`make test`).
 BEARS_COMPANY = (
+    "test_attach",
     "test_examples",
     "test_inside.py",
     "test_inside_ends",

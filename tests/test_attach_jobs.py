@@ -18,6 +18,7 @@ def watch(started: Started, folder: Path, *, pid: int | None = None, duration: f
     return answer
 
 
+@pytest.mark.alone  # three processes that compute: with others beside them, two cores are short
 def test_a_worker_stands_for_its_trainer(tmp_path: Path) -> None:
     with job(*TRAINING, "--workers", "2", "--item-ms", "2", ready="worker") as training:
         worker = int(training.lines[-1].split()[1])
@@ -87,6 +88,7 @@ def test_steps_of_a_millisecond(tmp_path: Path) -> None:
     assert answer.status == 0, answer.err
 
 
+@pytest.mark.alone  # what others take from it is more than four seconds of a batch can outweigh
 def test_steps_that_take_longer_than_we_watch(tmp_path: Path) -> None:
     """One batch takes ten seconds, nearly all of them in the data set."""
     with job(*TRAINING, "--batch", "100", "--item-ms", "100", ready="") as training:

@@ -47,13 +47,13 @@ def is_sound(run: Run, steps: int = 60) -> dict[str, float]:
 
 @both
 def test_slow_dataset_and_the_same_weights_when_disabled(framework: str, tmp_path: Path) -> None:
-    run = train(framework, tmp_path, "--item-ms", "1")
+    run = train(framework, tmp_path, "--item-ms", "1", "--steps", "300")
     phases = is_sound(run)
     assert run.told["verdict"]["cause"] == CAUSE
     assert phases["data"] > 0.5 * run.steps["mean_s"] * 1000
     assert phases["data"] >= 16
     (tmp_path / "told.json").unlink()
-    plain = train(framework, tmp_path, PERFDOCTOR_DISABLE="1")
+    plain = train(framework, tmp_path, "--steps", "300", PERFDOCTOR_DISABLE="1")
     assert plain.told == {}
     assert plain.said["weights"] == run.said["weights"]
 
@@ -79,7 +79,7 @@ def test_workers_and_validation_between_epochs(framework: str, tmp_path: Path) -
 
 @both
 def test_accumulated_gradients_are_steps_as_the_progress_bar_counts_them(framework: str, tmp_path: Path) -> None:
-    phases = is_sound(train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5", "--steps", "200"))
+    phases = is_sound(train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5"))
     batches = 4 if framework == "transformers" else 1
     assert phases["other"] >= 5 * batches
     assert phases["other"] < 9 * batches
@@ -103,7 +103,7 @@ def test_either_package_of_lightning(framework: str, tmp_path: Path) -> None:
 
 @lightning
 def test_ranks_that_lightning_starts(framework: str, tmp_path: Path) -> None:
-    run = train(framework, tmp_path, "--item-ms", "1", "--ranks", "2", "--items", "12000")
+    run = train(framework, tmp_path, "--item-ms", "1", "--ranks", "2", "--items", "12000", "--steps", "300")
     assert run.told["verdict"]["level"] == "measured inside"
     assert run.told["verdict"]["cause"] == CAUSE
     assert [rank["rank"] for rank in run.told["ranks"]] == [0, 1]

@@ -13,7 +13,7 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.diagnosis import TRACED, Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
@@ -23,9 +23,7 @@ from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.settle import Settled, settle
 from perfdoctor.traces.silence import missing_for_cause
-from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
-
-LEVEL = "traced"
+from perfdoctor.verdict import first_cause, late_shares, straggler
 
 
 def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
@@ -54,7 +52,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
         findings = []
-    cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers), LEVEL)
+    cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers), TRACED)
     verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
     return Diagnosis(
         version=__version__,
@@ -113,30 +111,23 @@ def _verdict(
     ledgers: Sequence[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
     if silence:
-        return no_verdict(LEVEL, silence)
+        return no_verdict(TRACED, silence)
     if cause is None:
         return _late_for_no_reason(ledgers)
-    return name_cause(
-        cause,
-        facts.share(cause),
-        findings,
-        level=LEVEL,
-        confidence=confidence(ledgers, cause, LEVEL),
-        straggler=straggler(ledgers, cause),
-    )
+    return name_cause(cause, ledgers, facts, findings, TRACED)
 
 
 def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:
     """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
     late = straggler(ledgers, UNATTRIBUTED)
     if late is None:
-        return no_verdict(LEVEL)
+        return no_verdict(TRACED)
     waits = [ledger.waited_for()[late] / ledger.seconds for ledger in ledgers if ledger.trainer.rank != late]
     summary = (
         f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
         "meanwhile is not in its trace, neither an operator nor work of a GPU."
     )
-    return replace(no_verdict(LEVEL, summary), straggler_rank=late)
+    return replace(no_verdict(TRACED, summary), straggler_rank=late)
 
 
 def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, late: int | None) -> list[NotExamined]:

@@ -60,7 +60,7 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--package", default="lightning.pytorch")
     parser.add_argument("--items", type=int, default=4000)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=0, help="0: until perfdoctor has stepped aside")
     parser.add_argument("--observe", type=int, default=60)
     parser.add_argument("--item-ms", type=float, default=0.0)
     parser.add_argument("--optimizer-ms", type=float, default=0.0)
@@ -91,12 +91,18 @@ def data(options):
     return (Stream if options.stream else Digits)(options.items, options.item_ms)
 
 
-def tell(callback, call, model):
+def enough(options, steps, call):
+    """Whether nothing more is to be seen: torch is as it was before it was watched."""
+    return not options.steps and steps > 20 and nn.Module.__call__ is call
+
+
+def tell(callback, call, model, options):
     """Prints what a test wants to know: the weights, and whether torch is as it was."""
     total = sum(parameter.detach().double().sum() for parameter in model.parameters())
     print(f"weights {total.item().hex()}", flush=True)
     print(f"clean {int(nn.Module.__call__ is call)}", flush=True)
-    until = time.monotonic() + (0 if "PERFDOCTOR_DISABLE" in os.environ else 20)
+    # Of several ranks, one gets the diagnosis.
+    until = time.monotonic() + (0 if "PERFDOCTOR_DISABLE" in os.environ or options.ranks > 1 else 20)
     while callback.diagnosis is None and nn.Module.__call__ is call and time.monotonic() < until:
         time.sleep(0.1)
     print(f"told {callback.diagnosis['verdict']['cause'] if callback.diagnosis else None}", flush=True)

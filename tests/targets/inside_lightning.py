@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fitting import Digits, Slow, busy, data, network, parse, tell, wanted
+from fitting import Digits, Slow, busy, data, enough, network, parse, tell, wanted
 
 CALL = nn.Module.__call__
 
@@ -24,6 +24,7 @@ def module(pl, options):
 
         def training_step(self, batch, number):
             busy(options.step_ms)
+            self.trainer.should_stop = enough(options, self.global_step, CALL)
             images, targets = batch
             return nn.functional.cross_entropy(self.network(images), targets)
 
@@ -52,12 +53,12 @@ def main():
     ranks = {"strategy": "ddp", "devices": options.ranks} if options.ranks > 1 else {"devices": 1}
     for _ in range(2 if options.twice else 1):
         trainer = pl.Trainer(
-            accelerator="cpu", max_steps=options.steps, accumulate_grad_batches=options.accumulate,
+            accelerator="cpu", max_steps=options.steps or 1000, accumulate_grad_batches=options.accumulate,
             callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False,
             enable_model_summary=False, **ranks,
         )  # fmt: skip
         trainer.fit(model, *loaders)
-    tell(callback, CALL, model)
+    tell(callback, CALL, model, options)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 # ruff: noqa: TID253
 import argparse
+import time
 
 import torch
 from torch import nn, profiler
 
 from perfdoctor import diagnose
+
+CALL = nn.Module.__call__
 
 
 def main():
@@ -24,9 +27,13 @@ def main():
     if options.own == "always":
         begun = True
         own.start()
-    watched = diagnose(steps=150, report=None, json=options.json, profile=options.profile)
-    profiled = 0
-    while watched.diagnosis is None:
+    # A profiler keeps hundreds of events of each step, and takes a while to count them.
+    observed, pause_s = (150, 0.0) if options.own == "never" else (50, 0.01)
+    watched = diagnose(steps=observed, report=None, json=options.json, profile=options.profile)
+    steps = profiled = 0
+    # Until it has stepped aside again.
+    while steps < 20 or nn.Module.__call__ is not CALL or (options.own == "late" and profiled < 5):
+        steps += 1
         with watched:
             model(batch).sum().backward()
             optimizer.step()
@@ -36,12 +43,16 @@ def main():
             begun = True
             own.start()
         profiled += begun
+        time.sleep(pause_s)
         if profiled == 5 and options.own == "late":
             own.stop()
             print("late", sum("addmm" in one.key for one in own.key_averages()))
     if options.own == "always":
         own.stop()
         print("always", sum("addmm" in one.key for one in own.key_averages()))
+    until = time.monotonic() + 20
+    while watched.diagnosis is None and time.monotonic() < until:
+        time.sleep(0.05)
     print("enabled", torch._C._autograd._profiler_enabled())
 
 

@@ -11,7 +11,7 @@ from transformers import Trainer, TrainingArguments
 from perfdoctor.transformers import DiagnoseCallback
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fitting import Digits, Slow, busy, data, network, parse, tell, wanted
+from fitting import Digits, Slow, busy, data, enough, network, parse, tell, wanted
 
 CALL = nn.Module.__call__
 
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
 def main():
     options = parse()
     arguments = TrainingArguments(
-        output_dir="out", max_steps=options.steps, gradient_accumulation_steps=options.accumulate,
+        output_dir="out", max_steps=options.steps or 1000, gradient_accumulation_steps=options.accumulate,
         per_device_train_batch_size=16, per_device_eval_batch_size=16, dataloader_num_workers=options.workers,
         eval_strategy="epoch" if options.validate else "no", save_strategy="no", report_to="none", use_cpu=True,
         logging_strategy="no", disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False,
@@ -42,6 +42,7 @@ def main():
     class Training(Trainer):
         def training_step(self, *given, **more):
             busy(options.step_ms)
+            self.control.should_training_stop |= enough(options, self.state.global_step, CALL)
             return super().training_step(*given, **more)
 
     for _ in range(2 if options.twice else 1):
@@ -54,7 +55,7 @@ def main():
             callbacks=[callback], optimizers=(Slow(model.parameters(), lr=0.01), None),
         )  # fmt: skip
         trainer.train()
-    tell(callback, CALL, model)
+    tell(callback, CALL, model, options)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
+from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.events import Arguments, Event, Loose
 from perfdoctor.traces.flops import COUNTED
 from perfdoctor.traces.model import (
@@ -45,6 +47,23 @@ _IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler
 # Phases of the trace event format that carry no duration: metadata, instants, counters, flows, asynchronous spans,
 # samples, objects, marks, memory dumps, clock and context events.
 _NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
+
+
+
+class _Table(IntEnum):
+    """Where a row goes, in the order in which the rows of a piece are laid out."""
+
+    HOST = 0
+    CALLS = 1
+    DEVICE = 2
+
+
+_Kind = tuple[_Table, int]
+_KINDS: dict[str, _Kind] = {
+    **{category: (_Table.HOST, kind) for category, kind in HOST_CATEGORIES.items()},
+    **{category: (_Table.CALLS, 0) for category in CALL_CATEGORIES},
+    **{category: (_Table.DEVICE, kind) for category, kind in DEVICE_CATEGORIES.items()},
+}
 
 _DAY_US = 86_400e6
 _Numbers = npt.NDArray[Any]
@@ -86,6 +105,8 @@ class Columns:
 
     def __init__(self) -> None:
         self.names = Numbering()
+        for name in COUNTED:  # have the lowest numbers, by which they are told
+            self.names[name]
         self.threads = Numbering()
         self.stacks = Numbering()
         self.inputs = Numbering()
@@ -114,8 +135,11 @@ class Columns:
                 self._pair(event, by_category)
             elif event.ph not in _NO_DURATION:
                 self.unreadable += 1
+        by_kind: dict[_Kind, list[Event]] = defaultdict(list)
         for category, found in by_category.items():
-            self._add_category((category or "").lower(), found)
+            self._sort_category((category or "").lower(), found, by_kind)
+        if by_kind:
+            self._add_rows(by_kind)
 
     def _pair(self, event: Event, by_category: dict[str | None, list[Event]]) -> None:
         """Joins a beginning and an end, which nest on each thread."""
@@ -129,81 +153,97 @@ class Columns:
         else:
             self.unreadable += 1
 
-    def _add_category(self, category: str, events: list[Event]) -> None:
-        if category in _IGNORED:
-            return
-        if not category:
+    def _sort_category(self, category: str, events: list[Event], by_kind: dict[_Kind, list[Event]]) -> None:
+        if (kind := _KINDS.get(category)) is not None:
+            by_kind[kind] += events
+        elif not category:
             self.unreadable += len(events)
-            return
-        timed = self._complete(events)
-        if category in DEVICE_CATEGORIES:
-            self._add_device(timed, DEVICE_CATEGORIES[category])
-        elif category in HOST_CATEGORIES:
-            self._add_host(timed, HOST_CATEGORIES[category])
-        elif category in CALL_CATEGORIES:
-            correlation = _whole(map(_CORRELATION, timed), len(timed))
-            self._calls.append({**self._common(timed), **self._where(timed), "correlation": correlation})
-        else:
-            self.strangers[category] += len(timed)
+        elif category not in _IGNORED:
+            self.strangers[category] += len(self._complete(events))
 
     def _complete(self, events: list[Event]) -> list[Event]:
         """The events that have a start and a name; mostly all."""
-        if None not in map(_START, events) and all(map(_NAME, events)):
-            return events
         found = [event for event in events if event.ts is not None and event.name]
         self.unreadable += len(events) - len(found)
         return found
 
-    def _common(self, events: list[Event]) -> dict[str, _Numbers]:
-        """Start and duration in the file's microseconds, and the name."""
+    def _add_rows(self, by_kind: dict[_Kind, list[Event]]) -> None:
+        """Adds to all tables at once, because each operation on columns costs more than some hundred rows."""
+        kinds = sorted(by_kind)
+        events = [event for kind in kinds for event in by_kind[kind]]
         count = len(events)
-        duration = np.array(list(map(_DURATION, events)), dtype=np.float64)  # None becomes nan
+        start = np.fromiter(map(_START, events), dtype=np.float64, count=count)  # None becomes nan
+        if np.isnan(start).any() or not all(map(_NAME, events)):
+            complete = {kind: whole for kind in kinds if (whole := self._complete(by_kind[kind]))}
+            if complete:
+                self._add_rows(complete)
+            return
+        counts = [len(by_kind[kind]) for kind in kinds]
+        columns = {
+            "start": start,
+            "duration": self._durations(events),
+            "name": self.names.of(map(_NAME, events), count),
+            "kind": np.repeat(np.array([kind for _, kind in kinds], dtype=np.int8), counts),
+        }
+        ends = {table: sum(map(len, (by_kind[kind] for kind in kinds if kind[0] <= table))) for table in _Table}
+        hosted, on_host = ends[_Table.HOST], ends[_Table.CALLS]
+        thread = self.threads.of(map(_THREAD, events[:on_host]), on_host)
+        if hosted:
+            rows = slice(0, hosted)
+            operators = by_kind.get((_Table.HOST, HostKind.OPERATOR), [])
+            self._host.append({**_part(columns, rows), "thread": thread[rows], **self._of_operators(operators, columns["name"][rows])})
+        if on_host > hosted:
+            rows = slice(hosted, on_host)
+            correlation = _whole(map(_CORRELATION, events[rows]), on_host - hosted)
+            self._calls.append({**_part(columns, rows), "thread": thread[rows], "correlation": correlation})
+        if count > on_host:
+            rows = slice(on_host, count)
+            self._device.append({**_part(columns, rows), **self._of_device(events[rows], columns["kind"][rows])})
+
+    def _durations(self, events: list[Event]) -> _Numbers:
+        """In the file's microseconds."""
+        duration = np.fromiter(map(_DURATION, events), dtype=np.float64, count=len(events))  # None becomes nan
         missing, negative = np.isnan(duration), duration < 0
         self.unended += int(missing.sum())
         self.negative += int(negative.sum())
-        return {
-            "start": np.fromiter(map(_START, events), dtype=np.float64, count=count),
-            "duration": np.where(missing | negative, 0.0, duration),
-            "name": self.names.of(map(_NAME, events), count),
-        }
+        return np.where(missing | negative, 0.0, duration)
 
-    def _where(self, events: list[Event]) -> dict[str, _Numbers]:
-        return {"thread": self.threads.of(map(_THREAD, events), len(events))}
-
-    def _add_host(self, events: list[Event], kind: HostKind) -> None:
-        columns = {**self._common(events), **self._where(events)}
-        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
-        columns["stack"] = np.full(len(events), UNKNOWN, dtype=np.int32)
-        columns["inputs"] = columns["stack"].copy()
-        if kind is HostKind.OPERATOR:
-            for row, stack in enumerate(map(_STACK, events)):
+    def _of_operators(self, operators: list[Event], names: _Numbers) -> dict[str, _Numbers]:
+        """What only operators have, which are the first of the rows on the host."""
+        stacks = np.full(len(names), UNKNOWN, dtype=np.int32)
+        inputs = stacks.copy()
+        if any(map(_STACK, operators)):
+            for row, stack in enumerate(map(_STACK, operators)):
                 if stack and bytes(stack) not in _NO_STACK:
-                    columns["stack"][row] = self.stacks[bytes(stack)]
-            for row, name in enumerate(map(_NAME, events)):
-                if name in COUNTED and (given := events[row].args).shapes:
-                    columns["inputs"][row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
-        self._host.append(columns)
+                    stacks[row] = self.stacks[bytes(stack)]
+        for row in np.flatnonzero(names[: len(operators)] < len(COUNTED)).tolist():
+            if (given := operators[row].args).shapes:
+                inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
+        return {"stack": stacks, "inputs": inputs}
 
-    def _add_device(self, events: list[Event], kind: DeviceKind) -> None:
+    def _of_device(self, events: list[Event], kinds: _Numbers) -> dict[str, _Numbers]:
+        """What only events on a device have; kernels come first."""
         arguments = [event.args for event in events]
-        columns = self._common(events)
-        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
-        # The first Kineto put the device into pid only.
-        device = [event.pid if event.args.device is None else event.args.device for event in events]
-        count = len(events)
-        columns["device"] = _whole(device, count)
-        columns["stream"] = _whole([one.stream for one in arguments], count)
-        columns["correlation"] = _whole([one.correlation for one in arguments], count)
-        self.unlinked += int((columns["correlation"] == UNKNOWN).sum())
-        columns["blocks"] = np.array([_product(one.grid) for one in arguments], dtype=np.int64)
-        columns["bytes"] = _whole([one.bytes for one in arguments], count)
+        count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
+        correlation = _whole((one.correlation for one in arguments), count)
+        self.unlinked += int((correlation == UNKNOWN).sum())
+        blocks, sizes = np.full((2, count), UNKNOWN, dtype=np.int64)
+        blocks[:kernels] = [_product(one.grid) for one in arguments[:kernels]]
+        sizes[kernels:] = _whole((one.bytes for one in arguments[kernels:]), count - kernels)
         self._messages += [
             (self._devices_so_far + row, _message(one))
             for row, one in enumerate(arguments)
             if one.collective is not None
         ]
-        self._devices_so_far += len(events)
-        self._device.append(columns)
+        self._devices_so_far += count
+        return {
+            # The first Kineto put the device into pid only.
+            "device": _whole([event.pid if event.args.device is None else event.args.device for event in events], count),
+            "stream": _whole((one.stream for one in arguments), count),
+            "correlation": correlation,
+            "blocks": blocks,
+            "bytes": sizes,
+        }
 
     def _without_misplaced(self, table: dict[str, _Numbers], middle: float) -> dict[str, _Numbers]:
         """The rows that are within a day of most others: one wrong time must not stretch the whole trace."""
@@ -217,14 +257,14 @@ class Columns:
     def _mark_steps(self, host: HostRanges) -> None:
         """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
         steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
-        host.kind[np.isin(host.name, steps)] = HostKind.ANNOTATION
+        host.kind[is_among(host.name, steps)] = HostKind.ANNOTATION
 
     def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
         tables = [_joined(parts) for parts in (self._device, self._host, self._calls)]
         starts = np.concatenate([table["start"] for table in tables if table] or [np.zeros(0)])
-        middle = float(np.median(starts)) if len(starts) else 0.0
+        middle = float(np.partition(starts, len(starts) // 2)[len(starts) // 2]) if len(starts) else 0.0
         tables = [self._without_misplaced(table, middle) for table in tables]
         origin = float(min((table["start"].min() for table in tables if table), default=0.0))
         device, rows = _timed(tables[0], DeviceEvents, origin)
@@ -234,6 +274,10 @@ class Columns:
         place = {int(row): index for index, row in enumerate(rows)} if self._messages else {}
         messages = {place[row]: message for row, message in self._messages if row in place}
         return device, host, calls, messages, origin
+
+
+def _part(columns: dict[str, _Numbers], rows: slice) -> dict[str, _Numbers]:
+    return {name: column[rows] for name, column in columns.items()}
 
 
 def _joined(parts: Iterable[dict[str, _Numbers]]) -> dict[str, _Numbers]:

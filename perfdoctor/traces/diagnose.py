@@ -17,6 +17,7 @@ from perfdoctor.diagnosis import Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
+from perfdoctor.traces.arrays import median
 from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
@@ -165,7 +166,7 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     spans = [end - start for rank in ranks for start, end in rank.window.steps]
     if not spans:
         return {}
-    return {"count": len(ranks[0].window.steps), "median_s": float(np.median(spans)) / NS_PER_S}
+    return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
 def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
 
@@ -155,7 +156,7 @@ class Host:
     def _on(self, thread: int | None, column: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Bools:
         if thread is None:
             return np.ones(len(column), dtype=np.bool_)
-        return np.isin(column, [thread, *(self._nameless if thread == self.main else ())])
+        return is_among(column, [thread, *(self._nameless if thread == self.main else ())])
 
     @cached_property
     def _nameless(self) -> list[int]:
@@ -172,7 +173,7 @@ class Host:
         """Which calls launched a copy in a direction."""
         device = self.trace.device
         rows = self.trace.matching(pattern, device.name) & (device.correlation > 0)
-        return np.isin(self.trace.calls.correlation, device.correlation[rows])
+        return is_among(self.trace.calls.correlation, device.correlation[rows])
 
     def _find_main(self, steps: tuple[tuple[int, int], ...]) -> int | None:
         ranges, calls = self.trace.host, self.trace.calls

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Trace
 
 
@@ -84,7 +85,7 @@ def _has_tf32(trace: Trace) -> Bools:
         for index, device in trace.devices.items()
         if (device.capability or 0.0) >= _TF32_SINCE and not re.search("AMD|Radeon|Instinct", device.name)
     ]
-    return np.isin(trace.device.device, able)
+    return is_among(trace.device.device, able)
 
 
 def _is_small(trace: Trace) -> Bools:

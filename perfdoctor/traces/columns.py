@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.traces.arrays import is_among
-from perfdoctor.traces.events import Arguments, Event, Loose
+from perfdoctor.traces.events import Event, Loose
+from perfdoctor.traces.fields import message, product, whole_numbers
 from perfdoctor.traces.flops import COUNTED
 from perfdoctor.traces.model import (
     UNKNOWN,
@@ -49,7 +50,6 @@ _IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler
 _NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
 
 
-
 class _Table(IntEnum):
     """Where a row goes, in the order in which the rows of a piece are laid out."""
 
@@ -61,7 +61,7 @@ class _Table(IntEnum):
 _Kind = tuple[_Table, int]
 _KINDS: dict[str, _Kind] = {
     **{category: (_Table.HOST, kind) for category, kind in HOST_CATEGORIES.items()},
-    **{category: (_Table.CALLS, 0) for category in CALL_CATEGORIES},
+    **dict.fromkeys(CALL_CATEGORIES, (_Table.CALLS, 0)),
     **{category: (_Table.DEVICE, kind) for category, kind in DEVICE_CATEGORIES.items()},
 }
 
@@ -171,8 +171,7 @@ class Columns:
         """Adds to all tables at once, because each operation on columns costs more than some hundred rows."""
         kinds = sorted(by_kind)
         events = [event for kind in kinds for event in by_kind[kind]]
-        count = len(events)
-        start = np.fromiter(map(_START, events), dtype=np.float64, count=count)  # None becomes nan
+        start = np.fromiter(map(_START, events), dtype=np.float64, count=len(events))  # None becomes nan
         if np.isnan(start).any() or not all(map(_NAME, events)):
             complete = {kind: whole for kind in kinds if (whole := self._complete(by_kind[kind]))}
             if complete:
@@ -182,23 +181,25 @@ class Columns:
         columns = {
             "start": start,
             "duration": self._durations(events),
-            "name": self.names.of(map(_NAME, events), count),
+            "name": self.names.of(map(_NAME, events), len(events)),
             "kind": np.repeat(np.array([kind for _, kind in kinds], dtype=np.int8), counts),
         }
-        ends = {table: sum(map(len, (by_kind[kind] for kind in kinds if kind[0] <= table))) for table in _Table}
-        hosted, on_host = ends[_Table.HOST], ends[_Table.CALLS]
-        thread = self.threads.of(map(_THREAD, events[:on_host]), on_host)
-        if hosted:
-            rows = slice(0, hosted)
+        host, calls = (
+            sum(count for (table, _), count in zip(kinds, counts, strict=True) if table <= last)
+            for last in (_Table.HOST, _Table.CALLS)
+        )
+        columns_of = [
+            {name: column[rows] for name, column in columns.items()}
+            for rows in (slice(host), slice(host, calls), slice(calls, None))
+        ]
+        if host:
             operators = by_kind.get((_Table.HOST, HostKind.OPERATOR), [])
-            self._host.append({**_part(columns, rows), "thread": thread[rows], **self._of_operators(operators, columns["name"][rows])})
-        if on_host > hosted:
-            rows = slice(hosted, on_host)
-            correlation = _whole(map(_CORRELATION, events[rows]), on_host - hosted)
-            self._calls.append({**_part(columns, rows), "thread": thread[rows], "correlation": correlation})
-        if count > on_host:
-            rows = slice(on_host, count)
-            self._device.append({**_part(columns, rows), **self._of_device(events[rows], columns["kind"][rows])})
+            self._host.append({**columns_of[_Table.HOST], **self._of_host(events[:host], operators, columns["name"])})
+        if calls > host:
+            self._calls.append({**columns_of[_Table.CALLS], **self._of_calls(events[host:calls])})
+        if len(events) > calls:
+            kind = columns_of[_Table.DEVICE]["kind"]
+            self._device.append({**columns_of[_Table.DEVICE], **self._of_device(events[calls:], kind)})
 
     def _durations(self, events: list[Event]) -> _Numbers:
         """In the file's microseconds."""
@@ -208,9 +209,12 @@ class Columns:
         self.negative += int(negative.sum())
         return np.where(missing | negative, 0.0, duration)
 
-    def _of_operators(self, operators: list[Event], names: _Numbers) -> dict[str, _Numbers]:
-        """What only operators have, which are the first of the rows on the host."""
-        stacks = np.full(len(names), UNKNOWN, dtype=np.int32)
+    def _where(self, events: list[Event]) -> _Numbers:
+        return self.threads.of(map(_THREAD, events), len(events))
+
+    def _of_host(self, events: list[Event], operators: list[Event], names: _Numbers) -> dict[str, _Numbers]:
+        """What only ranges on the host have; operators come first."""
+        stacks = np.full(len(events), UNKNOWN, dtype=np.int32)
         inputs = stacks.copy()
         if any(map(_STACK, operators)):
             for row, stack in enumerate(map(_STACK, operators)):
@@ -219,30 +223,34 @@ class Columns:
         for row in np.flatnonzero(names[: len(operators)] < len(COUNTED)).tolist():
             if (given := operators[row].args).shapes:
                 inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
-        return {"stack": stacks, "inputs": inputs}
+        return {"thread": self._where(events), "stack": stacks, "inputs": inputs}
+
+    def _of_calls(self, events: list[Event]) -> dict[str, _Numbers]:
+        return {"thread": self._where(events), "correlation": whole_numbers(map(_CORRELATION, events), len(events))}
 
     def _of_device(self, events: list[Event], kinds: _Numbers) -> dict[str, _Numbers]:
         """What only events on a device have; kernels come first."""
         arguments = [event.args for event in events]
         count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
-        correlation = _whole((one.correlation for one in arguments), count)
+        correlation = whole_numbers((one.correlation for one in arguments), count)
         self.unlinked += int((correlation == UNKNOWN).sum())
-        blocks, sizes = np.full((2, count), UNKNOWN, dtype=np.int64)
-        blocks[:kernels] = [_product(one.grid) for one in arguments[:kernels]]
-        sizes[kernels:] = _whole((one.bytes for one in arguments[kernels:]), count - kernels)
+        blocks = np.full(count, UNKNOWN, dtype=np.int64)
+        blocks[:kernels] = [product(one.grid) for one in arguments[:kernels]]
         self._messages += [
-            (self._devices_so_far + row, _message(one))
+            (self._devices_so_far + row, message(one))
             for row, one in enumerate(arguments)
             if one.collective is not None
         ]
         self._devices_so_far += count
         return {
             # The first Kineto put the device into pid only.
-            "device": _whole([event.pid if event.args.device is None else event.args.device for event in events], count),
-            "stream": _whole((one.stream for one in arguments), count),
+            "device": whole_numbers(
+                (event.pid if one.device is None else one.device for event, one in zip(events, arguments, strict=True)),
+                count,
+            ),
+            "stream": whole_numbers((one.stream for one in arguments), count),
             "correlation": correlation,
             "blocks": blocks,
-            "bytes": sizes,
         }
 
     def _without_misplaced(self, table: dict[str, _Numbers], middle: float) -> dict[str, _Numbers]:
@@ -276,10 +284,6 @@ class Columns:
         return device, host, calls, messages, origin
 
 
-def _part(columns: dict[str, _Numbers], rows: slice) -> dict[str, _Numbers]:
-    return {name: column[rows] for name, column in columns.items()}
-
-
 def _joined(parts: Iterable[dict[str, _Numbers]]) -> dict[str, _Numbers]:
     listed = list(parts)
     return {key: np.concatenate([part[key] for part in listed]) for key in listed[0]} if listed else {}
@@ -299,47 +303,3 @@ def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _
     order = np.lexsort((-table["end"], start))
     rows = table["row"][order]
     return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows
-
-
-def _whole(values: Iterable[Loose], count: int) -> npt.NDArray[np.int64]:
-    """Whole numbers, also those written as text; ``UNKNOWN`` for the rest."""
-    listed = list(values)
-    try:
-        return np.fromiter(listed, dtype=np.int64, count=count)
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(_one_whole, listed), dtype=np.int64, count=count)
-
-
-def _one_whole(value: Loose) -> int:
-    if isinstance(value, str):
-        try:
-            number = int(value, 0)
-        except ValueError:
-            return UNKNOWN
-        return number if abs(number) < 2**62 else UNKNOWN
-    if value is None or not -(2.0**62) < value < 2.0**62:
-        return UNKNOWN
-    return int(value)
-
-
-def _product(sizes: list[int] | None) -> int:
-    if not sizes:
-        return UNKNOWN
-    product = 1
-    for size in sizes:
-        product *= size
-    return product if 0 <= product < 2**62 else UNKNOWN
-
-
-def _message(arguments: Arguments) -> Message:
-    sends = (arguments.collective or "").startswith("send")
-    return Message(
-        name=arguments.collective or "",
-        sequence=_one_whole(arguments.sequence),
-        group="" if arguments.group is None else str(arguments.group),
-        group_size=_one_whole(arguments.group_size),
-        elements=max(_one_whole(arguments.elements_in), _one_whole(arguments.elements_out)),
-        dtype="" if arguments.dtype is None else str(arguments.dtype),
-        members="" if arguments.group_ranks is None else str(arguments.group_ranks),
-        peer=_one_whole(arguments.receiver if sends else arguments.sender),
-    )

@@ -146,6 +146,9 @@ def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, la
     found += missing_for_cause(cause, loading=any(rank.loading for rank in ranks))
     if late is not None and cause is None:
         why = f"The trace does not show what rank {late} does while the others wait for it."
+        numbered = zip(ranks, settled.ledgers, strict=True)
+        if mark := next(rank.unseen for rank, ledger in numbered if ledger.trainer.rank == late):
+            why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
         found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
     return list(dict.fromkeys(found))
 

@@ -85,6 +85,9 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     per_second = NS_PER_S / length
     found: dict[str, float | None] = {}
     found["traced_loading"] = (account.host.doing(account.host.main)[Doing.LOADING] & whole).total / length
+    compiling = (everywhere[Doing.COMPILING] & whole).total
+    if compiling and account.recompiles:
+        found["traced_compiling"] = compiling / length
     if account.window.steps:
         outermost = account.operators.inside(account.window.start, account.window.end)
         outermost &= account.operators.parent == NONE

@@ -18,18 +18,25 @@ class Doing(IntEnum):
 
     LOADING = 0
     SAVING = 1
-    ALLOCATING = 2
-    SYNCHRONIZING = 3
-    COPYING_IN = 4
-    COLLECTIVE = 5
-    SETTING_UP = 6
-    DISPATCHING = 7
-    OWN_CODE = 8
+    COMPILING = 2
+    ALLOCATING = 3
+    SYNCHRONIZING = 4
+    COPYING_IN = 5
+    COLLECTIVE = 6
+    SETTING_UP = 7
+    DISPATCHING = 8
+    OWN_CODE = 9
 
 
 # PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
 _LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
 _SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
+# Since 2.3 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
+# compiled code ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo Cache Lookup") compiles nothing.
+_COMPILING = re.compile(
+    r" \(dynamo_timed\)$|torch/_dynamo/convert_frame\.py\(\d+\): _compile$"
+    r"|triton/compiler/compiler\.py\(\d+\): compile$"
+)
 # Freeing device memory waits until the device has done all its work, which is why it counts as allocating and not as
 # synchronizing; pinned host memory is allocated with the same lock held.
 _ALLOCATING = re.compile(
@@ -115,6 +122,11 @@ class Host:
         return self._named(_SAVING)
 
     @cached_property
+    def compiling(self) -> Bools:
+        """Which ranges compile the model."""
+        return self._named(_COMPILING)
+
+    @cached_property
     def copying_in(self) -> Bools:
         """Which calls launch a copy to the device."""
         return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
@@ -134,6 +146,7 @@ class Host:
         found = {
             Doing.LOADING: self._ranges(on_host & self.fetching),
             Doing.SAVING: self._ranges(on_host & self.saving),
+            Doing.COMPILING: self._ranges(on_host & self.compiling),
             Doing.ALLOCATING: self._during(on_calls & self.allocating),
             Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
             Doing.COPYING_IN: self._during(on_calls & self.copying_in),

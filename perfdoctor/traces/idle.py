@@ -32,6 +32,7 @@ class Reason(Enum):
 
     LOADING = "fetching a batch"
     SAVING = "saving a checkpoint"
+    COMPILING = "compiling the model"
     ALLOCATING = "allocating or freeing device memory"
     SYNCHRONIZING = "waiting for the device"
     COPYING = "copying from the host"
@@ -46,6 +47,7 @@ class Reason(Enum):
 _REASON = {
     Doing.LOADING: Reason.LOADING,
     Doing.SAVING: Reason.SAVING,
+    Doing.COMPILING: Reason.COMPILING,
     Doing.ALLOCATING: Reason.ALLOCATING,
     Doing.SYNCHRONIZING: Reason.SYNCHRONIZING,
     Doing.COPYING_IN: Reason.COPYING,

@@ -123,7 +123,8 @@ def test_gpus_are_known_by_the_names_that_drivers_tell(name: str, half: float, m
 
 @pytest.mark.parametrize(
     "name", ["NVIDIA A10G", "NVIDIA L40S", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D",
-             "NVIDIA H100 NVL", "NVIDIA H200 NVL", "Tesla V100-DGXS-32GB", "NVIDIA GeForce GTX 1080", "AMD Radeon Graphics", ""],
+             "NVIDIA H100 NVL", "NVIDIA H200 NVL", "Tesla V100-DGXS-32GB", "NVIDIA GeForce GTX 1080",
+             "AMD Radeon Graphics", ""],
 )  # fmt: skip
 def test_other_gpus_are_not_taken_for_known_ones(name: str) -> None:
     assert find_peak(name) is None

@@ -31,7 +31,7 @@ class Doing(IntEnum):
 # PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
 _LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
 _SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
-# Since 2.3 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
+# Since 2.0 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
 # compiled code ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo Cache Lookup") compiles nothing.
 _COMPILING = re.compile(
     r" \(dynamo_timed\)$|torch/_dynamo/convert_frame\.py\(\d+\): _compile$"

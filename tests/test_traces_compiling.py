@@ -1,4 +1,4 @@
-"""torch.compile in traces: compiling again and again is an illness; a job's start, and running compiled code, are none."""
+"""torch.compile in traces: compiling in every step is an illness; compiling at first, and running what is compiled, not."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""torch.compile in traces: compiling in every step is an illness; compiling at first, and running what is compiled, not."""
+"""torch.compile in traces: an illness in every step, none at the start, and running compiled code is neither."""
 
 import subprocess
 import sys

@@ -105,6 +105,7 @@ TRACE: dict[str, Meaning] = {
     "traced_waiting": ("threads wait for the GPU in such calls", _OF_TIME, "trace"),
     "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
     "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
+    "traced_compiling": ("the model is compiled (torch.compile)", _OF_TIME, "trace"),
     "traced_loading": ("main thread fetches batches", _OF_TIME, "trace"),
     "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_collectives": ("collectives on a GPU", "/s", "trace"),

@@ -37,6 +37,13 @@ def changes(found: Finding) -> str:
     return "\n".join(fix.change for fix in found.fixes)
 
 
+def test_what_compiles_again_and_again_is_not_told_to_compile() -> None:
+    found = finding("cpu.python_overhead", numbers={"traced_compiling": 0.4})
+    assert titles(found) == ["Keep torch.compile from compiling again"]
+    assert "mark_dynamic" in changes(found)
+    assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={"traced_compiling": 0.1}))
+
+
 def test_own_threads_are_fitted_to_the_cores() -> None:
     found = finding(
         "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0, "neighbour_cores": 0.0},

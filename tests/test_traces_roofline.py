@@ -103,6 +103,8 @@ def test_what_cannot_be_counted_is_not(name: str, given: Inputs) -> None:
     ("name", "half", "memory"),
     [
         ("NVIDIA H100 80GB HBM3", 989.5, 3350.0),
+        ("NVIDIA B200", 2250.0, 7700.0),
+        ("NVIDIA H200", 989.5, 4800.0),
         ("NVIDIA H100 PCIe", 756.5, 2000.0),
         ("NVIDIA A100-SXM4-40GB", 312.0, 1555.0),
         ("NVIDIA A100 80GB PCIe", 312.0, 1935.0),
@@ -121,7 +123,8 @@ def test_gpus_are_known_by_the_names_that_drivers_tell(name: str, half: float, m
 
 @pytest.mark.parametrize(
     "name", ["NVIDIA A10G", "NVIDIA L40S", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D",
-             "NVIDIA GeForce GTX 1080", "AMD Radeon Graphics", ""],
+             "NVIDIA H100 NVL", "NVIDIA H200 NVL", "Tesla V100-DGXS-32GB", "NVIDIA GeForce GTX 1080",
+             "AMD Radeon Graphics", ""],
 )  # fmt: skip
 def test_other_gpus_are_not_taken_for_known_ones(name: str) -> None:
     assert find_peak(name) is None

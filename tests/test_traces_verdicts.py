@@ -95,6 +95,7 @@ def test_the_rank_that_sleeps_is_named_and_what_it_does_is_not_guessed() -> None
     assert diagnosis.verdict.straggler_rank == 2
     assert diagnosis.verdict.cause is None
     assert "Rank 2 comes late" in diagnosis.verdict.summary
+    assert any("within '# running sparse arch' then" in one.reason for one in diagnosis.not_examined)
     assert not any(one.cause.startswith("communication.") for one in diagnosis.findings)
     assert diagnosis.job["clock_error_us"] < 50
 

@@ -129,6 +129,7 @@ def _summary(
         kernels={},
         origins=Origins({}, {}),
         roofline=Roofline(),
+        unseen="",
         silence="",
         missing=(),
         collectives=collectives,

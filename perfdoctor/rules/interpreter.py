@@ -54,11 +54,23 @@ _COMPILE = Fix(
 )
 
 
+# Of the overhead; then the rest of it is not worth advice of its own.
+_MOSTLY = 0.5
+_COMPILE_ONCE = Fix(
+    "Keep torch.compile from compiling again",
+    "A compiled model holds for the shapes and values that it was compiled for; for others it is compiled anew.",
+    "torch._dynamo.mark_dynamic(batch, 0)      # or torch.compile(model, dynamic=True), or pad to a few sizes\n"
+    "TORCH_LOGS=recompiles python train.py     # tells what differed each time",
+)
+
+
 def python_overhead(facts: Facts) -> Finding | None:
     """Interpreter and operator dispatch in the trainer."""
     cause = "cpu.python_overhead"
     if facts.share(cause) < REPORTED:
         return None
+    if (facts.number("traced_compiling") or 0.0) >= _MOSTLY * facts.share(cause):
+        return _recompilation(facts, cause)
     line = at(facts, cause, "the training step")
     fixes = [
         *debug_fixes(facts),
@@ -87,6 +99,19 @@ def python_overhead(facts: Facts) -> Finding | None:
         fixes,
         "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
         "not into calls.",
+    )
+
+
+def _recompilation(facts: Facts, cause: str) -> Finding:
+    """Most of the overhead is torch.compile, which compiles again and again."""
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Compiling the model again and again"),
+        "trainer_running traced_compiling traced_busy",
+        [_COMPILE_ONCE, *debug_fixes(facts)],
+        "Run with TORCH_LOGS=recompiles: if it tells of no recompilation after the first steps, compiling is not "
+        "what takes the time.",
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.traces.device import DeviceTime, split_devices
-from perfdoctor.traces.host import Host
+from perfdoctor.traces.host import Doing, Host
 from perfdoctor.traces.host_only import split_host
 from perfdoctor.traces.idle import Gaps, Reason, explain_idle
 from perfdoctor.traces.intervals import Floats, Intervals, spread
@@ -32,6 +32,7 @@ CAUSE_OF_WORK = {
 CAUSE_OF_IDLENESS = {
     Reason.LOADING: "cpu.input_preprocessing",
     Reason.SAVING: "io.checkpoint_write",
+    Reason.COMPILING: "cpu.python_overhead",
     Reason.ALLOCATING: "gpu.memory_pressure",
     Reason.SYNCHRONIZING: "cpu.synchronization",
     Reason.COPYING: "gpu.host_transfer",
@@ -75,6 +76,17 @@ class RankAccount:
         return find_launches(self.trace)
 
     @cached_property
+    def recompiles(self) -> bool:
+        """Whether the model is compiled again and again; otherwise compiling belongs to the job's start.
+
+        At the start the first steps compile, and those that follow do not. That takes at least two steps to tell.
+        """
+        steps = np.array(self.window.steps, dtype=np.int64).reshape(-1, 2)
+        spent = self.host.doing(None)[Doing.COMPILING].within(steps[:, 0], steps[:, 1])
+        first = int(np.flatnonzero(np.append(spent, 0) == 0)[0])  # the first step that compiles nothing
+        return len(steps) > 1 and (2 * first > len(steps) or bool(spent[first:].sum() > spent[:first].sum()))
+
+    @cached_property
     def operators(self) -> Nesting:
         """How the operators on the host nest."""
         host = self.trace.host
@@ -109,6 +121,10 @@ class RankAccount:
         length = self.window.length * max(len(self.gaps), 1)
         return float(sum(gaps.reasons[reason].sum() for gaps in self.gaps)) / max(length, 1)
 
+    def cause_of(self, reason: Reason) -> str:
+        """What idleness for a reason is booked on."""
+        return UNATTRIBUTED if reason is Reason.COMPILING and not self.recompiles else CAUSE_OF_IDLENESS[reason]
+
     def book(self, cause: str, start: Int64s, end: Int64s, amounts: Floats) -> None:
         """Books amounts of time on a cause, each evenly over its span."""
         given = amounts > 0
@@ -138,7 +154,7 @@ def account_for(trace: Trace) -> RankAccount:
     host = Host(trace, window.steps)
     account = RankAccount(trace, window, host, sort_work(trace))
     if not len(trace.device):
-        split = split_host(trace, host, window)
+        split = split_host(trace, host, window, compiling=account.cause_of(Reason.COMPILING))
         for cause, times in split.items():
             account.book_times(cause, times)
         account.exchanges.append(split_host_collectives(host, split[WAIT]))
@@ -159,7 +175,7 @@ def _book_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> None:
     for cause, amounts in exchanges.amounts.items():
         account.book(cause, exchanges.start, exchanges.end, amounts)
     for reason, amounts in gaps.reasons.items():
-        account.book(CAUSE_OF_IDLENESS[reason], gaps.start, gaps.end, amounts)
+        account.book(account.cause_of(reason), gaps.start, gaps.end, amounts)
 
 
 def _at_work(devices: list[DeviceTime]) -> list[DeviceTime]:

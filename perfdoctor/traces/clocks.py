@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.traces.arrays import median
 from perfdoctor.traces.collectives import Collectives
 
 # The median absolute deviation of normally distributed values, to their standard deviation.
@@ -45,8 +46,8 @@ def set_clocks(ranks: Sequence[Collectives], meetings: Sequence[Meeting]) -> dic
             clocks[max(left, key=lambda rank: (attended[rank], -rank))] = Clock(0.0, 0.0)
             continue
         for rank, offsets in compared.items():
-            offset = float(np.median(offsets))
-            clocks[rank] = Clock(offset, _TO_DEVIATION * float(np.median(np.abs(np.array(offsets) - offset))))
+            offset = median(offsets)
+            clocks[rank] = Clock(offset, _TO_DEVIATION * median(np.abs(np.array(offsets) - offset)))
     return clocks
 
 
@@ -58,7 +59,7 @@ def _compare(
     for meeting in meetings:
         known = [ranks[rank].end[row] + clocks[rank].offset for rank, row in meeting.items() if rank in clocks]
         if known:
-            end = float(np.median(known))
+            end = median(known)
             for rank, row in meeting.items():
                 if rank not in clocks:
                     found[rank].append(end - float(ranks[rank].end[row]))

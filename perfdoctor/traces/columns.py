@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
+from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.traces.events import Arguments, Event, Loose
+from perfdoctor.traces.arrays import is_among
+from perfdoctor.traces.events import Event, Loose
+from perfdoctor.traces.fields import message, product, whole_numbers
 from perfdoctor.traces.flops import COUNTED
 from perfdoctor.traces.model import (
     UNKNOWN,
@@ -45,6 +48,22 @@ _IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler
 # Phases of the trace event format that carry no duration: metadata, instants, counters, flows, asynchronous spans,
 # samples, objects, marks, memory dumps, clock and context events.
 _NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
+
+
+class _Table(IntEnum):
+    """Where a row goes, in the order in which the rows of a piece are laid out."""
+
+    HOST = 0
+    CALLS = 1
+    DEVICE = 2
+
+
+_Kind = tuple[_Table, int]
+_KINDS: dict[str, _Kind] = {
+    **{category: (_Table.HOST, kind) for category, kind in HOST_CATEGORIES.items()},
+    **dict.fromkeys(CALL_CATEGORIES, (_Table.CALLS, 0)),
+    **{category: (_Table.DEVICE, kind) for category, kind in DEVICE_CATEGORIES.items()},
+}
 
 _DAY_US = 86_400e6
 _Numbers = npt.NDArray[Any]
@@ -86,6 +105,8 @@ class Columns:
 
     def __init__(self) -> None:
         self.names = Numbering()
+        for name in COUNTED:  # have the lowest numbers, by which they are told
+            self.names[name]
         self.threads = Numbering()
         self.stacks = Numbering()
         self.inputs = Numbering()
@@ -114,8 +135,11 @@ class Columns:
                 self._pair(event, by_category)
             elif event.ph not in _NO_DURATION:
                 self.unreadable += 1
+        by_kind: dict[_Kind, list[Event]] = defaultdict(list)
         for category, found in by_category.items():
-            self._add_category((category or "").lower(), found)
+            self._sort_category((category or "").lower(), found, by_kind)
+        if by_kind:
+            self._add_rows(by_kind)
 
     def _pair(self, event: Event, by_category: dict[str | None, list[Event]]) -> None:
         """Joins a beginning and an end, which nest on each thread."""
@@ -129,81 +153,105 @@ class Columns:
         else:
             self.unreadable += 1
 
-    def _add_category(self, category: str, events: list[Event]) -> None:
-        if category in _IGNORED:
-            return
-        if not category:
+    def _sort_category(self, category: str, events: list[Event], by_kind: dict[_Kind, list[Event]]) -> None:
+        if (kind := _KINDS.get(category)) is not None:
+            by_kind[kind] += events
+        elif not category:
             self.unreadable += len(events)
-            return
-        timed = self._complete(events)
-        if category in DEVICE_CATEGORIES:
-            self._add_device(timed, DEVICE_CATEGORIES[category])
-        elif category in HOST_CATEGORIES:
-            self._add_host(timed, HOST_CATEGORIES[category])
-        elif category in CALL_CATEGORIES:
-            correlation = _whole(map(_CORRELATION, timed), len(timed))
-            self._calls.append({**self._common(timed), **self._where(timed), "correlation": correlation})
-        else:
-            self.strangers[category] += len(timed)
+        elif category not in _IGNORED:
+            self.strangers[category] += len(self._complete(events))
 
     def _complete(self, events: list[Event]) -> list[Event]:
         """The events that have a start and a name; mostly all."""
-        if None not in map(_START, events) and all(map(_NAME, events)):
-            return events
         found = [event for event in events if event.ts is not None and event.name]
         self.unreadable += len(events) - len(found)
         return found
 
-    def _common(self, events: list[Event]) -> dict[str, _Numbers]:
-        """Start and duration in the file's microseconds, and the name."""
-        count = len(events)
-        duration = np.array(list(map(_DURATION, events)), dtype=np.float64)  # None becomes nan
+    def _add_rows(self, by_kind: dict[_Kind, list[Event]]) -> None:
+        """Adds to all tables at once, because each operation on columns costs more than some hundred rows."""
+        kinds = sorted(by_kind)
+        events = [event for kind in kinds for event in by_kind[kind]]
+        start = np.fromiter(map(_START, events), dtype=np.float64, count=len(events))  # None becomes nan
+        if np.isnan(start).any() or not all(map(_NAME, events)):
+            complete = {kind: whole for kind in kinds if (whole := self._complete(by_kind[kind]))}
+            if complete:
+                self._add_rows(complete)
+            return
+        counts = [len(by_kind[kind]) for kind in kinds]
+        columns = {
+            "start": start,
+            "duration": self._durations(events),
+            "name": self.names.of(map(_NAME, events), len(events)),
+            "kind": np.repeat(np.array([kind for _, kind in kinds], dtype=np.int8), counts),
+        }
+        host, calls = (
+            sum(count for (table, _), count in zip(kinds, counts, strict=True) if table <= last)
+            for last in (_Table.HOST, _Table.CALLS)
+        )
+        columns_of = [
+            {name: column[rows] for name, column in columns.items()}
+            for rows in (slice(host), slice(host, calls), slice(calls, None))
+        ]
+        if host:
+            operators = by_kind.get((_Table.HOST, HostKind.OPERATOR), [])
+            self._host.append({**columns_of[_Table.HOST], **self._of_host(events[:host], operators, columns["name"])})
+        if calls > host:
+            self._calls.append({**columns_of[_Table.CALLS], **self._of_calls(events[host:calls])})
+        if len(events) > calls:
+            kind = columns_of[_Table.DEVICE]["kind"]
+            self._device.append({**columns_of[_Table.DEVICE], **self._of_device(events[calls:], kind)})
+
+    def _durations(self, events: list[Event]) -> _Numbers:
+        """In the file's microseconds."""
+        duration = np.fromiter(map(_DURATION, events), dtype=np.float64, count=len(events))  # None becomes nan
         missing, negative = np.isnan(duration), duration < 0
         self.unended += int(missing.sum())
         self.negative += int(negative.sum())
-        return {
-            "start": np.fromiter(map(_START, events), dtype=np.float64, count=count),
-            "duration": np.where(missing | negative, 0.0, duration),
-            "name": self.names.of(map(_NAME, events), count),
-        }
+        return np.where(missing | negative, 0.0, duration)
 
-    def _where(self, events: list[Event]) -> dict[str, _Numbers]:
-        return {"thread": self.threads.of(map(_THREAD, events), len(events))}
+    def _where(self, events: list[Event]) -> _Numbers:
+        return self.threads.of(map(_THREAD, events), len(events))
 
-    def _add_host(self, events: list[Event], kind: HostKind) -> None:
-        columns = {**self._common(events), **self._where(events)}
-        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
-        columns["stack"] = np.full(len(events), UNKNOWN, dtype=np.int32)
-        columns["inputs"] = columns["stack"].copy()
-        if kind is HostKind.OPERATOR:
-            for row, stack in enumerate(map(_STACK, events)):
+    def _of_host(self, events: list[Event], operators: list[Event], names: _Numbers) -> dict[str, _Numbers]:
+        """What only ranges on the host have; operators come first."""
+        stacks = np.full(len(events), UNKNOWN, dtype=np.int32)
+        inputs = stacks.copy()
+        if any(map(_STACK, operators)):
+            for row, stack in enumerate(map(_STACK, operators)):
                 if stack and bytes(stack) not in _NO_STACK:
-                    columns["stack"][row] = self.stacks[bytes(stack)]
-            for row, name in enumerate(map(_NAME, events)):
-                if name in COUNTED and (given := events[row].args).shapes:
-                    columns["inputs"][row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
-        self._host.append(columns)
+                    stacks[row] = self.stacks[bytes(stack)]
+        for row in np.flatnonzero(names[: len(operators)] < len(COUNTED)).tolist():
+            if (given := operators[row].args).shapes:
+                inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
+        return {"thread": self._where(events), "stack": stacks, "inputs": inputs}
 
-    def _add_device(self, events: list[Event], kind: DeviceKind) -> None:
+    def _of_calls(self, events: list[Event]) -> dict[str, _Numbers]:
+        return {"thread": self._where(events), "correlation": whole_numbers(map(_CORRELATION, events), len(events))}
+
+    def _of_device(self, events: list[Event], kinds: _Numbers) -> dict[str, _Numbers]:
+        """What only events on a device have; kernels come first."""
         arguments = [event.args for event in events]
-        columns = self._common(events)
-        columns["kind"] = np.full(len(events), kind, dtype=np.int8)
-        # The first Kineto put the device into pid only.
-        device = [event.pid if event.args.device is None else event.args.device for event in events]
-        count = len(events)
-        columns["device"] = _whole(device, count)
-        columns["stream"] = _whole([one.stream for one in arguments], count)
-        columns["correlation"] = _whole([one.correlation for one in arguments], count)
-        self.unlinked += int((columns["correlation"] == UNKNOWN).sum())
-        columns["blocks"] = np.array([_product(one.grid) for one in arguments], dtype=np.int64)
-        columns["bytes"] = _whole([one.bytes for one in arguments], count)
+        count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
+        correlation = whole_numbers((one.correlation for one in arguments), count)
+        self.unlinked += int((correlation == UNKNOWN).sum())
+        blocks = np.full(count, UNKNOWN, dtype=np.int64)
+        blocks[:kernels] = [product(one.grid) for one in arguments[:kernels]]
         self._messages += [
-            (self._devices_so_far + row, _message(one))
+            (self._devices_so_far + row, message(one))
             for row, one in enumerate(arguments)
             if one.collective is not None
         ]
-        self._devices_so_far += len(events)
-        self._device.append(columns)
+        self._devices_so_far += count
+        return {
+            # The first Kineto put the device into pid only.
+            "device": whole_numbers(
+                (event.pid if one.device is None else one.device for event, one in zip(events, arguments, strict=True)),
+                count,
+            ),
+            "stream": whole_numbers((one.stream for one in arguments), count),
+            "correlation": correlation,
+            "blocks": blocks,
+        }
 
     def _without_misplaced(self, table: dict[str, _Numbers], middle: float) -> dict[str, _Numbers]:
         """The rows that are within a day of most others: one wrong time must not stretch the whole trace."""
@@ -217,14 +265,14 @@ class Columns:
     def _mark_steps(self, host: HostRanges) -> None:
         """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
         steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
-        host.kind[np.isin(host.name, steps)] = HostKind.ANNOTATION
+        host.kind[is_among(host.name, steps)] = HostKind.ANNOTATION
 
     def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
         tables = [_joined(parts) for parts in (self._device, self._host, self._calls)]
         starts = np.concatenate([table["start"] for table in tables if table] or [np.zeros(0)])
-        middle = float(np.median(starts)) if len(starts) else 0.0
+        middle = float(np.partition(starts, len(starts) // 2)[len(starts) // 2]) if len(starts) else 0.0
         tables = [self._without_misplaced(table, middle) for table in tables]
         origin = float(min((table["start"].min() for table in tables if table), default=0.0))
         device, rows = _timed(tables[0], DeviceEvents, origin)
@@ -255,47 +303,3 @@ def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _
     order = np.lexsort((-table["end"], start))
     rows = table["row"][order]
     return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows
-
-
-def _whole(values: Iterable[Loose], count: int) -> npt.NDArray[np.int64]:
-    """Whole numbers, also those written as text; ``UNKNOWN`` for the rest."""
-    listed = list(values)
-    try:
-        return np.fromiter(listed, dtype=np.int64, count=count)
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(_one_whole, listed), dtype=np.int64, count=count)
-
-
-def _one_whole(value: Loose) -> int:
-    if isinstance(value, str):
-        try:
-            number = int(value, 0)
-        except ValueError:
-            return UNKNOWN
-        return number if abs(number) < 2**62 else UNKNOWN
-    if value is None or not -(2.0**62) < value < 2.0**62:
-        return UNKNOWN
-    return int(value)
-
-
-def _product(sizes: list[int] | None) -> int:
-    if not sizes:
-        return UNKNOWN
-    product = 1
-    for size in sizes:
-        product *= size
-    return product if 0 <= product < 2**62 else UNKNOWN
-
-
-def _message(arguments: Arguments) -> Message:
-    sends = (arguments.collective or "").startswith("send")
-    return Message(
-        name=arguments.collective or "",
-        sequence=_one_whole(arguments.sequence),
-        group="" if arguments.group is None else str(arguments.group),
-        group_size=_one_whole(arguments.group_size),
-        elements=max(_one_whole(arguments.elements_in), _one_whole(arguments.elements_out)),
-        dtype="" if arguments.dtype is None else str(arguments.dtype),
-        members="" if arguments.group_ranks is None else str(arguments.group_ranks),
-        peer=_one_whole(arguments.receiver if sends else arguments.sender),
-    )

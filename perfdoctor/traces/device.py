@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.traces.arrays import distinct
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Int8s, Trace
@@ -37,7 +38,7 @@ class DeviceTime:
 
 def split_devices(trace: Trace, work: Int8s, window: Window) -> list[DeviceTime]:
     """The split of each device that did anything in the window."""
-    devices = np.unique(trace.device.device)
+    devices = distinct(trace.device.device)
     found = [_split(trace, work, window, int(device)) for device in devices]
     return [one for one in found if len(one.busy)]
 

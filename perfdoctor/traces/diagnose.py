@@ -17,6 +17,7 @@ from perfdoctor.diagnosis import TRACED, Diagnosis, Finding, NotExamined, Verdic
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
+from perfdoctor.traces.arrays import median
 from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
@@ -136,6 +137,9 @@ def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, la
     found += missing_for_cause(cause, loading=any(rank.loading for rank in ranks))
     if late is not None and cause is None:
         why = f"The trace does not show what rank {late} does while the others wait for it."
+        numbered = zip(ranks, settled.ledgers, strict=True)
+        if mark := next(rank.unseen for rank, ledger in numbered if ledger.trainer.rank == late):
+            why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
         found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
     return list(dict.fromkeys(found))
 
@@ -156,7 +160,7 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     spans = [end - start for rank in ranks for start, end in rank.window.steps]
     if not spans:
         return {}
-    return {"count": len(ranks[0].window.steps), "median_s": float(np.median(spans)) / NS_PER_S}
+    return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
 def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:

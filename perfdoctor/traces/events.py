@@ -23,10 +23,7 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     correlation: Loose = None
     device: Loose = None
     stream: Loose = None
-    bytes: Loose = None
-    kind: Loose = None
     grid: list[Whole] | None = None
-    block: list[Whole] | None = None
     collective: str | None = msgspec.field(name="Collective name", default=None)
     sequence: Loose = msgspec.field(name="Seq", default=None)
     group: Loose = msgspec.field(name="Process Group Name", default=None)

@@ -10,6 +10,7 @@ from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.evidence_names import TRACE
 from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.arrays import median
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernel_evidence import measure_kernels
@@ -54,7 +55,7 @@ def _of_devices(account: RankAccount) -> dict[str, float | None]:
         "traced_busy": sum(one.busy.total for one in account.devices) / count / length,
         "traced_kernels": int(inside.sum()) / count / (length / NS_PER_S),
         "traced_copies": sum(one.alone[Work.COPY].total for one in account.devices) / count / length,
-        "traced_kernel_time": float(np.median(taken)) / 1000 if len(taken) else None,
+        "traced_kernel_time": median(taken) / 1000 if len(taken) else None,
         "traced_short_kernels": float((taken < _SHORT_NS).mean()) if len(taken) else None,
         "traced_launch_delay": _launch_delay(account),
     }
@@ -84,6 +85,9 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     per_second = NS_PER_S / length
     found: dict[str, float | None] = {}
     found["traced_loading"] = (account.host.doing(account.host.main)[Doing.LOADING] & whole).total / length
+    compiling = (everywhere[Doing.COMPILING] & whole).total
+    if compiling and account.recompiles:
+        found["traced_compiling"] = compiling / length
     if account.window.steps:
         outermost = account.operators.inside(account.window.start, account.window.end)
         outermost &= account.operators.parent == NONE

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
 
@@ -17,18 +18,25 @@ class Doing(IntEnum):
 
     LOADING = 0
     SAVING = 1
-    ALLOCATING = 2
-    SYNCHRONIZING = 3
-    COPYING_IN = 4
-    COLLECTIVE = 5
-    SETTING_UP = 6
-    DISPATCHING = 7
-    OWN_CODE = 8
+    COMPILING = 2
+    ALLOCATING = 3
+    SYNCHRONIZING = 4
+    COPYING_IN = 5
+    COLLECTIVE = 6
+    SETTING_UP = 7
+    DISPATCHING = 8
+    OWN_CODE = 9
 
 
 # PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
 _LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
 _SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
+# Since 2.0 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
+# compiled code ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo Cache Lookup") compiles nothing.
+_COMPILING = re.compile(
+    r" \(dynamo_timed\)$|torch/_dynamo/convert_frame\.py\(\d+\): _compile$"
+    r"|triton/compiler/compiler\.py\(\d+\): compile$"
+)
 # Freeing device memory waits until the device has done all its work, which is why it counts as allocating and not as
 # synchronizing; pinned host memory is allocated with the same lock held.
 _ALLOCATING = re.compile(
@@ -114,6 +122,11 @@ class Host:
         return self._named(_SAVING)
 
     @cached_property
+    def compiling(self) -> Bools:
+        """Which ranges compile the model."""
+        return self._named(_COMPILING)
+
+    @cached_property
     def copying_in(self) -> Bools:
         """Which calls launch a copy to the device."""
         return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
@@ -133,6 +146,7 @@ class Host:
         found = {
             Doing.LOADING: self._ranges(on_host & self.fetching),
             Doing.SAVING: self._ranges(on_host & self.saving),
+            Doing.COMPILING: self._ranges(on_host & self.compiling),
             Doing.ALLOCATING: self._during(on_calls & self.allocating),
             Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
             Doing.COPYING_IN: self._during(on_calls & self.copying_in),
@@ -155,7 +169,7 @@ class Host:
     def _on(self, thread: int | None, column: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Bools:
         if thread is None:
             return np.ones(len(column), dtype=np.bool_)
-        return np.isin(column, [thread, *(self._nameless if thread == self.main else ())])
+        return is_among(column, [thread, *(self._nameless if thread == self.main else ())])
 
     @cached_property
     def _nameless(self) -> list[int]:
@@ -172,7 +186,7 @@ class Host:
         """Which calls launched a copy in a direction."""
         device = self.trace.device
         rows = self.trace.matching(pattern, device.name) & (device.correlation > 0)
-        return np.isin(self.trace.calls.correlation, device.correlation[rows])
+        return is_among(self.trace.calls.correlation, device.correlation[rows])
 
     def _find_main(self, steps: tuple[tuple[int, int], ...]) -> int | None:
         ranges, calls = self.trace.host, self.trace.calls

@@ -20,8 +20,14 @@ _CAUSE = {
 DISPATCH_NS = 5_000
 
 
-def split_host(trace: Trace, host: Host, window: Window) -> dict[str, Intervals]:
+def split_host(trace: Trace, host: Host, window: Window, *, compiling: str) -> dict[str, Intervals]:
     """Cause to the times of the window that go to it: disjoint, and without a rest.
+
+    Args:
+        trace: what was seen.
+        host: its threads.
+        window: what counts.
+        compiling: the cause that compiling the model goes to.
 
     While the main thread is in nothing that the trace shows, it waits for whoever works: a collective or an operator
     (of the backward pass, for instance) on another thread.
@@ -36,10 +42,11 @@ def split_host(trace: Trace, host: Host, window: Window) -> dict[str, Intervals]
             arithmetic = _arithmetic(trace, None)
         for one in (Doing.LOADING, Doing.SAVING, Doing.COLLECTIVE):
             left = _take(found, _CAUSE[one], doing[one], left)
+        left = _take(found, compiling, doing[Doing.COMPILING], left)
         left = _take(found, "cpu.model_compute", arithmetic, left)
         dispatching = doing[Doing.DISPATCHING] | doing[Doing.OWN_CODE]
         left = _take(found, "cpu.python_overhead", dispatching, left)
-    found[UNATTRIBUTED] = left
+    _take(found, UNATTRIBUTED, left, left)
     return found
 
 

@@ -18,6 +18,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.traces.arrays import distinct, median
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Doing, Host
 from perfdoctor.traces.intervals import Intervals
@@ -31,6 +32,7 @@ class Reason(Enum):
 
     LOADING = "fetching a batch"
     SAVING = "saving a checkpoint"
+    COMPILING = "compiling the model"
     ALLOCATING = "allocating or freeing device memory"
     SYNCHRONIZING = "waiting for the device"
     COPYING = "copying from the host"
@@ -45,6 +47,7 @@ class Reason(Enum):
 _REASON = {
     Doing.LOADING: Reason.LOADING,
     Doing.SAVING: Reason.SAVING,
+    Doing.COMPILING: Reason.COMPILING,
     Doing.ALLOCATING: Reason.ALLOCATING,
     Doing.SYNCHRONIZING: Reason.SYNCHRONIZING,
     Doing.COPYING_IN: Reason.COPYING,
@@ -106,7 +109,7 @@ def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
     reasons[Reason.UNSEEN][late] += length[late] - spent.sum(axis=1)
     _charge_lost_lead(host, time, reasons, until)
     delays = (end - called)[known & (called >= start)]
-    return Gaps(start, end, thread, until, reasons, float(np.median(delays)) if len(delays) else None)
+    return Gaps(start, end, thread, until, reasons, median(delays) if len(delays) else None)
 
 
 def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -131,7 +134,7 @@ def _latency(start: Int64s, end: Int64s, ready: Int64s, known: npt.NDArray[np.bo
     empty = known & (ready > start) & (ready <= end)
     if not empty.any():
         return _LATENCY_NS
-    return int(np.clip(np.median((end - ready)[empty]), 0, _MOST_LATENCY_NS))
+    return int(np.clip(median((end - ready)[empty]), 0, _MOST_LATENCY_NS))
 
 
 def _explain_queued(
@@ -153,7 +156,7 @@ def _explain_queued(
 def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
     """What was done in each span, seen from the thread that launched."""
     found = np.zeros((len(start), len(Doing)))
-    for one in np.unique(thread):
+    for one in distinct(thread):
         rows = thread == one
         found[rows] = host.spent(int(one) if one != UNKNOWN else None, start[rows], end[rows])
     return found

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
+from perfdoctor.traces.arrays import is_among, median
 from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Bools, DeviceKind, HostKind
 from perfdoctor.traces.precision import PRECISIONS, name_precision
@@ -147,10 +148,10 @@ def _optimizer_kernels(account: RankAccount) -> float | None:
     rows = trace.matching(_OPTIMIZER, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
     if not rows.any():
         return None
-    launching = np.sort(calls.start[np.isin(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])
+    launching = np.sort(calls.start[is_among(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])
     starts, ends = trace.host.start[rows], trace.host.end[rows]
     backward = np.array([_BACKWARD.match(name) is not None for name in trace.names] or [False])
     passed = np.concatenate([[0], np.sort(trace.host.end[trace.named(backward, trace.host.name)])])
     starts = np.maximum(starts, passed[np.searchsorted(passed, ends, side="right") - 1])
     launched = np.searchsorted(launching, ends) - np.searchsorted(launching, starts)
-    return float(np.median(launched))
+    return median(launched)

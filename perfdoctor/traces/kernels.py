@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Trace
 
 
@@ -26,26 +27,24 @@ class Work(IntEnum):
     COPY = 5
 
 
+# For names in lower case: ignoring it in the search takes several times as long.
 _COMMUNICATION = re.compile(
     r"nccl|rccl|msccl|nvshmem|deep_?ep\b|::ep::|internode|intranode|cross_device_reduce|multimem|symm_mem"
-    r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|one_shot_|two_shot_|Memcpy PtoP",
-    re.IGNORECASE,
+    r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|one_shot_|two_shot_|memcpy ptop",
 )
 _ARITHMETIC = re.compile(
     r"gemm|gemv|conv(?!ert)|cudnn.*(wgrad|dgrad|engine)|wgrad|dgrad|winograd|attention|flash|fmha|nvjet|cutlass|xmma"
-    r"|mma_|bmm|matmul|Cijk_|triton_tem|implicit|_mm_|scudnn|_fft|lstm|rnn",
-    re.IGNORECASE,
+    r"|mma_|bmm|matmul|cijk_|triton_tem|implicit|_mm_|scudnn|_fft|lstm|rnn",
 )
 # Element-wise work, reductions, normalisations, copies and look-ups do at most a few operations per byte.
 _MEMORY = re.compile(
-    r"elementwise|reduce|softmax|_?norm|\bbn_|dropout|CatArray|copy|transpose|permute|index|gather|scatter|embedding"
-    r"|fill|multi_tensor_apply|foreach|pool|nchwToNhwc|nhwcToNchw|triton_(poi|red|per)_|sort|scan|cumsum|relu|SubTensorOp"
-    r"|Memset|Memcpy DtoD|OpTensor|fused_adam|where|tri[ul]_",
-    re.IGNORECASE,
+    r"elementwise|reduce|softmax|_?norm|\bbn_|dropout|catarray|copy|transpose|permute|index|gather|scatter|embedding"
+    r"|fill|multi_tensor_apply|foreach|pool|nchwtonhwc|nhwctonchw|triton_(poi|red|per)_|sort|scan|cumsum|relu|subtensorop"
+    r"|memset|memcpy dtod|optensor|fused_adam|where|tri[ul]_",
 )
 # cuBLAS, cuDNN and CUTLASS name their kernels for ordinary arithmetic units "sgemm", "scudnn" and "simt".
-_SINGLE = re.compile(r"sgemm|scudnn|simt_s|convolve_s", re.IGNORECASE)
-_TENSOR_CORES = re.compile(r"tf32|884|1688|16816|tensorop|mma|bf16|half|fp16|_h\d|f16", re.IGNORECASE)
+_SINGLE = re.compile(r"sgemm|scudnn|simt_s|convolve_s")
+_TENSOR_CORES = re.compile(r"tf32|884|1688|16816|tensorop|mma|bf16|half|fp16|_h\d|f16")
 # TF32 came with compute capability 8.0. Before, tensor cores need half precision and a change of the training recipe,
 # which is advice, not an illness.
 _TF32_SINCE = 8.0
@@ -69,7 +68,8 @@ def sort_work(trace: Trace) -> Int8s:
     return work.astype(np.int8)
 
 
-def _of_name(name: str) -> Work:
+def _of_name(written: str) -> Work:
+    name = written.lower()
     if _COMMUNICATION.search(name):
         return Work.COMMUNICATION
     if _ARITHMETIC.search(name):
@@ -84,7 +84,7 @@ def _has_tf32(trace: Trace) -> Bools:
         for index, device in trace.devices.items()
         if (device.capability or 0.0) >= _TF32_SINCE and not re.search("AMD|Radeon|Instinct", device.name)
     ]
-    return np.isin(trace.device.device, able)
+    return is_among(trace.device.device, able)
 
 
 def _is_small(trace: Trace) -> Bools:

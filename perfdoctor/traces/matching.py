@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.traces.arrays import median
 from perfdoctor.traces.clocks import Clock, Meeting, set_clocks
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats, Int64s
@@ -59,7 +60,7 @@ def _guesses(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> list
     known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= _UNSURE_NS]
     # What to add to the hosts' clocks to get times of the rank that the others are compared with.
     bases = [clocks[rank].offset - float(origins[rank] or 0) for rank in known]
-    base = float(np.median(bases)) if bases else -float(next((one for one in origins if one is not None), 0))
+    base = median(bases) if bases else -float(next((one for one in origins if one is not None), 0))
     guesses: list[float | None] = []
     for rank, origin in enumerate(origins):
         if rank in clocks and (clocks[rank].error <= _UNSURE_NS or origin is None):
@@ -122,8 +123,8 @@ def _shift(reference: Int64s, ends: Int64s, expected: float | None) -> int:
         if _overlap(reference, ends, shift) >= min(len(ends), max(2, len(ends) // 2))
     ]
     apart = {shift: _apart(reference, ends, shift) for shift in shifts}
-    middles = {shift: float(np.median(values)) for shift, values in apart.items()}
-    spreads = {shift: float(np.median(np.abs(values - middles[shift]))) for shift, values in apart.items()}
+    middles = {shift: median(values) for shift, values in apart.items()}
+    spreads = {shift: median(np.abs(values - middles[shift])) for shift, values in apart.items()}
     limit = 2 * min(spreads.values()) + _TOLERANCE_NS
     likely = [shift for shift in shifts if spreads[shift] <= limit]
     if expected is None:

@@ -44,7 +44,6 @@ class DeviceEvents:
         kind: a ``DeviceKind``.
         correlation: joins an event with the call that launched it.
         blocks: blocks of threads in the kernel's grid.
-        bytes: bytes copied or set.
     """
 
     start: Int64s
@@ -55,7 +54,6 @@ class DeviceEvents:
     stream: Int64s
     correlation: Int64s
     blocks: Int64s
-    bytes: Int64s
 
     def __len__(self) -> int:
         return len(self.start)
@@ -151,7 +149,7 @@ class Trace:
 
     Attributes:
         source: the file's name.
-        names: texts that the columns refer to by index.
+        names: texts that the columns refer to by index; some that no row has are among them.
         threads: ``(process, thread)`` as the file writes them.
         stacks: Python stacks of operators as older profilers write them, innermost call first: ``file.py(12): f;…``.
         inputs: what operators whose arithmetic can be counted were called with.

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from perfdoctor.traces.arrays import distinct, is_among
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.model import Bools, HostRanges, Int32s
 
@@ -32,7 +33,7 @@ class Nesting:
         rows = rows[end[rows] > start[rows]]
         # One axis for all threads, each on a stretch of its own.
         self._stretch = int(end[rows].max()) + 1 if len(rows) else 1
-        self._threads = np.unique(thread[rows])
+        self._threads = distinct(thread[rows])
         key = self._key(thread[rows], start[rows])
         order = np.lexsort((-end[rows], key))
         self.rows = rows[order]
@@ -48,7 +49,7 @@ class Nesting:
         """For each of many moments of some thread, the row of the table that is innermost then, or ``NONE``."""
         if not len(self.rows):
             return np.full(len(time), NONE, dtype=np.int64)
-        known = np.isin(thread, self._threads) & (time >= 0) & (time < self._stretch)
+        known = is_among(thread, self._threads) & (time >= 0) & (time < self._stretch)
         place = np.searchsorted(self._edges, self._key(thread, time), side="right") - 1
         state = np.where(known & (place >= 0), self._state[place], NONE)
         return np.where(state == NONE, NONE, self.rows[state])

@@ -37,6 +37,7 @@ _OF_ITS_OWN: dict[Reason, Doing | Callable[[Host], Bools]] = {
     Reason.COPYING: lambda host: host.copying_in,
     Reason.LOADING: Doing.LOADING,
     Reason.SAVING: Doing.SAVING,
+    Reason.COMPILING: Doing.COMPILING,
     Reason.OWN_CODE: Doing.OWN_CODE,
 }
 _SAMPLES = 1000
@@ -194,7 +195,7 @@ def _of_idleness(account: RankAccount) -> Iterator[tuple[str, Moments]]:
             if total := float(gaps.reasons[reason].sum()):
                 moments = _of_its_kind(account, reason)
                 share = moments.amount / max(float(moments.amount.sum()), 1.0)
-                yield CAUSE_OF_IDLENESS[reason], moments._replace(amount=share * total)
+                yield account.cause_of(reason), moments._replace(amount=share * total)
         amounts = gaps.reasons[Reason.DISPATCHING]
         rows = amounts > 0
         if rows.any():

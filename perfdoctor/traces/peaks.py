@@ -24,28 +24,37 @@ class Peak(NamedTuple):
     bf16: bool = True
 
 
-# The first that matches the name that the driver tells. Sources: NVIDIA's data sheets of the Tesla V100 (2020), T4
-# (2019), A100 (2022), A10 (2021), L4 (2023), H100 (2024), H200 (2024) and HGX B200 (2025, an eighth of eight GPUs), and
-# the Ada architecture's white paper (2023) for the RTX 4090, with sums in float32; AMD's data sheets of the MI250X
-# (2022; PyTorch's device is one of its two dies, so half) and the MI300X (2023). Figures with sparsity are halved.
+# The first that matches the name that the driver tells. Where a data sheet gives figures with sparsity only, they are
+# halved. Above each row, who says so; compared as PyTorch's Inductor, Lightning and others quote it. What nobody was
+# found to quote (NVIDIA's NVL boards, the V100 of DGX Stations) is not here.
 _PEAKS: tuple[tuple[str, Peak], ...] = (
-    (r"\bB200\b", Peak(2250.0, 1125.0, 75.0, 8000.0)),
-    (r"\bH200 NVL\b", Peak(835.5, 417.5, 60.0, 4800.0)),
-    (r"\bH200\b", Peak(989.5, 494.5, 67.0, 4800.0)),
-    (r"\bH100 NVL\b", Peak(835.5, 417.5, 60.0, 3900.0)),
-    (r"\bH100 PCIe\b", Peak(756.5, 378.0, 51.0, 2000.0)),
+    # NVIDIA, Blackwell data sheet: one GPU of HGX B200 (4.5 and 2.2 PFLOP/s with sparsity).
+    (r"\bB200\b", Peak(2250.0, 1100.0, 75.0, 7700.0)),
+    # NVIDIA, H200 data sheet: H200 SXM; its arithmetic is the H100's.
+    (r"\bH200\b(?! NVL)", Peak(989.5, 494.5, 67.0, 4800.0)),
+    # NVIDIA, H100 data sheet (1979 and 989 TFLOP/s with sparsity).
     (r"\bH100 (80GB HBM3|SXM5?)\b", Peak(989.5, 494.5, 67.0, 3350.0)),
+    # NVIDIA, H100 data sheet (1513 and 756 TFLOP/s with sparsity); memory: product brief PB-11133.
+    (r"\bH100 PCIe\b", Peak(756.5, 378.0, 51.0, 2000.0)),
+    # NVIDIA, A100 data sheet (nvidia-1758950), and its first edition for 40 GB.
     (r"\bA100-SXM4-80GB\b", Peak(312.0, 156.0, 19.5, 2039.0)),
     (r"\bA100 80GB PCIe\b|\bA100-PCIE-80GB\b", Peak(312.0, 156.0, 19.5, 1935.0)),
     (r"\bA100-(SXM4|PCIE)-40GB\b", Peak(312.0, 156.0, 19.5, 1555.0)),
+    # NVIDIA, A10 data sheet.
     (r"\bA10\b", Peak(125.0, 62.5, 31.2, 600.0)),
+    # NVIDIA, L4 data sheet (242 and 120 TFLOP/s with sparsity).
     (r"\bL4\b", Peak(121.0, 60.0, 30.3, 300.0)),
+    # NVIDIA, white paper on the Ada architecture (2.1): with sums in float32.
     (r"\bRTX 4090\b(?! D| Laptop)", Peak(165.2, 82.6, 82.6, 1008.0)),
+    # NVIDIA, V100 data sheet (1165301).
     (r"\bV100-PCIE\b", Peak(112.0, None, 14.0, 900.0, bf16=False)),
-    (r"\bV100-(SXM2|DGXS)\b", Peak(125.0, None, 15.7, 900.0, bf16=False)),
+    (r"\bV100-SXM2\b", Peak(125.0, None, 15.7, 900.0, bf16=False)),
+    # NVIDIA, T4 data sheet (951643).
     (r"\bT4\b", Peak(65.0, None, 8.1, 320.0, bf16=False)),
+    # AMD, MI300X data sheet.
     (r"\bMI300X\b", Peak(1307.4, 653.7, 163.4, 5300.0)),
-    (r"\bMI250X\b", Peak(191.5, None, 47.9, 1638.4)),
+    # AMD: 383 and 95.7 TFLOP/s for both dies, of which PyTorch sees one; memory: ROCm's page on the MI250, per die.
+    (r"\bMI250X\b", Peak(191.5, None, 47.9, 1600.0)),
 )
 
 

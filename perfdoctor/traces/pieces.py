@@ -110,7 +110,8 @@ class Pieces:
 
     def _decode(self, brace: int, end: int) -> list[Event]:
         """The events up to a brace; they and what follows up to an end are dropped from the text."""
-        text = b"".join((b"[", self._text[: brace + 1], b"]"))
+        with memoryview(self._text) as view, view[: brace + 1] as part:
+            text = b"".join((b"[", part, b"]"))
         del self._text[:end]
         try:
             return _EVENTS.decode(text)

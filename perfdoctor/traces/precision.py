@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # In this order: names of half-precision kernels also carry the type in which they accumulate. cuBLAS's nvjet kernels
 # begin with the letters of their types (q, r: 8 bits; t: bfloat16; h: half; s: single); rocBLAS's Cijk_ kernels have
@@ -22,6 +23,7 @@ _PRECISIONS = tuple(
 PRECISIONS = tuple(precision for precision, _ in _PRECISIONS)
 
 
+@lru_cache(maxsize=1024)
 def name_precision(kernel: str) -> str:
     """One of ``PRECISIONS``; "" where the name does not tell."""
     return next((precision for precision, pattern in _PRECISIONS if pattern.search(kernel)), "")

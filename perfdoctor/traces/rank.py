@@ -17,6 +17,7 @@ from perfdoctor.traces.origins import Origins, find_origins
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.silence import missing_in_trace, why_silent
 from perfdoctor.traces.steps import Window
+from perfdoctor.traces.unseen import mark_around_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Rank:
         kernels: nanoseconds by cause and name of a kernel.
         origins: nanoseconds by cause and operator, and by cause and source line.
         roofline: how near its operators come to the GPU's peak.
+        unseen: the annotation around its idle time of which the trace shows no reason; "" if there is none.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
     """
@@ -55,6 +57,7 @@ class Rank:
     kernels: dict[str, Amounts[str]]
     origins: Origins
     roofline: Roofline
+    unseen: str
     silence: str
     missing: tuple[NotExamined, ...]
     collectives: Collectives
@@ -83,6 +86,7 @@ def summarize(trace: Trace) -> Rank:
         kernels=time_kernels(account),
         origins=find_origins(account),
         roofline=roofline,
+        unseen=mark_around_unseen(account),
         silence=why_silent(account),
         missing=(*missing_in_trace(account), *roofline.missing),
         collectives=list_collectives(account),

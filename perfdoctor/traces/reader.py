@@ -38,6 +38,7 @@ def read_trace(path: Path) -> Trace:
     with _without_collector():
         for events in pieces:
             columns.add(events)
+            del events  # before the next piece is decoded, which then takes the same memory, while the cache holds it
     if not pieces.is_trace:
         raise PerfDoctorError(
             f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",

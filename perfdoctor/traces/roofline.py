@@ -84,7 +84,7 @@ def compare_with_peak(account: RankAccount) -> Roofline:
     """Compares what one rank's GPU did with what it could do."""
     if not account.devices:
         return Roofline()
-    if not any(name in COUNTED for name in account.trace.names):
+    if not any(account.trace.names[name] in COUNTED for name in account.trace.occurring(account.trace.host.name)):
         return Roofline()  # nothing of the kind, so nothing is missing
     if not account.trace.inputs:
         return Roofline((), (_missing(_NO_SHAPES, _WITH_SHAPES),))

@@ -29,10 +29,12 @@ def why_silent(account: RankAccount) -> str:
     if account.window.length < _FEWEST_NS:
         return "The trace is shorter than a millisecond."
     setting_up = account.idle_for(Reason.SETTING_UP)
+    if not account.recompiles:
+        setting_up += account.idle_for(Reason.COMPILING)
     if setting_up >= _WARMING:
         return (
             f"The trace holds a job's start: for {setting_up:.0%} of it the GPU waits for what is done once, such as "
-            "loading kernels and trying algorithms. It says nothing about the steps that follow."
+            "loading kernels, compiling and trying algorithms. It says nothing about the steps that follow."
         )
     return ""
 

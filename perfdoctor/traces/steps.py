@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
 
 # An empty device starts a kernel within some 10 us of its launch.
@@ -46,7 +47,7 @@ def find_window(trace: Trace) -> Window:
         table = trace.device if len(trace.device) else trace.host if len(trace.host) else trace.calls
         return Window(int(table.start.min()), int(table.end.max())) if len(table) else Window(0, 0)
     start, end = steps[0][0], max(step[1] for step in steps)
-    launched = np.isin(trace.device.correlation, _launched(trace, start, end))
+    launched = is_among(trace.device.correlation, _launched(trace, start, end))
     if not launched.any():
         return Window(start, end, steps, numbers)
     last = max(int(trace.device.end[launched].max()), _last_operator(trace, start, end))

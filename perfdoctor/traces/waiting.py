@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.traces.arrays import distinct, quantiles
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Intervals
@@ -23,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 # With fewer of a kind, the fastest may have waited as well.
 _ENOUGH = 5
-_FASTEST, _MOST = 10, 75  # percentiles
+_FASTEST, _MOST = 0.10, 0.75  # quantiles
 # Where sizes are not told, kernels of one name may carry different ones. Then they count as alike only if most take
 # about as long as the fastest.
 _ALIKE = 2.0
@@ -96,7 +97,7 @@ def exposed_times(alone: Intervals, start: Int64s, end: Int64s) -> Floats:
     """How much of each collective is exposed, in nanoseconds; several at once share what is."""
     if not len(start):
         return np.zeros(0)
-    edges = np.unique(np.concatenate((start, end)))
+    edges = distinct(np.concatenate((start, end)))
     depth = np.zeros(len(edges))
     np.add.at(depth, np.searchsorted(edges, start), 1.0)
     np.add.at(depth, np.searchsorted(edges, end), -1.0)
@@ -113,11 +114,11 @@ def _transfer(trace: Trace, rows: Int64s, duration: Floats) -> Floats:
     if not len(rows):
         return found
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
-    for one in np.unique(kind):
+    for one in distinct(kind):
         alike = kind.ravel() == one
         if alike.sum() < _ENOUGH:
             continue
-        fastest, most = np.percentile(duration[alike], (_FASTEST, _MOST))
+        fastest, most = quantiles(duration[alike], (_FASTEST, _MOST))
         if elements[alike][0] >= 0 or most <= _ALIKE * fastest:
             found[alike] = fastest
     return found

@@ -1,0 +1,79 @@
+"""torch.compile in traces: an illness in every step, none at the start, and running compiled code is neither."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.traces.reader import read_trace
+from tests.made_traces import MadeTrace
+from tests.test_traces_account import account, loop, shares
+
+FRAME_COMPILE = "_compile.compile_inner (dynamo_timed)"
+
+
+def test_compiling_in_every_step_is_overhead_and_not_launching(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        made.operator(FRAME_COMPILE, number * 3600.0, number * 3600.0 + 2900.0)
+        made.operator("aten::mm", number * 3600.0 + 100.0, number * 3600.0 + 2000.0)  # traced, on nothing
+    found = shares(made, tmp_path)
+    assert found["cpu.python_overhead"] == pytest.approx(2900 / 3600, abs=0.02)
+    assert found["cpu.kernel_launch"] < 0.05
+
+
+def test_compiling_at_the_start_is_no_illness(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(2):
+        made.operator(FRAME_COMPILE, number * 3600.0, number * 3600.0 + 2900.0)
+    one = account(made, tmp_path)
+    assert not one.recompiles
+    assert one.shares["unattributed"] == pytest.approx(1.0 - 0.2 * 700 / 3600 - 0.8 * 600 / 3600, abs=0.05)
+    assert "cpu.python_overhead" not in one.shares
+
+
+def test_a_late_compilation_is_an_illness_however_the_job_began(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in (0, 4, 7):
+        made.operator(FRAME_COMPILE, number * 3600.0, number * 3600.0 + 2900.0)
+    assert account(made, tmp_path).recompiles
+
+
+def test_running_compiled_code_is_not_compiling(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        start = number * 3600.0
+        made.operator("Torch-Compiled Region: 0/1", start, start + 2990.0)
+        made.operator("TorchDynamo Cache Lookup", start, start + 10.0)
+        made.operator("CompiledFunction", start + 20.0, start + 2980.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.kernel_launch"] == pytest.approx(3000 / 3600, abs=0.03)
+    assert "cpu.python_overhead" not in found
+
+
+def test_compiling_on_the_cpu_is_not_the_models_arithmetic(tmp_path: Path) -> None:
+    made = MadeTrace()
+    for number in range(4):
+        start = number * 10_000.0
+        made.step(number, start, start + 10_000.0)
+        made.operator(FRAME_COMPILE, start, start + 8000.0)
+        made.operator("aten::mm", start + 100.0, start + 7000.0)
+        made.operator("aten::mm", start + 8000.0, start + 10_000.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.python_overhead"] == pytest.approx(0.8, abs=0.01)
+    assert found["cpu.model_compute"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_job_that_really_compiles_in_every_step_is_told_so(tmp_path: Path) -> None:
+    """The marks are PyTorch's own, of the version that is installed."""
+    trace = tmp_path / "trace.json"
+    target = Path(__file__).parent / "targets" / "recompiling.py"
+    command = [sys.executable, str(target), str(trace)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert trace.exists(), done.stderr
+    diagnosis = diagnose_traces([read_trace(trace)])
+    assert diagnosis.verdict.cause == "cpu.python_overhead"
+    assert "Compiling the model again and again" in diagnosis.findings[0].summary
+    assert [fix.title for fix in diagnosis.findings[0].fixes] == ["Keep torch.compile from compiling again"]

@@ -1,30 +1,47 @@
-"""What ``with diagnose():`` costs a training step, in microseconds: before it, while it watches, after it.
+"""What ``with diagnose():`` costs a training step, beside TraceML and an always-on torch.profiler, in microseconds.
 
-    python benchmarks/inside_cost.py [--runs 5] [--steps 4000]
+    python benchmarks/inside_cost.py [--runs 5] [--steps 4000] [--write]
 
 Two loops: empty steps (the ``with`` alone), and steps of a small real model with a loader, where every kind of mark is
-made. Each run is a process of its own; what is printed is the median over runs. The sidecar works meanwhile, as it does
-for users.
+made. Each run is a process of its own, and takes turns with and without; its figure is the median over turns of the
+difference of the medians; what is printed is the median over runs. The sidecar works meanwhile, as it does for users.
+
+TraceML is run as its own documentation says: ``traceml run SCRIPT``, ``init(mode="auto")``, ``trace_step(model)``.
+Without its ``with`` a step still goes through what it has patched, which does not count here. torch.profiler records
+CPU activity without a schedule; starting and stopping it does not count either.
 """
 
 import argparse
+import importlib.metadata
 import json
+import os
+import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
+
+from documents import fill
 
 KINDS = ("empty", "model")
-TURN = 40
+# How many steps of a turn count, after those that fill the caches anew, Python's own among them.
+TURN, SETTLE = 80, 60
+ALONE, ASIDE = "diagnose()", "diagnose(), stepped aside"
+TRACEML, PROFILER = "TraceML", "torch.profiler"
+NO_TRACEML = "TraceML is not installed here, and is left out: `pip install traceml-ai` brings it."
 
 
 def empty_steps():
-    """Steps that do nothing."""
-    return lambda: None
+    """Steps that do nothing, and some model."""
+    import torch
+
+    return lambda: None, torch.nn.Linear(2, 2)
 
 
 def model_steps():
-    """Steps of a small classifier: a batch from a loader, forward, loss, backward, optimizer."""
+    """Steps of a small classifier, and its model: a batch from a loader, forward, loss, backward, optimizer."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -48,27 +65,51 @@ def model_steps():
         optimizer.step()
         optimizer.zero_grad()
 
-    return step
+    return step, model
 
 
 def timed(step, count):
-    """Seconds of each of ``count`` steps."""
+    """The median of ``count`` steps in microseconds, after some that do not count."""
     now = time.perf_counter
     found = []
+    for _ in range(SETTLE):
+        step()
     for _ in range(count):
         begun = now()
         step()
         found.append(now() - begun)
-    return found
+    return statistics.median(found) * 1e6
 
 
-def measure(kind, steps):
-    """One run: steps with and without, while perfdoctor watches and after it stepped aside, in microseconds."""
-    import torch  # noqa: F401 - perfdoctor watches where torch is there
+def added(bare, watched, steps, *, before=lambda: None, after=lambda: None):
+    """Microseconds that a step takes longer while watched, and those of a bare step: medians over turns.
 
+    Args:
+        bare: a step.
+        watched: the same while watched.
+        steps: how many of either.
+        before: called before each turn of watched steps.
+        after: called after each.
+    """
+    differences, alone = [], []
+    for turn in range(max(steps // TURN, 1)):
+        took = {}
+        # Now one, now the other first, so that a machine that gets slower does not count.
+        for which in ("bare", "watched") if turn % 2 else ("watched", "bare"):
+            if which == "bare":
+                took[which] = timed(bare, TURN)
+            else:
+                before()
+                took[which] = timed(watched, TURN)
+                after()
+        differences.append(took["watched"] - took["bare"])
+        alone.append(took["bare"])
+    return statistics.median(differences), statistics.median(alone)
+
+
+def measure_diagnose(bare, _, steps):
+    """While perfdoctor watches, and after it has stepped aside."""
     from perfdoctor import diagnose, inside
-
-    bare = {"empty": empty_steps, "model": model_steps}[kind]()
 
     def watched():
         with diagnose(steps=1000 * steps, warmup=10, report=None):
@@ -78,52 +119,119 @@ def measure(kind, steps):
     while time.monotonic() < until and (inside._session is None or inside._session._observed_from is None):
         timed(watched, 20)
     session = inside._session
-    before, during = [], []
-    # In turns, so that a machine that gets slower does not count; the first steps of a turn fill Python's caches anew.
-    for _ in range(steps // TURN):
-        during += timed(watched, TURN + 10)[10:]
-        session._hooks.remove()
-        before += timed(bare, TURN + 10)[10:]
-        session._hooks.install()
+    session._hooks.remove()
+    found = {ALONE: added(bare, watched, steps, before=session._hooks.install, after=session._hooks.remove)}
     session.finish()
     session.companion.wait(60)
-    after, again = [], []
-    for _ in range(steps // TURN):
-        after += timed(watched, TURN)
-        again += timed(bare, TURN)
-    found = {"before": before, "watching": during, "again": again, "after": after}
-    return {
-        when: {"median": statistics.median(values) * 1e6, "low": statistics.quantiles(values, n=10)[0] * 1e6}
-        for when, values in found.items()
-    }
+    return {**found, ASIDE: added(bare, watched, steps)}
+
+
+def measure_traceml(bare, model, steps):
+    """In a process that ``traceml run`` has started."""
+    import traceml_ai
+
+    traceml_ai.init(mode="auto")
+
+    def watched():
+        with traceml_ai.trace_step(model):
+            bare()
+
+    return {TRACEML: added(bare, watched, steps)}
+
+
+def measure_profiler(bare, _, steps):
+    """torch.profiler, started anew for each turn: what it has recorded grows without end."""
+    from torch.profiler import ProfilerActivity, profile
+
+    running = []
+
+    def before():
+        running.append(profile(activities=[ProfilerActivity.CPU]))
+        running[0].start()
+
+    return {PROFILER: added(bare, bare, steps, before=before, after=lambda: running.pop().stop())}
+
+
+MEASURES = {ALONE: measure_diagnose, TRACEML: measure_traceml, PROFILER: measure_profiler}
+
+
+def run(tool, kind, steps):
+    """One run in a process of its own.
+
+    Returns:
+        By tool, what a step takes longer, and a bare one's time, in microseconds.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        into = Path(folder, "found.json")
+        arguments = ["--one", tool, kind, str(into), "--steps", str(steps)]
+        command = [sys.executable, __file__, *arguments]
+        if tool == TRACEML:
+            traceml = str(Path(sys.executable).with_name("traceml"))
+            command = [traceml, "run", "--logs-dir", folder, __file__, "--args", *arguments]
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=here)
+        if not into.exists():
+            raise SystemExit(f"{' '.join(command)} found nothing:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return json.loads(into.read_text())
+
+
+def collect(runs, steps, tools):
+    """The medians over runs, by kind and tool."""
+    found = {}
+    for kind in KINDS:
+        for tool in tools:
+            results = [run(tool, kind, steps) for _ in range(runs)]
+            for name in results[0]:
+                found[kind, name] = tuple(statistics.median(one[name][which] for one in results) for which in (0, 1))
+    return found
+
+
+def table(found, runs, steps):
+    """The figures as Markdown."""
+    lines = [
+        "| | empty step, µs longer | model's step, µs longer | of a bare one | times `diagnose()` |",
+        "|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(name for _, name in found):
+        (empty, _), (model, bare) = (found[kind, name] for kind in KINDS)
+        times = model / found["model", ALONE][0]
+        lines.append(f"| {_label(name)} | {empty:.1f} | {model:.1f} | {model / bare:+.1%} | {times:.1f} |")
+    bare = statistics.median(bare for (kind, _), (_, bare) in found.items() if kind == "model")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "perfdoctor"))
+    lines += [
+        "",
+        f"A bare step of the model takes {bare:.0f} µs. Medians of {runs} runs of {steps} steps of each kind.",
+        f"{versions}, Python {platform.python_version()}. Reproduce with `python benchmarks/inside_cost.py --write`.",
+    ]
+    return "\n".join(lines)
+
+
+def _label(name):
+    if name == TRACEML:
+        return f"TraceML {importlib.metadata.version('traceml-ai')}, `trace_step`"
+    return "torch.profiler, CPU activity" if name == PROFILER else name.replace("diagnose()", "`diagnose()`")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/overhead.md")
+    parser.add_argument("--one", nargs=3, metavar=("TOOL", "KIND", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measure(options.one, options.steps)))
+        tool, kind, into = options.one
+        bare, model = {"empty": empty_steps, "model": model_steps}[kind]()
+        Path(into).write_text(json.dumps(MEASURES[tool](bare, model, options.steps)))
         return
-    print("microseconds per step: what `with diagnose()` adds to the median (to the fastest tenth)")
-    for kind in KINDS:
-        command = [sys.executable, __file__, "--one", kind, "--steps", str(options.steps)]
-        runs = [json.loads(_output(command)) for _ in range(options.runs)]
-        middle = {
-            (when, what): statistics.median(run[when][what] for run in runs)
-            for when in runs[0]
-            for what in ("median", "low")
-        }
-        for what, one, other in (("watching", "watching", "before"), ("stepped aside", "after", "again")):
-            added = [middle[one, which] - middle[other, which] for which in ("median", "low")]
-            print(f"{kind:6} {what:14} {added[0]:+7.2f} ({added[1]:+.2f}) on {middle[other, 'median']:.1f}")
-
-
-def _output(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1]
+    missing = Path(sys.executable).with_name("traceml").exists() is False
+    if missing:
+        print(NO_TRACEML)
+    found = collect(options.runs, options.steps, [tool for tool in MEASURES if tool != TRACEML or not missing])
+    text = table(found, options.runs, options.steps) + (f"\n{NO_TRACEML}" if missing else "")
+    print(text)
+    if options.write:
+        fill("overhead.md", "inside", text)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,10 @@ class Diagnose:
         self._started = False
 
     def __enter__(self) -> Diagnose:
-        self._enter()
+        if _session is None:
+            self._enter()
+        elif _session.active:
+            _session.enter()
         return self
 
     def __exit__(

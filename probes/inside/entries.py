@@ -41,26 +41,28 @@ class Marker(Protocol):
 
     Attributes:
         thread: identifier of the thread that trains.
-        worked: it has begun a backward pass since the last step.
+        worked: it has begun a backward pass or an optimizer's step since the last step.
+        loader_seen: it has taken a batch from a loader.
         marker: gives the function that makes marks of a kind and value.
         trial: stands between a loader and the training.
     """
 
     thread: int
     worked: bool
+    loader_seen: bool
     marker: Callable[..., Callable[[int], None]]
     trial: Trial
 
-    def fetches(self) -> None:
-        """The thread that trains is about to take a batch from a loader."""
+    def fetches_after_work(self) -> None:
+        """The thread that trains takes a batch from a loader, for the first time since it has ``worked``."""
         ...
 
     def optimizes(self, optimizer: int) -> None:
-        """It begins an optimizer's step."""
+        """It begins an optimizer's step; only told while no loader was seen."""
         ...
 
     def optimized(self) -> None:
-        """It has ended an optimizer's step."""
+        """It has ended an optimizer's step; likewise."""
         ...
 
     def pauses(self) -> None:
@@ -75,16 +77,23 @@ def _marks(marker: Marker, kind: int) -> tuple[Callable[[int], None], Callable[[
     return marker.marker(BEGIN | kind), marker.marker(END | kind)
 
 
-def calls(marker: Marker, original: Entry) -> Entry:
-    """``Module.__call__``: marks outermost calls."""
+def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> Entry:
+    """``Module.__call__``: marks outermost calls.
+
+    Args:
+        marker: whom to tell.
+        original: what it was.
+        compiler_tells: torch.compile says when it compiles, and sees the original then.
+    """
     import torch
     from torch.nn.modules.loss import _Loss
 
     grad_enabled = torch.is_grad_enabled
     flags = range(GRAD + TRAINING + 1)
-    begun = [[marker.marker(BEGIN | kind, flag) for flag in flags] for kind in (FORWARD, LOSS)]
-    ended = [marker.marker(END | kind) for kind in (FORWARD, LOSS)]
-    is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
+    forward, loss = (
+        ([marker.marker(BEGIN | kind, flag) for flag in flags], marker.marker(END | kind)) for kind in (FORWARD, LOSS)
+    )
+    is_compiling = None if compiler_tells else getattr(torch.compiler, "is_compiling", None)
     inside = False
     # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
     # one Python call more would cost a step of many modules much more than all marks.
@@ -94,16 +103,16 @@ def calls(marker: Marker, original: Entry) -> Entry:
         nonlocal inside
         if inside and direct and self._compiled_call_impl is None:
             return self._call_impl(*args, **kwargs)
-        if inside or is_compiling() or get_ident() != marker.thread:
+        if inside or (is_compiling is not None and is_compiling()) or get_ident() != marker.thread:
             return original(self, *args, **kwargs)
         inside = True
-        loss = isinstance(self, _Loss)
-        begun[loss][GRAD * grad_enabled() | TRAINING * bool(self.training)](now())
+        begun, ended = loss if isinstance(self, _Loss) else forward
+        begun[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)](now())
         try:
             return original(self, *args, **kwargs)
         finally:
             inside = False
-            ended[loss](now())
+            ended(now())
 
     return __call__
 
@@ -147,7 +156,9 @@ def starts(marker: Marker, original: Entry) -> Entry:
     def __iter__(self: Any) -> Any:
         if get_ident() != marker.thread:
             return original(self)
-        marker.fetches()
+        marker.loader_seen = True
+        if marker.worked:
+            marker.fetches_after_work()
         begun[self.num_workers > 0](now())
         try:
             return original(self)
@@ -167,7 +178,9 @@ def fetches(marker: Marker, original: Entry) -> Entry:
     def __next__(self: Any) -> Any:
         if get_ident() != marker.thread:
             return original(self)
-        marker.fetches()
+        marker.loader_seen = True
+        if marker.worked:
+            marker.fetches_after_work()
         begun[self._num_workers > 0](now())
         exhausted = False
         try:

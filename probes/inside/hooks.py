@@ -58,9 +58,8 @@ class Hooks:
         Returns:
             Which entries this torch does not have.
         """
-        missing = self._put_in()
         self._mind_compiler()
-        return missing
+        return self._put_in()
 
     def remove(self) -> None:
         """Takes all hooks out again."""
@@ -97,7 +96,7 @@ class Hooks:
 
         missing: list[str] = []
         wrapped: list[tuple[Any, str, Wrapper]] = [
-            (torch.nn.Module, "__call__", entries.calls),
+            (torch.nn.Module, "__call__", self._calls),
             (torch.autograd, "backward", entries.works),
             (torch.autograd, "grad", entries.works),
             (DataLoader, "__iter__", entries.starts),
@@ -137,14 +136,17 @@ class Hooks:
         def begins(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
             if get_ident() != marker.thread:
                 return None
-            marker.optimizes(id(optimizer))
+            marker.worked = True
+            if not marker.loader_seen:
+                marker.optimizes(id(optimizer))
             begun(now())
-            return self._with_closure(args, kwargs)
+            return self._with_closure(args, kwargs) if kwargs or len(args) > 1 else None
 
-        def ends(*_: object) -> None:
+        def ends(_: object, args: Any, kwargs: Any) -> None:
             if get_ident() == marker.thread:
                 ended(now())
-                marker.optimized()
+                if not marker.loader_seen:
+                    marker.optimized()
 
         before = optim.register_optimizer_step_pre_hook(begins)
         after = optim.register_optimizer_step_post_hook(ends)
@@ -161,6 +163,9 @@ class Hooks:
         if len(args) > 1 and callable(args[1]):
             return (args[0], entries.closes(self._marker, args[1]), *args[2:]), kwargs
         return None
+
+    def _calls(self, marker: Marker, original: Entry) -> Entry:
+        return entries.calls(marker, original, compiler_tells=self._compiler is not None)
 
     def _compiles(self, _: Marker, original: Entry) -> Entry:
         def compile(*args: Any, **kwargs: Any) -> Any:

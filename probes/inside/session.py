@@ -86,7 +86,7 @@ class Session:
         self.marker = self._ring.marker
         self._entered = self.marker(BEGIN | SCOPE)
         # 1: there was more than one step in it, so that what comes until the next one belongs to none.
-        self._left = self.marker(END | SCOPE, 0), self.marker(END | SCOPE, 1)
+        self._left_step, self._left_loop = self.marker(END | SCOPE, 0), self.marker(END | SCOPE, 1)
         self._ended = self.marker(POINT | STEP)
         self.pauses = self._ring.flush_many
         self._hooks = Hooks(self)
@@ -102,10 +102,10 @@ class Session:
         self.worked = False
         self._passed = 0
         self._told = False
-        self._loader_seen = False
+        self.loader_seen = False
         self._first_optimizer = 0
         self._optimized_ns = 0
-        self._due_ns = 0
+        self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
         self._burst = Burst(wishes.profile, lambda why: self._ring.say("note", why, ""))
         self.trial = Trial(wishes.confirm, self._ring.say)
@@ -168,12 +168,15 @@ class Session:
         self.depth -= 1
         if self.depth:
             return
-        loop = self._passed > 0 or self._told
-        if self._told and not self._passed:
-            self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
-        elif not self._told and (self.worked or not loop):
+        if not (self._passed or self._told):
             self._step_ended(now())
-        self._left[loop](now())
+            self._left_step(now())
+            return
+        if not self._passed:
+            self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
+        elif not self._told and self.worked:
+            self._step_ended(now())
+        self._left_loop(now())
 
     def step(self) -> None:
         """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
@@ -190,17 +193,15 @@ class Session:
             self._ring.say("phase", number, name[:80])
         return number
 
-    def fetches(self) -> None:
+    def fetches_after_work(self) -> None:
         """A batch is asked for."""
-        self._loader_seen = True
-        if self.worked and self.depth and not self._told:
+        if self.depth and not self._told:
             self._passed += 1
             self._step_ended(now())
 
     def optimizes(self, optimizer: int) -> None:
-        """An optimizer's step begins."""
-        self.worked = True
-        if self._loader_seen or self._told or not self.depth:
+        """An optimizer's step begins, and no loader was seen."""
+        if self._told or not self.depth:
             return
         if optimizer == self._first_optimizer and self._optimized_ns:
             self._passed += 1
@@ -211,21 +212,20 @@ class Session:
             self._first_optimizer = optimizer
 
     def optimized(self) -> None:
-        """An optimizer's step has ended."""
-        if not self._loader_seen:
-            self._optimized_ns = now()
+        """An optimizer's step has ended, and no loader was seen."""
+        self._optimized_ns = now()
 
     def _step_ended(self, time_ns: int) -> None:
         self._ended(time_ns)
         self.worked = False
         self._steps += 1
         # What is looked at now and then costs a short step nothing.
-        if time_ns >= self._due_ns or self._steps == self._limit or self._observed_from is None or self._doing:
+        if time_ns >= self._look_ns or self._steps == self._limit:
             self._look(time_ns)
 
     def _look(self, time_ns: int) -> None:
-        if time_ns >= self._due_ns:
-            self._due_ns = time_ns + FLUSH_NS
+        if time_ns >= self._flush_ns:
+            self._flush_ns = time_ns + FLUSH_NS
             self._ring.flush()
         if self._doing is not None:
             if self._doing.step_ended(time_ns):
@@ -237,6 +237,8 @@ class Session:
         elif self._steps >= self._limit and time_ns >= self._deadline_ns:
             self._see_no_more()
             self._do_next(time_ns)
+        # The steps before and after the observed ones are looked at one by one.
+        self._look_ns = 0 if self._observed_from is None or self._doing is not None else self._flush_ns
 
     def _do_next(self, time_ns: int) -> None:
         """Goes on to what follows, and at last steps aside."""

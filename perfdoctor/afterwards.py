@@ -1,16 +1,17 @@
-"""What a training process tells after its last observed step, a trial and a trace: awaited and recorded."""
+"""What a training process tells after its last observed step (a trial, serialised steps, a trace): awaited and recorded."""
 
 from __future__ import annotations
 
 import gzip
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfdoctor.clock import epoch_on_the_clock
 from perfdoctor.probes.inside.ring import ASIDE, RingReader
-from perfdoctor.samples import Profile, Sample, TrialSeen, Unavailable
+from perfdoctor.probes.marks import marks_of
+from perfdoctor.samples import Mark, Profile, Sample, TrialSeen, Unavailable
 
 # Profiled steps are several times slower than others, and what a large model did takes a while to write.
 PATIENCE_S = 60.0
@@ -26,11 +27,12 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
         ring: of that process.
 
     Yields:
-        Its trial and its trace, if there are such, and why something is left out.
+        Its trial, its serialised steps and its trace, if there are such, and why something is left out.
     """
     until = time.monotonic() + PATIENCE_S
     while ring.trainer != ASIDE and time.monotonic() < until and _alive(ring.pid):
         time.sleep(_LOOK_S)
+    yield from _serialised(marks_of(ring))
     for words in ring.texts():
         if words[0] == "trial":
             yield TrialSeen(ring.pid, int(words[1]), int(words[2]))
@@ -38,6 +40,16 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
             yield from _trace(ring.pid, Path(str(words[1])))
         elif words[0] == "note":
             yield Unavailable("marks", str(words[1]), str(words[2]))
+
+
+def _serialised(marks: Iterable[Mark]) -> Iterator[Mark]:
+    """Other marks of that time are of no use."""
+    inside = False
+    for mark in marks:
+        border = mark.what == "serialised"
+        if inside or border:
+            yield mark
+        inside = mark.edge == "begin" if border else inside
 
 
 def _trace(pid: int, file: Path) -> Iterator[Sample]:

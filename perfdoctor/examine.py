@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from perfdoctor import __version__
@@ -14,6 +15,7 @@ from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.overhead import own_cost
+from perfdoctor.overlap import measure_overlap, summary
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
@@ -22,6 +24,7 @@ from perfdoctor.scene import Scene
 from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
+from perfdoctor.steps import Steps
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import confidence, first_cause, late_shares, straggler
 
@@ -75,7 +78,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         shares=together.fractions(),
         trainers=trainers,
         culprits=find_culprits(ledgers),
-        numbers={**measure(scene.recording, pids), **profiled.numbers()},
+        numbers={**measure(scene.recording, pids), **profiled.numbers(), **measure_overlap(_by_rank(scene, trainers))},
         kernels=profiled.kernels(),
         operators=profiled.operators(),
         settings=read_settings(scene.recording, pids),
@@ -85,6 +88,11 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         lines={cause: _top([ledger.lines.get(cause, Amounts()) for ledger in ledgers]) for cause in together},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
+
+
+def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
+    """The steps of those that marked them."""
+    return {trainer.rank: scene.steps[trainer.pid] for trainer in trainers if trainer.pid in scene.steps}
 
 
 def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
@@ -140,13 +148,13 @@ def _steps(scene: Scene, profiled: Profiled, trial: Trial | None) -> dict[str, A
     if steps is None:
         return {}
     later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
-    return {**steps.summary(), **{what: told for what, told in later.items() if told}}
+    return {**steps.summary(), **summary(steps), **{what: told for what, told in later.items() if told}}
 
 
 def _rank(scene: Scene, trainer: Trainer) -> dict[str, Any]:
     steps = scene.steps.get(trainer.pid)
     return {
-        "steps": steps.summary() if steps is not None else {},
+        "steps": {**steps.summary(), **summary(steps)} if steps is not None else {},
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,

@@ -134,6 +134,7 @@ def diagnose(
     recording: str | os.PathLike[str] | None = None,
     profile: int | None = None,
     confirm: bool = False,
+    serialise: bool = True,
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
@@ -146,11 +147,12 @@ def diagnose(
         profile: how many steps to profile with torch.profiler after the observed ones; None for up to 5, 0 for none.
         confirm: whether to measure what the input costs by some steps on one batch that is kept in memory. This changes
             the training by as many steps: the loader's batches, their order and its random state stay as they are.
+        serialise: whether to keep the phases of 4 steps apart, where there is an accelerator or more than one rank.
     """
     if _session is not None or _refused:
         return _shared
     files = (_absolute(report), _absolute(json), _absolute(recording))
-    return Diagnose(Wishes(steps, warmup, *files, profile, confirm))
+    return Diagnose(Wishes(steps, warmup, *files, profile, confirm, serialise))
 
 
 def phase(name: str) -> Phase:

@@ -11,6 +11,8 @@ from perfdoctor.samples import Mark
 GRAD, TRAINING = 1, 2
 WORKERS, EXHAUSTED = 1, 2
 OWN = "own: "
+DEVICE = "device "
+SERIALISED = "serialised"
 
 _DETAILS = {"loader start": "loader start", "gradient sync": "collective"}
 
@@ -58,19 +60,33 @@ class Marks:
         segments: in order and without gaps, from the first mark to the last.
         happenings: in order.
         pauses: beginnings and ends of the cyclic collector's runs.
+        tracks: what was marked in other ways, as it is: ``device`` by the device in some of the steps, ``serialised``
+            by the host after the observed ones.
     """
 
     segments: list[Segment] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
     pauses: list[tuple[int, int]] = field(default_factory=list)
+    tracks: dict[str, list[Mark]] = field(default_factory=dict)
 
 
 def read_marks(recording: Recording) -> dict[int, Marks]:
     """The marks of all processes that made some."""
-    by_process: dict[int, list[Mark]] = {}
+    by_process: dict[int, dict[str, list[Mark]]] = {}
+    serialised: dict[int, bool] = {}
     for mark in recording.rows(Mark):
-        by_process.setdefault(mark.pid, []).append(mark)
-    return {pid: in_order(marks) for pid, marks in by_process.items()}
+        if mark.what == SERIALISED:
+            serialised[mark.pid] = mark.edge == "begin"
+        device = mark.edge.startswith(DEVICE)
+        track = "device" if device else "serialised" if serialised.get(mark.pid) or mark.what == SERIALISED else ""
+        by_process.setdefault(mark.pid, {}).setdefault(track, []).append(mark)
+    return {pid: _with_tracks(tracks) for pid, tracks in by_process.items()}
+
+
+def _with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
+    found = in_order(tracks.pop("", []))
+    found.tracks = tracks
+    return found
 
 
 def in_order(marks: Iterable[Mark]) -> Marks:

@@ -80,10 +80,11 @@ def read_marks(recording: Recording) -> dict[int, Marks]:
         device = mark.edge.startswith(DEVICE)
         track = "device" if device else "serialised" if serialised.get(mark.pid) or mark.what == SERIALISED else ""
         by_process.setdefault(mark.pid, {}).setdefault(track, []).append(mark)
-    return {pid: _with_tracks(tracks) for pid, tracks in by_process.items()}
+    return {pid: with_tracks(tracks) for pid, tracks in by_process.items()}
 
 
-def _with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
+def with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
+    """What the marks of one process tell, those of its host's ordinary track under ""."""
     found = in_order(tracks.pop("", []))
     found.tracks = tracks
     return found

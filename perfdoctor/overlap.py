@@ -7,6 +7,7 @@ optimizer ought to hide.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,8 @@ import numpy as np
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.evidence_names import MEANINGS
+from perfdoctor.evidence_readings import Numbers, put
 from perfdoctor.marks import DEVICE, SERIALISED, Segment, in_order
 from perfdoctor.phases import TRAINING_PHASES
 from perfdoctor.samples import Mark
@@ -26,7 +29,7 @@ WAIT = "rank wait"
 FIRST = 1
 # A rank's phase takes longer than the others' if it is longer by as much of a step: what differs less is noise.
 LONGER = 0.05
-PROBE = "timer"
+DATA = "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +97,27 @@ def summary(steps: Steps) -> dict[str, Any]:
     return told
 
 
-def measure_overlap(ranks: Mapping[int, Steps]) -> dict[str, Evidence]:
-    """Numbers for rules.
+def measure_overlap(ranks: Mapping[int, Steps]) -> Numbers:
+    """The numbers of ``evidence_names.TIMER``, as means over the ranks that made serialised steps.
 
     Args:
         ranks: the steps of each trainer, by rank.
-
-    Returns:
-        ``overlap`` and ``exposed_data``, ``exposed_other`` … as means over the ranks that were serialised, as fractions
-        of the parts and of the step; ``alone.RANK`` in words, for a rank that has a phase that takes longer there.
     """
+    numbers: Numbers = {}
     found = {rank: parts for rank, steps in ranks.items() if (parts := serialised_parts(steps)) is not None}
     lengths = {rank: length for rank in found if (length := median_step(ranks[rank])) is not None}
     if not lengths:
-        return {}
-    overlaps = [found[rank].overlap(length) for rank, length in lengths.items()]
-    numbers = {"overlap": _number("hidden behind other parts of the step", overlaps, "of the parts")}
-    names = {name for parts in found.values() for name in parts.phases} - TRAINING_PHASES
-    for name in sorted(names):
-        shares = [found[rank].exposed(length).get(name, 0.0) / length for rank, length in lengths.items()]
-        title = f"{name}: what of it hides behind nothing, by steps with their parts kept apart"
-        numbers[f"exposed_{name}"] = _number(title, shares, "of the step")
-    return numbers | _longer(found, max(lengths.values()))
+        return numbers
+    exposed = [(found[rank].exposed(length), length) for rank, length in lengths.items()]
+    put(numbers, "overlap", _mean([found[rank].overlap(length) for rank, length in lengths.items()]))
+    put(numbers, "exposed_data", _mean([parts.get(DATA, 0.0) / length for parts, length in exposed]))
+    rest = {name for parts, _ in exposed for name in parts} - TRAINING_PHASES - {DATA}
+    shares = [sum(parts.get(name, 0.0) for name in rest) / length for parts, length in exposed]
+    put(numbers, "exposed_rest", min(1.0, _mean(shares)))
+    words, unit, probe = MEANINGS["longer"]
+    for rank, text in _longer(found, max(lengths.values())).items():
+        numbers[f"longer.{rank}"] = Evidence(words.format(rank), text, unit, probe)
+    return numbers
 
 
 def median_step(steps: Steps) -> float | None:
@@ -124,26 +126,21 @@ def median_step(steps: Steps) -> float | None:
     return None if median is None else float(median)
 
 
-def _longer(found: Mapping[int, Parts], step_s: float) -> dict[str, Evidence]:
-    """Per rank the phase that takes longest beyond what the others need, where ranks began each phase together."""
-    numbers = {}
+def _longer(found: Mapping[int, Parts], step_s: float) -> dict[int, str]:
+    """Per rank the phase that takes longest beyond what it takes any other, where ranks began each phase together."""
+    told = {}
     for rank, parts in found.items():
         others = [other.phases for number, other in found.items() if number != rank]
-        beyond = {
-            name: spent - max((phases.get(name, 0.0) for phases in others), default=spent)
-            for name, spent in parts.phases.items()
-        }
-        name = max(beyond, key=lambda one: beyond[one], default="")
-        if beyond.get(name, 0.0) > LONGER * step_s:
-            usual = max(phases.get(name, 0.0) for phases in others)
-            text = f"{name}: {parts.phases[name] * 1000:.3g} ms, at most {usual * 1000:.3g} ms in the others"
-            title = f"what takes rank {rank} longer, where all begin each phase together"
-            numbers[f"alone.{rank}"] = Evidence(title, text, "", PROBE)
-    return numbers
+        usual = {name: max((phases.get(name, 0.0) for phases in others), default=math.inf) for name in parts.phases}
+        name = max(usual, key=lambda one: parts.phases[one] - usual[one], default="")
+        if name and parts.phases[name] - usual[name] > LONGER * step_s:
+            own, most = parts.phases[name] * 1000, usual[name] * 1000
+            told[rank] = f"{name}: {own:.3g} ms, at most {most:.3g} ms in the others"
+    return told
 
 
-def _number(title: str, values: Sequence[float], unit: str) -> Evidence:
-    return Evidence(title, round(sum(values) / len(values), 4), unit, PROBE)
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _parts(segments: Sequence[Segment], spans: Sequence[tuple[int, int]]) -> Parts | None:

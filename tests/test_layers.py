@@ -8,7 +8,10 @@ from tests.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
 # What a probe may know of perfdoctor: the words that it speaks in.
-WORDS = ("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.timer", "perfdoctor.errors", "perfdoctor.masking", "perfdoctor.probes")
+WORDS = (
+    *("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.timer"),
+    *("perfdoctor.errors", "perfdoctor.masking", "perfdoctor.probes"),
+)
 # What runs before and while a job is watched, in the process that watches. All else in perfdoctor/ lies right of the
 # recording.
 RECORDING_SIDE = {

@@ -49,7 +49,7 @@ def finding(
     shown += [facts.numbers[name] for name in numbers.split() if name in facts.numbers]
     ranks = facts.culprits.get(cause, ()) if len(facts.trainers) > 1 else ()
     if len(set(ranks)) < len(facts.trainers):
-        shown += [facts.numbers[f"alone.{rank}"] for rank in ranks if f"alone.{rank}" in facts.numbers]
+        shown += [facts.numbers[f"longer.{rank}"] for rank in ranks if f"longer.{rank}" in facts.numbers]
     shown += [
         Evidence("where most of it is", text, "", "stacks") for text in _listed(facts.lines.get(cause, ()))
     ]

@@ -1,4 +1,4 @@
-"""What a training process tells after its last observed step, a trial and a trace for instance: awaited and recorded."""
+"""What a training process tells after its last observed step, a trial or a trace for instance: awaited and recorded."""
 
 from __future__ import annotations
 

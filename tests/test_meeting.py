@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,7 +56,8 @@ def test_nobody_goes_on_before_the_last_one_comes(ranks: list[Meeting]) -> None:
         left.append(time.monotonic())
         return came
 
-    came = together(*(lambda rank=rank, late=late: come(rank, late) for rank, late in zip(ranks, (0, 0.1, 0.3))))
+    late = (0.0, 0.1, 0.3)
+    came = together(*(partial(come, rank, late_s) for rank, late_s in zip(ranks, late, strict=True)))
     assert min(left) >= max(came)
     assert [rank.problem for rank in ranks] == ["", "", ""]
 

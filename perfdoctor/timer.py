@@ -90,10 +90,10 @@ def current_accelerator() -> Accelerator | None:
     import torch
 
     try:
-        if not torch.accelerator.is_available():
-            return None
-        module = torch.get_device_module(torch.accelerator.current_accelerator())
-        return TorchAccelerator(module) if module.is_initialized() else None
+        # To ask whether one is available would already begin to use it.
+        kind = torch.accelerator.current_accelerator()
+        module = None if kind is None else torch.get_device_module(kind)
+        return TorchAccelerator(module) if module is not None and module.is_initialized() else None
     except FAULTS:  # this torch has no such thing
         return None
 

@@ -113,8 +113,11 @@ class Meeting:
                 problems.append(f"The job's store failed: {type(error).__name__}: {error}"[:300])
 
         thread = threading.Thread(target=ask, name="perfdoctor-meeting", daemon=True)
-        thread.start()
-        thread.join(seconds)
+        try:
+            thread.start()
+            thread.join(seconds)
+        except RuntimeError as error:  # the interpreter ends
+            problems.append(f"The job's store cannot be asked: {error}.")
         if not answers:
             self.problem = problems[0] if problems else "The job's store does not answer."
         return answers[0] if answers else None

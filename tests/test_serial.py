@@ -1,4 +1,4 @@
-"""Serialised steps of ranks that are threads here, in one store: when they begin, what they keep apart, how they stop."""
+"""Serialised steps of ranks that are threads, in one store: when they begin, what they keep apart, how they end."""
 
 import threading
 import time

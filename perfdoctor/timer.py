@@ -127,18 +127,22 @@ class DeviceTimer:
         self._latest_ns = self._anchor_ns
         self.skipped = 0
 
-    def mark(self, tell: Callable[[int], None]) -> None:
+    def mark(self, tell: Callable[[int], None]) -> bool:
         """Puts an event into the current stream, and returns at once.
 
         Args:
             tell: called by ``resolve`` or ``drain`` with the time at which the device came to it.
+
+        Returns:
+            Whether it did; False where all events wait for the device, or it cannot be used now.
         """
         if not self._free or not self._accelerator.usable():
             self.skipped += 1
-            return
+            return False
         event = self._free.pop()
         event.record()
         self._waiting.append((event, tell))
+        return True
 
     def resolve(self) -> None:
         """Tells the times of what the device has come to since, in the order of marks; waits for nothing."""

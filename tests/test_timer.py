@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from perfdoctor.probes.inside import device
+from perfdoctor.probes.inside.ring import DEVICE, FORWARD, POINT, STEP
 from perfdoctor.timer import POOL, DeviceTimer, current_accelerator
 from tests.stand_in_device import MS, Stream
 
@@ -87,3 +89,27 @@ def test_a_machine_without_an_accelerator_has_none() -> None:
         pytest.skip("there is one here")
     assert current_accelerator() is None
     assert POOL > 13 * 20
+
+
+def test_a_step_that_lacks_marks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, times = Stream(), {}
+    monkeypatch.setattr(device, "current_accelerator", lambda: stream)
+    said: list[object] = []
+    marks = device.DeviceMarks(lambda kind, value=0: times.setdefault((kind, value), []).append, said.append)
+    assert marks.begin()
+    assert marks.step_ended(10**10), "the next step is timed"
+    assert not marks.step_ended(10**10 + MS), "but not each of many short ones"
+    assert marks.step_ended(10**10 + 60 * MS)
+    forward = marks.marker(FORWARD)
+    forward(1)
+    stream.capturing = True
+    forward(2)
+    stream.capturing = False
+    forward(3)
+    marks._timer.drain()
+    assert times[FORWARD, 0] == [1, 2, 3], "the host's marks stay"
+    assert len(times[FORWARD + DEVICE, 0]) == 1
+    assert len(times[POINT + DEVICE | STEP, device.FIRST]) == 2
+    assert marks.end()
+    assert not marks.end()
+    assert said == []

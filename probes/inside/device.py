@@ -96,8 +96,8 @@ class DeviceMarks:
 
     def _record(self, tell: Mark) -> None:
         try:
-            if self._timer is not None:
-                self._timer.mark(tell)
+            if self._timer is not None and not self._timer.mark(tell):
+                self._timing = False  # a step without all its marks would tell nonsense
         except FAULTS as error:
             self._fail(error)
 

@@ -102,6 +102,7 @@ class Serial:
             problem = "" if self._meeting is None else self._meeting.problem
             made = f"Only {self._made} of {STEPS} steps were" if self._made else "No step was"
             self._say(f"{made} serialised. {problem or 'The training ended.'}")
+        self._meeting = None  # and with it the store
 
     def forget(self) -> None:
         """Meets nobody any more, without a word: in a forked child the store's connection is the parent's."""

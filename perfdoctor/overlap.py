@@ -30,6 +30,8 @@ FIRST = 1
 # A rank's phase takes longer than the others' if it is longer by as much of a step: what differs less is noise.
 LONGER = 0.05
 DATA = "data"
+# A device's events tell half a microsecond apart.
+RESOLUTION_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ def _parts(segments: Sequence[Segment], spans: Sequence[tuple[int, int]]) -> Par
         return None
     spent = {name: float(np.median(seconds)) for name, seconds in spent_in(segments, steps).items()}
     lengths = [(step.end_ns - step.start_ns) / NS_PER_S for step in steps]
-    phases = {name: seconds for name, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds > 0}
+    longest = sorted(spent.items(), key=lambda item: -item[1])
+    phases = {name: seconds for name, seconds in longest if seconds >= RESOLUTION_S}
     return Parts(len(steps), float(np.median(lengths)), phases)
 
 

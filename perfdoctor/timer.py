@@ -151,8 +151,9 @@ class DeviceTimer:
         while self._waiting and self._waiting[0][0].query():
             event, tell = self._waiting.popleft()
             time_ns = self._time(event)
-            # Events of different streams may come in another order.
-            self._latest_ns = max(self._latest_ns, time_ns)
+            # Between two marks there may be nothing to do, and events of different streams may come in another order;
+            # that of the marks is kept.
+            self._latest_ns = max(self._latest_ns + 1, time_ns)
             tell(self._latest_ns)
             if time_ns - self._anchor_ns > ANCHOR_NS:
                 self._anchor, event, self._anchor_ns = event, self._anchor, time_ns

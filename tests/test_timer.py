@@ -42,7 +42,7 @@ def test_events_are_used_again_and_the_clock_holds() -> None:
     assert stream.made == made
     assert len(times) == 200
     assert timer.skipped == 0
-    assert times == sorted(times)
+    assert times == sorted(set(times)), "the order of marks is kept, also of those between which the device did nothing"
 
 
 def test_where_the_device_is_far_behind_marks_are_left_out() -> None:

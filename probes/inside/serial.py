@@ -15,7 +15,7 @@ from time import monotonic_ns as now
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.probes.inside.device import MakeMark, Mark
 from perfdoctor.probes.inside.meeting import Meeting, meeting
-from perfdoctor.probes.inside.ring import BEGIN, COLLECTOR, EDGES, END, RANK_WAIT, SERIALISED
+from perfdoctor.probes.inside.ring import BEGIN, COLLECTOR, EDGES, END, RANK_WAIT, SCOPE, SERIALISED
 from perfdoctor.timer import FAULTS, Accelerator, current_accelerator
 
 STEPS = 4
@@ -111,7 +111,8 @@ class Serial:
     def marker(self, kind: int, value: int = 0) -> Mark:
         """As the ring's, for marks at which phases are kept apart."""
         host = self._plain(kind, value)
-        if kind & 0xFF == COLLECTOR:  # in any thread, and at any place
+        # The collector runs in any thread and at any place; the end of a loop may come to one rank before the others.
+        if kind & 0xFF == COLLECTOR or (kind == END | SCOPE and value):
             return host
         place = f"{EDGES[kind >> 8]} {self._name(kind & 0xFF)}"
 

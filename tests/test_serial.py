@@ -184,3 +184,14 @@ def test_without_a_device_and_other_ranks_nothing_is_done() -> None:
     rank = Rank()
     assert not rank.serial.begin(0, 0.02, 10)
     assert rank.marks == rank.said == []
+
+
+def test_a_device_that_cannot_be_drained_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream()
+    monkeypatch.setattr(module, "meeting", lambda: None)
+    monkeypatch.setattr(module, "current_accelerator", lambda: stream)
+    rank = Rank(forward=lambda: setattr(stream, "broken", "it is lost" if rank.step == 3 else ""))
+    rank.run()
+    assert rank.made == 2
+    assert rank.said == ["Only 2 of 4 steps were serialised. The device cannot be drained: RuntimeError: it is lost"]
+    assert rank.marker == rank.plain

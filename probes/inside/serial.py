@@ -89,8 +89,12 @@ class Serial:
                 self.end()
         return self._state == _IDLE
 
-    def end(self) -> None:
-        """Makes steps ordinary again, and does not let the other ranks wait."""
+    def end(self, why: str = "The training ended before all steps were made.") -> None:
+        """Makes steps ordinary again, and does not let the other ranks wait.
+
+        Args:
+            why: what to say if steps are missing, and the other ranks are not the reason.
+        """
         before, self._state = self._state, _IDLE
         if before == _SERIALISING:
             self._plain(END | SERIALISED, self._made)(now())
@@ -98,10 +102,10 @@ class Serial:
             self._rewire(None)
         if before != _IDLE and self._made < STEPS:
             if self._meeting is not None:
-                self._meeting.leave("The training ended before all steps were made.")
-            problem = "" if self._meeting is None else self._meeting.problem
+                self._meeting.leave(why)
+                why = self._meeting.problem
             made = f"Only {self._made} of {STEPS} steps were" if self._made else "No step was"
-            self._say(f"{made} serialised. {problem or 'The training ended.'}")
+            self._say(f"{made} serialised. {why}")
         self._meeting = None  # and with it the store
 
     def forget(self) -> None:
@@ -158,19 +162,28 @@ class Serial:
         if self._state == _SERIALISING:
             self._plain(BEGIN | SERIALISED)(now())
 
+    def _drain(self) -> str:
+        """Waits for the device, if there is one; says why it cannot."""
+        try:
+            if self._accelerator is not None and not self._accelerator.usable():
+                return "The script captured a graph, or used another device."
+            if self._accelerator is not None:
+                self._accelerator.drain()
+        except FAULTS as error:
+            return f"The device cannot be drained: {type(error).__name__}: {error}"[:300]
+        return ""
+
     def _border(self, place: str) -> int:
         """Lets what was begun come to its end, in all ranks.
 
         Returns:
             When that was.
         """
-        try:
-            if self._accelerator is not None and self._accelerator.usable():
-                self._accelerator.drain()
-        except FAULTS as error:
-            self._accelerator = None
-            self._say(f"The device cannot be drained: {type(error).__name__}: {error}"[:300])
+        problem = self._drain()
         arrived_ns = now()
+        if problem:
+            self.end(problem)
+            return arrived_ns
         if self._meeting is None or place in self._apart:
             return arrived_ns
         self._seen[place] += 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from perfdoctor.clock import epoch_on_the_clock
 from perfdoctor.probes.inside.ring import ASIDE, RingReader
 from perfdoctor.probes.marks import marks_of
-from perfdoctor.samples import Mark, Profile, Sample, TrialSeen, Unavailable
+from perfdoctor.samples import Profile, Sample, SerialMark, TrialSeen, Unavailable
 
 # Profiled steps are several times slower than others, and what a large model did takes a while to write.
 PATIENCE_S = 60.0
@@ -32,7 +32,8 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
     until = time.monotonic() + PATIENCE_S
     while ring.trainer != ASIDE and time.monotonic() < until and _alive(ring.pid):
         time.sleep(_LOOK_S)
-    yield from _serialised(marks_of(ring))
+    # Other marks of that time are of no use.
+    yield from (mark for mark in marks_of(ring) if isinstance(mark, SerialMark))
     for words in ring.texts():
         if words[0] == "trial":
             yield TrialSeen(ring.pid, int(words[1]), int(words[2]))
@@ -40,16 +41,6 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
             yield from _trace(ring.pid, Path(str(words[1])))
         elif words[0] == "note":
             yield Unavailable("marks", str(words[1]), str(words[2]))
-
-
-def _serialised(marks: Iterable[Mark]) -> Iterator[Mark]:
-    """Other marks of that time are of no use."""
-    inside = False
-    for mark in marks:
-        border = mark.what == "serialised"
-        if inside or border:
-            yield mark
-        inside = mark.edge == "begin" if border else inside
 
 
 def _trace(pid: int, file: Path) -> Iterator[Sample]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perfdoctor.recording import Recording
-from perfdoctor.samples import Mark
+from perfdoctor.samples import Mark, SerialMark
 
 GRAD, TRAINING = 1, 2
 WORKERS, EXHAUSTED = 1, 2
@@ -73,13 +73,11 @@ class Marks:
 def read_marks(recording: Recording) -> dict[int, Marks]:
     """The marks of all processes that made some."""
     by_process: dict[int, dict[str, list[Mark]]] = {}
-    serialised: dict[int, bool] = {}
     for mark in recording.rows(Mark):
-        if mark.what == SERIALISED:
-            serialised[mark.pid] = mark.edge == "begin"
-        device = mark.edge.startswith(DEVICE)
-        track = "device" if device else "serialised" if serialised.get(mark.pid) or mark.what == SERIALISED else ""
+        track = "device" if mark.edge.startswith(DEVICE) else ""
         by_process.setdefault(mark.pid, {}).setdefault(track, []).append(mark)
+    for later in recording.rows(SerialMark):
+        by_process.setdefault(later.pid, {}).setdefault(SERIALISED, []).append(Mark(*later))
     return {pid: with_tracks(tracks) for pid, tracks in by_process.items()}
 
 

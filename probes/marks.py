@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, WATCHING, RingReader, find_ring
-from perfdoctor.samples import Fact, Mark, Sample, Unavailable
+from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
+from perfdoctor.samples import Fact, Mark, Sample, SerialMark, Unavailable
 
 # A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
 PERIOD_S = 0.2
@@ -58,7 +58,7 @@ class MarksProbe:
                 ring.tell(WATCHING)
 
 
-def marks_of(ring: RingReader) -> Iterator[Mark]:
+def marks_of(ring: RingReader) -> Iterator[Mark | SerialMark]:
     """The marks that have come into a ring since it was last read."""
     names: dict[int, str] = {}
     for time_ns, kind, value in ring.read():
@@ -66,7 +66,11 @@ def marks_of(ring: RingReader) -> Iterator[Mark]:
         if number >= OWN and number not in names:
             names = _names(ring)
         what = KINDS[number] if number < len(KINDS) else f"own: {names.get(number, '?')}"
-        yield Mark(time_ns, ring.pid, EDGES[kind >> 8], what, value)
+        edge = EDGES[kind >> 8]
+        serial = ring.serialising or number == SERIALISED
+        yield (SerialMark if serial else Mark)(time_ns, ring.pid, edge, what, value)
+        if number == SERIALISED:
+            ring.serialising = edge == "begin"
 
 
 def _names(ring: RingReader) -> dict[int, str]:

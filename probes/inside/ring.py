@@ -174,6 +174,7 @@ class RingReader:
         pid: the training process.
         thread: native id of the thread whose phases are marked.
         lost: marks that were overwritten before they could be read.
+        serialising: the last mark that was read lies in serialised steps.
 
     Raises:
         OSError: it cannot be mapped.
@@ -190,6 +191,7 @@ class RingReader:
             self._memory.close()
             raise ValueError("not a ring")
         self.lost = 0
+        self.serialising = False
         self._next = 0
 
     @property

@@ -1,4 +1,4 @@
-"""What a training process tells after its last observed step, a trial and a trace: awaited and recorded."""
+"""What a training process tells after its last observed step, a trial or a trace for instance: awaited and recorded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 from perfdoctor.clock import epoch_on_the_clock
 from perfdoctor.probes.inside.ring import ASIDE, RingReader
+from perfdoctor.probes.marks import marks_of
 from perfdoctor.probes.procfs import is_running
-from perfdoctor.samples import Profile, Sample, TrialSeen, Unavailable
+from perfdoctor.samples import Profile, Sample, SerialMark, TrialSeen, Unavailable
 
 # Profiled steps are several times slower than others, and what a large model did takes a while to write.
 PATIENCE_S = 60.0
@@ -27,11 +28,13 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
         ring: of that process.
 
     Yields:
-        Its trial and its trace, if there are such, and why something is left out.
+        Its trial, its serialised steps and its trace, if there are such, and why something is left out.
     """
     until = time.monotonic() + PATIENCE_S
     while ring.trainer != ASIDE and time.monotonic() < until and is_running(ring.pid):
         time.sleep(_LOOK_S)
+    # Other marks of that time are of no use.
+    yield from (mark for mark in marks_of(ring) if isinstance(mark, SerialMark))
     for words in ring.texts():
         if words[0] == "trial":
             yield TrialSeen(ring.pid, int(words[1]), int(words[2]))

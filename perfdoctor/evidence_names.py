@@ -130,4 +130,14 @@ ROOFLINE: dict[str, Meaning] = {
     **{f"roofline_{number}": ("reached by", "", "trace") for number in (1, 2, 3)},
 }
 
-MEANINGS: dict[str, Meaning] = {**THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE}
+# From steps with their parts kept apart.
+TIMER: dict[str, Meaning] = {
+    "overlap": ("parts of a step that hide behind others", "of the parts", "timer"),
+    "exposed_data": ("fetching batches that hides behind nothing", "of the step", "timer"),
+    "exposed_rest": ("what is neither data nor training and hides behind nothing", "of the step", "timer"),
+    "longer": ("what takes rank {} longer where all ranks begin each part together", "", "timer"),
+}
+
+MEANINGS: dict[str, Meaning] = {
+    **THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE, **TIMER
+}  # fmt: skip

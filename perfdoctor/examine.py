@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfdoctor import __version__
@@ -15,6 +15,7 @@ from perfdoctor.evidence import measure
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.overhead import own_cost
+from perfdoctor.overlap import measure_overlap, summary
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
@@ -23,6 +24,7 @@ from perfdoctor.scene import Scene
 from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
 from perfdoctor.silence import why_silent
+from perfdoctor.steps import Steps
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
 
@@ -41,7 +43,7 @@ def examine(recording: Recording) -> Diagnosis:
     level = _level(scene)
     if profiled.covers(ledgers):
         level, ledgers = TRACED, profiled.retell(ledgers)
-    steps = {pid: steps.summary() for pid, steps in scene.steps.items()}
+    steps = {pid: {**steps.summary(), **summary(steps)} for pid, steps in scene.steps.items()}
     trial = read_trial(recording, steps)
     facts = gather_facts(scene, ledgers, profiled)
     findings, broken = find(facts)
@@ -76,7 +78,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         shares=together.fractions(),
         trainers=trainers,
         culprits=find_culprits(ledgers),
-        numbers={**measure(scene.recording, pids), **profiled.numbers()},
+        numbers={**measure(scene.recording, pids), **profiled.numbers(), **measure_overlap(_by_rank(scene, trainers))},
         kernels=profiled.kernels(),
         operators=profiled.operators(),
         settings=read_settings(scene.recording, pids),
@@ -86,6 +88,11 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         lines={cause: _top([ledger.lines.get(cause, Amounts()) for ledger in ledgers]) for cause in together},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
+
+
+def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
+    """The steps of those that marked them."""
+    return {trainer.rank: scene.steps[trainer.pid] for trainer in trainers if trainer.pid in scene.steps}
 
 
 def _trainer(scene: Scene, ledger: Ledger) -> Trainer:

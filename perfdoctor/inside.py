@@ -137,6 +137,7 @@ def diagnose(
     recording: str | os.PathLike[str] | None = None,
     profile: int | None = None,
     confirm: bool = False,
+    serialise: bool = True,
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
@@ -149,13 +150,14 @@ def diagnose(
         profile: how many steps to profile with torch.profiler after the observed ones; None for up to 5, 0 for none.
         confirm: whether to measure what the input costs by some steps on one batch that is kept in memory. This changes
             the training by as many steps: the loader's batches, their order and its random state stay as they are.
+        serialise: whether to keep the phases of 4 steps apart, where there is an accelerator or more than one rank.
     """
     if _session is not None or _refused:
         return _shared
     try:
         counts = (_count("steps", steps, 1), _count("warmup", warmup, 0) or 0)
         files = (_absolute(report), _absolute(json), _absolute(recording))
-        wishes = Wishes(*counts, *files, _count("profile", profile, 0), confirm)
+        wishes = Wishes(*counts, *files, _count("profile", profile, 0), confirm, serialise)
     except (TypeError, ValueError) as error:
         _refuse(f"perfdoctor does not watch: {error}")
         return _shared
@@ -178,7 +180,7 @@ def _count(name: str, value: int | None, least: int) -> int | None:
 
 def _absolute(path: str | os.PathLike[str] | None) -> str | None:
     """The script may change its folder later. False is taken for None, as people write it."""
-    return None if path is None or path is False else str(Path(path).absolute())
+    return str(Path(path).absolute()) if path else None
 
 
 def _refuse(why: str) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perfdoctor.recording import Recording
-from perfdoctor.samples import Mark
+from perfdoctor.samples import Mark, SerialMark
 
 GRAD, TRAINING = 1, 2
 WORKERS, EXHAUSTED = 1, 2
 OWN = "own: "
+DEVICE = "device "
+SERIALISED = "serialised"
 
 _DETAILS = {"loader start": "loader start", "gradient sync": "collective"}
 
@@ -58,19 +60,32 @@ class Marks:
         segments: in order and without gaps, from the first mark to the last.
         happenings: in order.
         pauses: beginnings and ends of the cyclic collector's runs.
+        tracks: what was marked in other ways, as it is: ``device`` by the device in some of the steps, ``serialised``
+            by the host after the observed ones.
     """
 
     segments: list[Segment] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
     pauses: list[tuple[int, int]] = field(default_factory=list)
+    tracks: dict[str, list[Mark]] = field(default_factory=dict)
 
 
 def read_marks(recording: Recording) -> dict[int, Marks]:
     """The marks of all processes that made some."""
-    by_process: dict[int, list[Mark]] = {}
+    by_process: dict[int, dict[str, list[Mark]]] = {}
     for mark in recording.rows(Mark):
-        by_process.setdefault(mark.pid, []).append(mark)
-    return {pid: in_order(marks) for pid, marks in by_process.items()}
+        track = "device" if mark.edge.startswith(DEVICE) else ""
+        by_process.setdefault(mark.pid, {}).setdefault(track, []).append(mark)
+    for later in recording.rows(SerialMark):
+        by_process.setdefault(later.pid, {}).setdefault(SERIALISED, []).append(Mark(*later))
+    return {pid: with_tracks(tracks) for pid, tracks in by_process.items()}
+
+
+def with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
+    """What the marks of one process tell, those of its host's ordinary track under ""."""
+    found = in_order(tracks.pop("", []))
+    found.tracks = tracks
+    return found
 
 
 def in_order(marks: Iterable[Mark]) -> Marks:

@@ -200,16 +200,32 @@ class Mark(NamedTuple):
     """A border that the training process marked from inside.
 
     Attributes:
-        edge: ``begin``, ``end`` or ``point``.
+        edge: ``begin``, ``end`` or ``point``; with ``device`` before it, the time is that at which an accelerator's
+            stream came to it.
         what: ``data``, ``loader start``, ``forward``, ``loss``, ``backward``, ``optimizer``, ``gradient sync``;
             ``collector`` (a pause of the cyclic collector); ``scope`` (the user's ``with``), ``step`` (a step has
             ended), ``observed`` (steps count from here, or until here); or ``own: NAME`` for a phase of the user's.
         value: of a forward or loss mark, 1 if gradients are recorded plus 2 if the module is in training mode; of a
             data mark 1 if there are workers, 2 if the loader had no more; of a scope's end 1 if it held more than one
-            step; of a pause the collector's generation.
+            step; of a pause the collector's generation; of a device's step 1 if no timed step ended there.
     """
 
     time_ns: int
+    pid: int
+    edge: str
+    what: str
+    value: int
+
+
+class SerialMark(NamedTuple):
+    """A border in steps that were made after all else was seen: no phase begins there before the last one has ended.
+
+    Attributes:
+        at_ns: when, on the one clock; not ``time_ns``, for it is no part of the time that was watched.
+        what: as of a mark; ``serialised`` (such steps from here to there), ``rank wait`` (for the other ranks).
+    """
+
+    at_ns: int
     pid: int
     edge: str
     what: str
@@ -250,6 +266,7 @@ Sample = (
     | Symbol
     | InterpreterSample
     | Mark
+    | SerialMark
     | Profile
     | TrialSeen
     | Unavailable
@@ -269,6 +286,7 @@ TABLES: tuple[type[Sample], ...] = (
     Symbol,
     InterpreterSample,
     Mark,
+    SerialMark,
     Profile,
     TrialSeen,
     Unavailable,

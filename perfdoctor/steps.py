@@ -44,9 +44,11 @@ class Steps:
 
     Attributes:
         all: the steps in order; empty if none was complete.
+        tracks: as in ``Marks``.
     """
 
     def __init__(self, marks: Marks) -> None:
+        self.tracks = marks.tracks
         self._segments = marks.segments
         self._starts = np.array([segment.start_ns for segment in marks.segments], dtype=np.int64)
         self._pauses = np.array(marks.pauses, dtype=np.int64).reshape(-1, 2)
@@ -153,19 +155,24 @@ class Steps:
 
     def _by_phase(self) -> dict[str, npt.NDArray[np.float64]]:
         """Per phase, seconds in each step."""
-        found: dict[str, npt.NDArray[np.float64]] = {}
-        number = 0
-        for segment in self._segments:
-            while number < len(self.all) and self.all[number].end_ns <= segment.start_ns:
-                number += 1
-            for index in range(number, len(self.all)):
-                step = self.all[index]
-                if step.start_ns >= segment.end_ns:
-                    break
-                spent = min(segment.end_ns, step.end_ns) - max(segment.start_ns, step.from_ns)
-                if spent > 0:
-                    found.setdefault(segment.name, np.zeros(len(self.all)))[index] += spent / NS_PER_S
-        return found
+        return spent_in(self._segments, self.all)
+
+
+def spent_in(segments: Sequence[Segment], steps: Sequence[Step]) -> dict[str, npt.NDArray[np.float64]]:
+    """Per part of a step, by its name, seconds in each step; both are in order."""
+    found: dict[str, npt.NDArray[np.float64]] = {}
+    number = 0
+    for segment in segments:
+        while number < len(steps) and steps[number].end_ns <= segment.start_ns:
+            number += 1
+        for index in range(number, len(steps)):
+            step = steps[index]
+            if step.start_ns >= segment.end_ns:
+                break
+            spent = min(segment.end_ns, step.end_ns) - max(segment.start_ns, step.from_ns)
+            if spent > 0:
+                found.setdefault(segment.name, np.zeros(len(steps)))[index] += spent / NS_PER_S
+    return found
 
 
 def _observed(happenings: Sequence[Happening]) -> Iterator[Step]:

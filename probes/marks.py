@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.clock import NS_PER_S
+from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, WATCHING, RingReader, find_ring
-from perfdoctor.samples import Mark, Sample, Unavailable
+from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
+from perfdoctor.samples import Fact, Mark, Sample, SerialMark, Unavailable
 
 # A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
 PERIOD_S = 0.2
 LOOK_NS = NS_PER_S // 2
+# How far the device's times may be off the one clock's; by how much its clock has run ahead in the end, None where that
+# could not be read; marks that had to be left out.
+DEVICE_CLOCK = ("device_clock_error_ns", "device_clock_drift_ns", "device_marks_skipped")
 
 
 class MarksProbe:
@@ -40,12 +43,12 @@ class MarksProbe:
             self._looked_ns = now_ns
             self._look()
         for ring in self.rings.values():
-            yield from _marks(ring)
+            yield from marks_of(ring)
 
     def close(self) -> Iterable[Sample]:
         """Reads what is left, and what the training processes could not do."""
         for ring in self.rings.values():
-            yield from _marks(ring)
+            yield from marks_of(ring)
             yield from _notes(ring)
 
     def _look(self) -> None:
@@ -55,14 +58,19 @@ class MarksProbe:
                 ring.tell(WATCHING)
 
 
-def _marks(ring: RingReader) -> Iterator[Mark]:
+def marks_of(ring: RingReader) -> Iterator[Mark | SerialMark]:
+    """The marks that have come into a ring since it was last read."""
     names: dict[int, str] = {}
     for time_ns, kind, value in ring.read():
         number = kind & 0xFF
         if number >= OWN and number not in names:
             names = _names(ring)
         what = KINDS[number] if number < len(KINDS) else f"own: {names.get(number, '?')}"
-        yield Mark(time_ns, ring.pid, EDGES[kind >> 8], what, value)
+        edge = EDGES[kind >> 8]
+        serial = ring.serialising or number == SERIALISED
+        yield (SerialMark if serial else Mark)(time_ns, ring.pid, edge, what, value)
+        if number == SERIALISED:
+            ring.serialising = edge == "begin"
 
 
 def _names(ring: RingReader) -> dict[int, str]:
@@ -73,6 +81,9 @@ def _notes(ring: RingReader) -> Iterator[Sample]:
     for words in ring.texts():
         if words[0] == "note":
             yield Unavailable("marks", str(words[1]), str(words[2]))
+        elif words[0] == "device clock":
+            for name, value in zip(DEVICE_CLOCK, words[1:], strict=True):
+                yield Fact(now_ns(), "marks", f"pid:{ring.pid}", name, str(value))
     if ring.lost:
         reason = f"{ring.lost} marks of process {ring.pid} came faster than they were read, and are lost."
         yield Unavailable("marks", reason, "")

@@ -276,10 +276,17 @@ def _steps(steps: Mapping[str, Any]) -> Rows:
     median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
     rows = [("Steps observed", number(steps["count"]))]
     rows.append(("Time per step", f"{median} in the median, {mean} in the mean, {slow} or less in 95%"))
-    rows += [
-        (sentence(clean(name)), f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}")
-        for name, spent in steps["phases"].items()
-    ]
+    apart, device = steps.get("serialised"), steps.get("device")
+    alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
+    there = device["phases"] if device else {}
+    for name, spent in steps["phases"].items():
+        text = f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}"
+        text += f"; {duration(there[name])} on the device" if name in there else ""
+        text += f"; {duration(alone[name])} by itself" if name in alone else ""
+        rows.append((sentence(clean(name)), text))
+    if apart:
+        hidden = f"{duration(apart['sum_s'])} a step in sum, over {number(apart['count'])} steps"
+        rows.append(("Parts by themselves", f"{hidden}; {percent(apart['overlap'])} of that overlaps"))
     if steps["collector_s"]:
         rows.append(("Of that, the collector", f"{duration(steps['collector_s'])} a step"))
     if steps["outside_s"]:

@@ -13,15 +13,18 @@ from perfdoctor.probes.inside.ring import (
     BEGIN,
     CAPACITY,
     DATA,
+    END,
     FORWARD,
     OWN,
+    RANK_WAIT,
+    SERIALISED,
     WATCHING,
     RingReader,
     RingWriter,
     find_ring,
 )
 from perfdoctor.probes.marks import MarksProbe
-from perfdoctor.samples import Mark, Unavailable
+from perfdoctor.samples import Mark, SerialMark, Unavailable
 from tests.watching import Watched
 
 WRITE = """
@@ -184,3 +187,19 @@ def test_process_without_a_ring() -> None:
         assert find_ring(process.pid) is None
         process.kill()
     assert find_ring(process.pid) is None
+
+
+def test_marks_of_serialised_steps_are_told_from_others() -> None:
+    """Also where the border lies between two looks."""
+    writer = RingWriter(1)
+    probe = MarksProbe(RingReader(os.dup(writer.fd)))
+    writer.handed_over()
+    kinds = [FORWARD, BEGIN | SERIALISED, FORWARD, RANK_WAIT, END | SERIALISED, FORWARD]
+    found = []
+    for time_ns, kind in enumerate(kinds):
+        writer.marker(kind)(time_ns)
+        writer.flush()
+        found += probe.sample(time.monotonic_ns())
+    assert [type(mark) for mark in found] == [Mark, SerialMark, SerialMark, SerialMark, SerialMark, Mark]
+    assert [mark[0] for mark in found] == list(range(6))
+    assert found[3].what == "rank wait"

@@ -8,7 +8,10 @@ from tests.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
 # What a probe may know of perfdoctor: the words that it speaks in.
-WORDS = ("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.errors", "perfdoctor.masking", "perfdoctor.probes")
+WORDS = (
+    *("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.timer"),
+    *("perfdoctor.errors", "perfdoctor.masking", "perfdoctor.probes"),
+)
 # What runs before and while a job is watched, in the process that watches. All else in perfdoctor/ lies right of the
 # recording.
 RECORDING_SIDE = {
@@ -33,6 +36,7 @@ RECORDING_SIDE = {
     "perfdoctor.sidecar",
     "perfdoctor.syscall_filters",
     "perfdoctor.target",
+    "perfdoctor.timer",
     "perfdoctor.transformers",
     "perfdoctor.watch",
 }
@@ -52,7 +56,7 @@ def is_probe(name: str) -> bool:
 
 def is_inside(name: str) -> bool:
     """It runs in the user's training process."""
-    return within(name, "perfdoctor.probes.inside", "perfdoctor.inside")
+    return within(name, "perfdoctor.probes.inside", "perfdoctor.inside", "perfdoctor.timer")
 
 
 def is_report(name: str) -> bool:

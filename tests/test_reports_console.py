@@ -2,6 +2,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,26 @@ def test_a_real_pipe_of_any_encoding_takes_it(encoding: str, tmp_path: Path) -> 
         env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "80"},
     )
     assert done.stdout.decode(encoding).startswith("CPU bottleneck: preparing the input on the CPU, 62%")
+
+
+def test_steps_are_shown_with_their_parts_by_themselves() -> None:
+    steps = {
+        "count": 60, "median_s": 0.02, "mean_s": 0.02, "p95_s": 0.03, "collector_s": 0.0, "outside_s": 0.0,
+        "phases": {
+            "data": {"median_s": 0.012, "mean_s": 0.012, "share": 0.6},
+            "forward": {"median_s": 0.001, "mean_s": 0.001, "share": 0.4},
+        },
+        "device": {"count": 9, "median_s": 0.02, "phases": {"forward": 0.008}},
+        "serialised": {
+            "count": 4, "sum_s": 0.03, "overlap": 1 / 3,
+            "phases": {
+                "data": {"median_s": 0.02, "exposed_s": 0.01},
+                "forward": {"median_s": 0.01, "exposed_s": 0.0},
+            },
+        },
+    }  # fmt: skip
+    lines = section(show(replace(diagnoses.sound(), steps=steps), width=100), "Its steps")
+    told = {line[2:22].strip(): line[22:].strip() for line in lines}
+    assert told["Data"].endswith("12 ms a step, 60%; 20 ms by itself")
+    assert told["Forward"].endswith("1 ms a step, 40%; 8 ms on the device; 10 ms by itself")
+    assert told["Parts by themselves"].endswith("30 ms a step in sum, over 4 steps; 33% of that overlaps")

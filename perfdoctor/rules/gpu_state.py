@@ -41,7 +41,7 @@ def host_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Copying between host and GPU"),
-        "gpu_pcie_received gpu_pcie_sent gpu_busy traced_copies traced_pageable traced_busy",
+        "gpu_pcie_received gpu_pcie_sent gpu_busy traced_copies traced_pageable traced_busy exposed_rest overlap",
         fixes,
         "Reuse one batch that is on the GPU already: if the step takes as long as before, copies are not "
         "the cause.",

@@ -51,7 +51,8 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Preparing the input on the CPU"),
-        "workers_busy worker_busy job_cores worker_cores neighbour_cores page_cache traced_loading traced_busy",
+        "workers_busy worker_busy job_cores worker_cores neighbour_cores page_cache traced_loading traced_busy "
+        "exposed_data",
         fixes,
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
         "not what holds the job up.",
@@ -99,7 +100,7 @@ def worker_startup(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Starting loader workers anew"),
-        "worker_starts worker_life",
+        "worker_starts worker_life exposed_data",
         fixes,
         "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not "
         "their cause.",
@@ -163,7 +164,7 @@ def data_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Handing batches from the workers to the trainer"),
-        "worker_busy workers_busy trainer_switches",
+        "worker_busy workers_busy trainer_switches exposed_data",
         fixes,
         "Let the dataset return one tensor of the same number of bytes: if the wait stays, the hand-over is "
         "not its cause.",

@@ -47,6 +47,9 @@ def finding(
         Evidence(f"wall time spent on {CAUSES[cause].title}", round(share, 4), "of the time", "breakdown")
     ]
     shown += [facts.numbers[name] for name in numbers.split() if name in facts.numbers]
+    ranks = facts.culprits.get(cause, ()) if len(facts.trainers) > 1 else ()
+    if len(set(ranks)) < len(facts.trainers):
+        shown += [facts.numbers[f"longer.{rank}"] for rank in ranks if f"longer.{rank}" in facts.numbers]
     shown += [
         Evidence("where most of it is", text, "", "stacks") for text in _listed(facts.lines.get(cause, ()))
     ]
@@ -62,7 +65,6 @@ def finding(
         for text in _listed(facts.kernels.get(cause, ()))
     ]
     speedup = 1.0 if CAUSES[cause].healthy else 1 / max(1 - share, _SMALLEST_REST)
-    ranks = facts.culprits.get(cause, ()) if len(facts.trainers) > 1 else ()
     return Finding(
         cause, share, severity(cause, share), speedup, summary, tuple(shown), tuple(fixes), refuted_by, ranks
     )

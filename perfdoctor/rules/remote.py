@@ -49,7 +49,7 @@ def network_read(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for data from the network"),
-        "received packets retransmits worker_busy workers_busy worker_cores",
+        "received packets retransmits worker_busy workers_busy worker_cores exposed_data",
         fixes,
         "Serve the same samples from local files: if the pace stays the same, the network is not what holds "
         "the job up.",

@@ -103,7 +103,7 @@ def log_write(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Writing logs"),
-        "write_calls written_to_storage device_busy",
+        "write_calls written_to_storage device_busy exposed_rest overlap",
         fixes,
         "Send the log to /dev/null: if the pace stays the same, writing it is not the cause.",
     )

@@ -66,12 +66,13 @@ class Burst:
 
         self._unwatch = unwatch
 
-    def begin(self, time_ns: int, step_s: float) -> bool:
+    def begin(self, time_ns: int, step_s: float, step: int) -> bool:
         """Begins to profile.
 
         Args:
             time_ns: when the step before ended.
             step_s: how long a step takes.
+            step: its number.
 
         Returns:
             Whether it did.
@@ -81,7 +82,7 @@ class Burst:
                 self._begin(step_s)
         return self._profiler is not None
 
-    def step_ended(self, time_ns: int) -> bool:
+    def step_ended(self, time_ns: int, step: int) -> bool:
         """Passes on to the next step; returns whether the last one was profiled, and the trace is written."""
         self._left -= 1
         with self._harmless():

@@ -45,13 +45,16 @@ KINDS = (
     "step",
     "observed",
     "closure",
+    "serialised",
+    "rank wait",
 )
-SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, STEP, OBSERVED, CLOSURE = range(
-    len(KINDS)
-)
+SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, STEP, OBSERVED, CLOSURE = range(12)
+SERIALISED, RANK_WAIT = 12, 13
 OWN = 64
 BEGIN, END, POINT = 0, 1 << 8, 2 << 8
-EDGES = ("begin", "end", "point")
+# Added to a border: when the device came to it, and not the host.
+DEVICE = 3 << 8
+EDGES = ("begin", "end", "point", "device begin", "device end", "device point")
 
 # How far the training process is: the last observed step has ended; perfdoctor has stepped aside.
 SEEN, ASIDE = 1, 2
@@ -171,6 +174,7 @@ class RingReader:
         pid: the training process.
         thread: native id of the thread whose phases are marked.
         lost: marks that were overwritten before they could be read.
+        serialising: the last mark that was read lies in serialised steps.
 
     Raises:
         OSError: it cannot be mapped.
@@ -187,6 +191,7 @@ class RingReader:
             self._memory.close()
             raise ValueError("not a ring")
         self.lost = 0
+        self.serialising = False
         self._next = 0
 
     @property

@@ -17,11 +17,13 @@ from time import monotonic_ns as now
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.probes.inside.burst import Burst
 from perfdoctor.probes.inside.companion import Companion, start_companion
+from perfdoctor.probes.inside.device import DeviceMarks, MakeMark
 from perfdoctor.probes.inside.hooks import Hooks
 from perfdoctor.probes.inside.ring import (
     ASIDE,
     BEGIN,
     END,
+    KINDS,
     OBSERVED,
     OWN,
     POINT,
@@ -31,6 +33,7 @@ from perfdoctor.probes.inside.ring import (
     WATCHING,
     RingWriter,
 )
+from perfdoctor.probes.inside.serial import Serial
 from perfdoctor.probes.inside.trial import Trial
 
 # Where the user does not say how many steps: as long as `attach` watches, but some steps at least, and not for ever.
@@ -55,6 +58,7 @@ class Wishes:
         recording: where to keep the recording; None to throw it away.
         profile: how many steps to profile after those; None for a few, 0 for none.
         confirm: whether to make a trial with a batch that is kept in memory.
+        serialise: whether to serialise the phases of a few steps, where there is a device or more than one rank.
     """
 
     steps: int | None = None
@@ -64,6 +68,7 @@ class Wishes:
     recording: str | None = None
     profile: int | None = None
     confirm: bool = False
+    serialise: bool = True
 
 
 class Session:
@@ -83,11 +88,7 @@ class Session:
         self.depth = 0
         self._wishes = wishes
         self._ring = RingWriter(get_native_id())
-        self.marker = self._ring.marker
-        self._entered = self.marker(BEGIN | SCOPE)
-        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
-        self._left_step, self._left_loop = self.marker(END | SCOPE, 0), self.marker(END | SCOPE, 1)
-        self._ended = self.marker(POINT | STEP)
+        self._mark_with(self._ring.marker)
         self.pauses = self._ring.flush_many
         self._hooks = Hooks(self)
         self._names: dict[str, int] = {}
@@ -107,11 +108,13 @@ class Session:
         self._optimized_ns = 0
         self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
-        self._burst = Burst(wishes.profile, lambda why: self._ring.say("note", why, ""))
+        self._burst = Burst(wishes.profile, self._note)
         self.trial = Trial(wishes.confirm, self._ring.say)
+        self._device = DeviceMarks(self._ring.marker, self._ring.say)
+        self._serial = Serial(wishes.serialise, self._ring.marker, self._rewire, self._phase_name, self._note)
         # What is done with the steps after the observed ones.
-        self._coming: list[Trial | Burst] = [self.trial, self._burst]
-        self._doing: Trial | Burst | None = None
+        self._coming: list[Trial | Serial | Burst] = [self.trial, self._serial, self._burst]
+        self._doing: Trial | Serial | Burst | None = None
 
     def start(self) -> None:
         """Puts the hooks in and starts the sidecar."""
@@ -130,6 +133,8 @@ class Session:
         self.active = False
         self.thread = 0
         self._hooks.remove()
+        self._serial.forget()
+        self._device.end()
         self._burst.forget()
 
     def finish(self) -> None:
@@ -137,6 +142,7 @@ class Session:
         if not self.active:
             return
         self._see_no_more()
+        self._serial.end()
         self.trial.end()
         self._burst.end()
         if self._burst.trace is not None:
@@ -225,16 +231,18 @@ class Session:
 
     def _look(self, time_ns: int) -> None:
         if time_ns >= self._flush_ns:
-            self._flush_ns = time_ns + FLUSH_NS
+            # The end of a step with device events is always looked at.
+            self._flush_ns = 0 if self._device.step_ended(time_ns) else time_ns + FLUSH_NS
             self._ring.flush()
         if self._doing is not None:
-            if self._doing.step_ended(time_ns):
+            if self._doing.step_ended(time_ns, self._steps):
                 self._do_next(time_ns)
         elif self._observed_from is None:
             self._warm_up()
         elif self._ring.sidecar() != WATCHING:
             self.finish()
         elif self._steps >= self._limit and time_ns >= self._deadline_ns:
+            self._device.drain()
             self._see_no_more()
             self._do_next(time_ns)
         # The steps before and after the observed ones are looked at one by one.
@@ -244,7 +252,7 @@ class Session:
         """Goes on to what follows, and at last steps aside."""
         while self._coming:
             self._doing = self._coming.pop(0)
-            if self._doing.begin(time_ns, self._step_s):
+            if self._doing.begin(time_ns, self._step_s, self._steps):
                 return
         self.finish()
 
@@ -255,12 +263,16 @@ class Session:
             observed = self._steps - (self._observed_from or 0)
             self._step_s = (now() - self._observed_ns) / NS_PER_S / max(observed, 1)
             self.marker(END | OBSERVED, self._steps)(now())
+            if self._device.end():
+                self._rewire(None)
             self._ring.finish(SEEN)
 
     def _warm_up(self) -> None:
         """Begins to observe once enough steps were left out and the sidecar looks."""
         time_ns = now()
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
+            if self._device.begin():
+                self._rewire(self._device.marker)
             self.marker(BEGIN | OBSERVED, self._steps)(now())
             self._observed_from, self._observed_ns = self._steps, time_ns
             asked = self._wishes.steps
@@ -268,6 +280,27 @@ class Session:
             self._deadline_ns = time_ns + DEFAULT_S * NS_PER_S if asked is None else 0
         elif time_ns - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
             self.finish()
+
+    def _mark_with(self, marker: MakeMark) -> None:
+        self.marker = marker
+        self._entered = marker(BEGIN | SCOPE)
+        # 1: there was more than one step in it, so that what comes until the next one belongs to none.
+        self._left_step, self._left_loop = marker(END | SCOPE, 0), marker(END | SCOPE, 1)
+        self._ended = marker(POINT | STEP)
+
+    def _rewire(self, marker: MakeMark | None) -> None:
+        """Lets all hooks mark in another way: they keep the functions that they were put in with."""
+        self._mark_with(marker or self._ring.marker)
+        if self.active:
+            self._hooks.remove()
+            self._hooks.install()
+
+    def _phase_name(self, number: int) -> str:
+        """What a mark is about, alike in all ranks: each numbers its own phases in the order of their coming."""
+        return KINDS[number] if number < len(KINDS) else next(name for name, n in self._names.items() if n == number)
+
+    def _note(self, why: str) -> None:
+        self._ring.say("note", why, "")
 
 
 __all__ = ["Session", "Wishes"]

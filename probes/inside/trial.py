@@ -50,7 +50,7 @@ class Trial:
 
         return __next__
 
-    def begin(self, time_ns: int, step_s: float) -> bool:
+    def begin(self, time_ns: int, step_s: float, step: int) -> bool:
         """Begins to give the same batch; returns whether there is one."""
         self._running = self.wanted and self._loader is not None
         self._times_ns = [time_ns]
@@ -58,7 +58,7 @@ class Trial:
             self._say("note", "There was no trial: the batches do not come from a loader of torch.", "")
         return self._running
 
-    def step_ended(self, time_ns: int) -> bool:
+    def step_ended(self, time_ns: int, step: int) -> bool:
         """Counts a step; returns whether it was the last one."""
         self._times_ns.append(time_ns)
         steps = len(self._times_ns) - 1

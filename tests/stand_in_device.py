@@ -1,0 +1,64 @@
+"""An accelerator that this machine lacks: a stream that keeps its own time, and works beside the host.
+
+It stands at the timer's one seam, ``perfdoctor.timer.Accelerator``. What it shows is what perfdoctor makes of such a
+device, and not how one behaves.
+"""
+
+import time
+
+MS = 1_000_000
+
+
+class Stream:
+    """Work that was asked for, done one after the other.
+
+    Attributes:
+        drains: how often the host waited for all of it.
+    """
+
+    def __init__(self) -> None:
+        self.end_ns = 0
+        self.drains = 0
+        self.made = 0
+        self.capturing = False
+        self.broken = ""
+
+    def launch(self, ms: float) -> None:
+        """Asks for work, and returns at once."""
+        self.end_ns = max(time.monotonic_ns(), self.end_ns) + int(ms * MS)
+
+    def event(self) -> "StreamEvent":
+        self.made += 1
+        return StreamEvent(self)
+
+    def drain(self) -> None:
+        self.fail_if_broken()
+        self.drains += 1
+        time.sleep(max(0, self.end_ns - time.monotonic_ns()) / 1e9)
+
+    def usable(self) -> bool:
+        return not self.capturing
+
+    def fail_if_broken(self) -> None:
+        if self.broken:
+            raise RuntimeError(self.broken)
+
+
+class StreamEvent:
+    """Knows when the stream comes to it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.reached_ns = 0
+
+    def record(self) -> None:
+        self.stream.fail_if_broken()
+        assert self.stream.usable()
+        self.reached_ns = max(time.monotonic_ns(), self.stream.end_ns)
+
+    def query(self) -> bool:
+        assert self.stream.usable()
+        return time.monotonic_ns() >= self.reached_ns
+
+    def elapsed_time(self, other: "StreamEvent") -> float:
+        return (other.reached_ns - self.reached_ns) / MS

@@ -1,5 +1,7 @@
 """Where time goes in traces with planted timelines, whose answer is known to the microsecond."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from perfdoctor.causes import CAUSES
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.reader import read_trace
+from tests.attaching import TARGETS
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -257,6 +260,25 @@ def test_a_job_on_the_cpu_has_no_idle_gpu(tmp_path: Path) -> None:
         "communication.unattributed_wait": 0.2,
         "cpu.python_overhead": pytest.approx(0.0015, abs=0.001),
     }
+
+
+def test_operators_on_the_cpu_that_call_others_compute_too(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.operator("aten::convolution_backward", 0.0, 6000.0)
+    made.operator("aten::empty", 1000.0, 1004.0)
+    made.operator("MyFunctionBackward", 6000.0, 10_000.0)  # a user's own node, in Python
+    made.operator("aten::add", 6500.0, 7500.0)
+    assert shares(made, tmp_path) == {
+        "cpu.model_compute": pytest.approx(0.5986 + 0.0995, abs=0.0001),
+        "cpu.python_overhead": pytest.approx(0.3019, abs=0.0001),
+    }
+
+
+def test_arithmetic_that_pytorch_really_profiled_is_arithmetic(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    subprocess.run([sys.executable, str(TARGETS / "matrix_products.py"), str(file)], check=True, timeout=60)
+    assert account_for(read_trace(file)).shares["cpu.model_compute"] > 0.7
 
 
 def test_tiny_operators_on_the_cpu_are_overhead(tmp_path: Path) -> None:

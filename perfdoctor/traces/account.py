@@ -154,7 +154,7 @@ def account_for(trace: Trace) -> RankAccount:
     host = Host(trace, window.steps)
     account = RankAccount(trace, window, host, sort_work(trace))
     if not len(trace.device):
-        split = split_host(trace, host, window, compiling=account.cause_of(Reason.COMPILING))
+        split = split_host(trace, host, account.operators, window, compiling=account.cause_of(Reason.COMPILING))
         for cause, times in split.items():
             account.book_times(cause, times)
         account.exchanges.append(split_host_collectives(host, split[WAIT]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import HostKind, Trace
+from perfdoctor.traces.intervals import Int64s, Intervals
+from perfdoctor.traces.model import Trace
+from perfdoctor.traces.nesting import NONE, Nesting
 from perfdoctor.traces.steps import Window
 
 _CAUSE = {
@@ -18,14 +21,19 @@ _CAUSE = {
 # What an operator costs beside its arithmetic: choosing a kernel, allocating, the autograd node, and the profiler's own
 # record. ATen needs 1 to 5 us for an operator on a single element.
 DISPATCH_NS = 5_000
+# Operators of ATen and of other libraries; not the nodes of autograd.
+_LIBRARY = re.compile(r"^(?!autograd::)\w+::")
 
 
-def split_host(trace: Trace, host: Host, window: Window, *, compiling: str) -> dict[str, Intervals]:
+def split_host(
+    trace: Trace, host: Host, operators: Nesting, window: Window, *, compiling: str
+) -> dict[str, Intervals]:
     """Cause to the times of the window that go to it: disjoint, and without a rest.
 
     Args:
         trace: what was seen.
         host: its threads.
+        operators: how those of the host nest.
         window: what counts.
         compiling: the cause that compiling the model goes to.
 
@@ -35,11 +43,12 @@ def split_host(trace: Trace, host: Host, window: Window, *, compiling: str) -> d
     whole = Intervals.one(window.start, window.end)
     found: dict[str, Intervals] = {}
     left = whole
-    arithmetic = _arithmetic(trace, host.main)
+    of, start, end = find_arithmetic(trace, operators)
+    on = trace.host.thread[operators.rows[of]]
     for thread in (host.main, None):
         doing = host.doing(thread)
-        if thread is None:
-            arithmetic = _arithmetic(trace, None)
+        here = (on == thread) | (thread is None)
+        arithmetic = Intervals.union(start[here], end[here])
         for one in (Doing.LOADING, Doing.SAVING, Doing.COLLECTIVE):
             left = _take(found, _CAUSE[one], doing[one], left)
         left = _take(found, compiling, doing[Doing.COMPILING], left)
@@ -57,14 +66,23 @@ def _take(found: dict[str, Intervals], cause: str, times: Intervals, left: Inter
     return left - taken
 
 
-def _arithmetic(trace: Trace, thread: int | None) -> Intervals:
-    """The times of operators that call no other operator, less what each costs beside its arithmetic."""
-    ranges = trace.host
-    rows = np.flatnonzero((ranges.kind == HostKind.OPERATOR) & ((ranges.thread == thread) | (thread is None)))
-    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows], ranges.thread[rows]))]
-    # Sorted like this, whatever an operator calls comes right behind it.
-    start, end, on = ranges.start[rows], ranges.end[rows], ranges.thread[rows]
-    calls = np.zeros(len(rows), dtype=np.bool_)
-    calls[:-1] = (on[1:] == on[:-1]) & (start[1:] < end[:-1])
-    leaf = ~calls
-    return Intervals.union(start[leaf] + DISPATCH_NS, end[leaf])
+def find_arithmetic(trace: Trace, operators: Nesting) -> tuple[Int64s, Int64s, Int64s]:
+    """The arithmetic of operators: where one calls no other, less what dispatch takes at the beginning.
+
+    Many operators of ATen allocate their result by an operator and then compute by themselves. Nodes of autograd
+    compute nothing themselves, or are the user's own in Python, unless they call nothing at all.
+
+    Args:
+        trace: what was seen.
+        operators: of all threads, or of some.
+
+    Returns:
+        Which one, as an index into the rows of ``operators``; start and end. In order of thread and time.
+    """
+    leaf = np.ones(len(operators), dtype=np.bool_)
+    leaf[operators.parent[operators.parent != NONE]] = False
+    computes = leaf | trace.matching(_LIBRARY, trace.host.name[operators.rows])
+    of, start, end = operators.stretches()
+    start = start + DISPATCH_NS
+    long = (end > start) & computes[of]
+    return of[long], start[long], end[long]

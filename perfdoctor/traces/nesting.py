@@ -61,6 +61,17 @@ class Nesting:
         inner = np.bincount(self.parent[enclosed], weights=length[enclosed], minlength=len(length))
         return np.asarray(np.maximum(length - inner, 0.0))
 
+    def stretches(self) -> tuple[Int64s, Int64s, Int64s]:
+        """When each range is the innermost one, which may be several times.
+
+        Returns:
+            Which one, as an index into ``rows``; start and end. In order of thread and time.
+        """
+        lasts, of = np.diff(self._edges), self._state[:-1]
+        kept = (of != NONE) & (lasts > 0)
+        start = self._edges[:-1][kept] % self._stretch
+        return of[kept], start, start + lasts[kept]
+
     def inside(self, start: int, end: int) -> Bools:
         """Which of ``rows`` begin in a span."""
         offset = self._start % self._stretch

@@ -18,7 +18,7 @@ import numpy as np
 from perfdoctor.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.host_only import DISPATCH_NS
+from perfdoctor.traces.host_only import find_arithmetic
 from perfdoctor.traces.idle import Reason
 from perfdoctor.traces.intervals import Floats, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Trace
@@ -233,11 +233,11 @@ def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Mo
     """A job on the CPU: what operators take themselves, dispatch and arithmetic apart."""
     host, rows = account.trace.host, operators.rows
     start = host.start[rows]
-    own = operators.own_time() * operators.inside(account.window.start, account.window.end)
-    leaf = np.ones(len(own), dtype=np.bool_)
-    leaf[operators.parent[operators.parent != NONE]] = False
-    dispatch = np.where(leaf, np.minimum(own, DISPATCH_NS), own)
-    for cause, amounts in (("cpu.model_compute", own - dispatch), ("cpu.python_overhead", dispatch)):
+    inside = operators.inside(account.window.start, account.window.end)
+    of, begin, end = find_arithmetic(account.trace, operators)
+    computing = np.bincount(of, weights=end - begin, minlength=len(rows))
+    dispatch = operators.own_time() - computing
+    for cause, amounts in (("cpu.model_compute", computing * inside), ("cpu.python_overhead", dispatch * inside)):
         yield cause, Moments(host.thread[rows], start, amounts, rows)
     for reason in (Reason.LOADING, Reason.SAVING, Reason.OWN_CODE):
         yield CAUSE_OF_IDLENESS[reason], _of_its_kind(account, reason)

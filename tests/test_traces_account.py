@@ -270,8 +270,8 @@ def test_operators_on_the_cpu_that_call_others_compute_too(tmp_path: Path) -> No
     made.operator("MyFunctionBackward", 6000.0, 10_000.0)  # a user's own node, in Python
     made.operator("aten::add", 6500.0, 7500.0)
     assert shares(made, tmp_path) == {
-        "cpu.model_compute": pytest.approx(0.5986 + 0.0995, abs=0.0001),
-        "cpu.python_overhead": pytest.approx(0.3019, abs=0.0001),
+        "cpu.model_compute": pytest.approx(0.5986 + 0.0995, abs=0.001),
+        "cpu.python_overhead": pytest.approx(0.3019, abs=0.001),
     }
 
 

@@ -235,7 +235,7 @@ def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Mo
     start = host.start[rows]
     inside = operators.inside(account.window.start, account.window.end)
     of, begin, end = find_arithmetic(account.trace, operators)
-    computing = np.bincount(of, weights=end - begin, minlength=len(rows))
+    computing = np.bincount(of, weights=end - begin, minlength=len(rows)).astype(np.float64)
     dispatch = operators.own_time() - computing
     for cause, amounts in (("cpu.model_compute", computing * inside), ("cpu.python_overhead", dispatch * inside)):
         yield cause, Moments(host.thread[rows], start, amounts, rows)

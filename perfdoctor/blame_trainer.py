@@ -95,8 +95,16 @@ class Blame:
         elif place.detail == "collective":
             causes = {COMMUNICATION: 1.0}
         else:
-            causes = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
+            return self._computing(trainer, moment, place, time_ns)
         return running_parts(self.scene, trainer.pid, moment, time_ns, causes, place.line)
+
+    def _computing(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> list[Part]:
+        mix = self.mixes[trainer.pid].causes(place.phase)
+        causes = self._at_barrier(trainer, mix, time_ns)
+        parts = running_parts(self.scene, trainer.pid, moment, time_ns, causes, place.line)
+        # Whoever keeps the pool's other threads from the cores is not at this line.
+        own = {"cpu.model_compute", *(cause for cause, weight in mix.items() if weight > 0)}
+        return [part if part.cause in own else replace(part, line="") for part in parts]
 
     def _at_barrier(self, trainer: Process, mix: Mapping[str, float], time_ns: int) -> Mapping[str, float]:
         """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU."""

@@ -78,6 +78,13 @@ def test_no_loader_and_a_phase_of_the_users_own(tmp_path: Path) -> None:
     assert run.told["verdict"]["cause"] == "cpu.garbage_collection"
 
 
+def test_a_step_may_hold_several_steps_of_one_optimizer(tmp_path: Path) -> None:
+    run = run_inside(tmp_path, "--way", "reinforced", "--observe", "60")
+    is_sound(run, 60)
+    # In each it sleeps once.
+    assert run.steps["median_s"] > 0.008
+
+
 def test_steps_that_the_script_tells(tmp_path: Path) -> None:
     run = run_inside(tmp_path, *ENOUGH, "--way", "told")
     is_sound(run)

@@ -3,7 +3,7 @@
 A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
 ``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
 optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
-steps again.
+steps again. Several ``with`` in a row in which it does so a few times are steps, as those of reinforcement learning.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ class Session:
         self._told = False
         self.loader_seen = False
         self._first_optimizer = 0
+        # How often the first optimizer stepped again in this ``with``, and at most in one of those before.
+        self._repeated = self._inner = 0
         self._optimized_ns = 0
         self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
@@ -163,7 +165,9 @@ class Session:
         if get_ident() == self.thread:
             self.depth += 1
             if self.depth == 1:
-                self._passed = self._first_optimizer = self._optimized_ns = 0
+                if not (self._told or self.loader_seen) and self._observed_from is None:
+                    self._inner = max(self._inner, self._repeated)
+                self._repeated = self._passed = self._first_optimizer = self._optimized_ns = 0
                 self._told = told
                 self._entered(now())
 
@@ -210,6 +214,9 @@ class Session:
         if self._told or not self.depth:
             return
         if optimizer == self._first_optimizer and self._optimized_ns:
+            self._repeated += 1
+            if self._repeated <= 2 * self._inner:
+                return
             self._passed += 1
             ended, self._optimized_ns = self._optimized_ns, 0
             self._step_ended(ended)

@@ -151,6 +151,16 @@ def without_loader(training, options):
             training.step(batch)
 
 
+def reinforced(training, options):
+    """One step is some play, and then four steps of the optimizer on it."""
+    batch = torch.rand(16, 64), torch.zeros(16, dtype=torch.long)
+    while not training.enough:
+        with watched(options) as training.diagnosis:
+            time.sleep(0.008)
+            for _ in range(4):
+                training.step(batch)
+
+
 def decorated(training, options):
     training.diagnosis = watched(options)
     step = training.diagnosis(training.step)
@@ -188,6 +198,7 @@ WAYS = {
     "exit": by_loop,
     "decorator": decorated,
     "synthetic": without_loader,
+    "reinforced": reinforced,
     "told": told,
     "forgotten": told,
 }

@@ -93,13 +93,15 @@ class Run:
             self._warm_count = 1
             if self.rank == 0:
                 print("ready", flush=True)
-        elif self._warm_time == self._first and now - self._first >= WARM_UP_S:
+        stop = self._must_stop(now)
+        # A run that is over before it is warm counts all steps but the first.
+        if not stop and self._warm_time == self._first and now - self._first >= WARM_UP_S:
             self._warm_time, self._warm_count = now, self._count
         if self._counter is not None:
             now_ns = int(now * 1e9)
             LAP.pack_into(self._counter, COUNTER.size + self._count % LAPS * LAP.size, now_ns)
             COUNTER.pack_into(self._counter, 0, self._count, now_ns)
-        return not self._must_stop(now)
+        return not stop
 
     def _must_stop(self, now: float) -> bool:
         """All ranks stop after the same step: none may be left alone in a collective."""

@@ -58,7 +58,8 @@ WATCHING_REAL_JOBS = (
     "test_probe_",
     "test_verdicts",
 )
-# Of these, what holds with other tests beside it; all others are run alone (`make test`).
+# Of these, what holds with other tests beside it, but for tests that are marked themselves; all others are run alone
+# (`make test`).
 BEARS_COMPANY = (
     "test_attach",
     "test_examples",

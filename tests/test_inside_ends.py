@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job
 from tests.insiding import ENOUGH, SCRIPT, TRAIN, run_inside
@@ -83,6 +84,7 @@ def test_loader_worker_is_left_alone(tmp_path: Path) -> None:
     assert run.told["steps"]["count"] == 60
 
 
+@pytest.mark.alone  # two ranks keep two cores busy
 def test_ranks_are_watched_together(tmp_path: Path) -> None:
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SCRIPT)
     run = run_inside(

@@ -59,6 +59,7 @@ def test_slow_dataset_and_the_same_weights_when_disabled(framework: str, tmp_pat
 
 
 @both
+@pytest.mark.alone  # milliseconds are compared
 def test_what_runs_in_the_optimizers_closure_is_not_the_optimizers(framework: str, tmp_path: Path) -> None:
     run = train(framework, tmp_path, "--optimizer-ms", "10", "--step-ms", "5", "--observe", "150")
     phases = is_sound(run, 150)
@@ -78,6 +79,7 @@ def test_workers_and_validation_between_epochs(framework: str, tmp_path: Path) -
 
 
 @both
+@pytest.mark.alone  # milliseconds are compared
 def test_accumulated_gradients_are_steps_as_the_progress_bar_counts_them(framework: str, tmp_path: Path) -> None:
     phases = is_sound(train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5"))
     batches = 4 if framework == "transformers" else 1
@@ -102,6 +104,7 @@ def test_either_package_of_lightning(framework: str, tmp_path: Path) -> None:
 
 
 @lightning
+@pytest.mark.alone  # two ranks keep two cores busy
 def test_ranks_that_lightning_starts(framework: str, tmp_path: Path) -> None:
     run = train(framework, tmp_path, "--item-ms", "1", "--ranks", "2", "--items", "12000", "--steps", "300")
     assert run.told["verdict"]["level"] == "measured inside"

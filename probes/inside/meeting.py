@@ -134,7 +134,8 @@ def meeting() -> Meeting | None:
     try:
         from torch.distributed import distributed_c10d
 
-        store = dist.PrefixStore(_PREFIX, distributed_c10d._get_default_store())
+        exported: Any = dist  # torch's types do not list all that it exports
+        store = exported.PrefixStore(_PREFIX, distributed_c10d._get_default_store())
     except _FAULTS:
         return None
     return Meeting(store, dist.get_world_size())

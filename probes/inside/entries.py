@@ -43,6 +43,7 @@ class Marker(Protocol):
         thread: identifier of the thread that trains.
         worked: it has begun a backward pass or an optimizer's step since the last step.
         loader_seen: it has taken a batch from a loader.
+        late: when the last step ended, if there is something left to do since; 0 if not.
         marker: gives the function that makes marks of a kind and value.
         trial: stands between a loader and the training.
     """
@@ -50,6 +51,7 @@ class Marker(Protocol):
     thread: int
     worked: bool
     loader_seen: bool
+    late: int
     marker: Callable[..., Callable[[int], None]]
     trial: Trial
 
@@ -63,6 +65,10 @@ class Marker(Protocol):
 
     def optimized(self) -> None:
         """It has ended an optimizer's step; likewise."""
+        ...
+
+    def catch_up(self) -> None:
+        """Does what is left to do since a step ended; may take the hooks out."""
         ...
 
     def pauses(self) -> None:
@@ -122,6 +128,8 @@ def works(marker: Marker, original: Entry) -> Entry:
     begun, ended = _marks(marker, BACKWARD)
 
     def backward(*args: Any, **kwargs: Any) -> Any:
+        if marker.late and get_ident() == marker.thread:
+            marker.catch_up()
         if get_ident() != marker.thread:
             return original(*args, **kwargs)
         marker.worked = True

@@ -104,6 +104,7 @@ class Session:
         self._passed = 0
         self._told = False
         self.loader_seen = False
+        self.late = 0
         self._first_optimizer = 0
         # How often the first optimizer stepped again in this ``with``, and at most in one of those before.
         self._repeated = self._inner = 0
@@ -219,7 +220,8 @@ class Session:
                 return
             self._passed += 1
             ended, self._optimized_ns = self._optimized_ns, 0
-            self._step_ended(ended)
+            # Torch goes through its hooks here: none may be taken out.
+            self._step_ended(ended, late=True)
             self.worked = True
         elif not self._first_optimizer:
             self._first_optimizer = optimizer
@@ -228,15 +230,23 @@ class Session:
         """An optimizer's step has ended, and no loader was seen."""
         self._optimized_ns = now()
 
-    def _step_ended(self, time_ns: int) -> None:
+    def catch_up(self) -> None:
+        """Does what could not be done where a step ended."""
+        self._look(self.late)
+
+    def _step_ended(self, time_ns: int, *, late: bool = False) -> None:
         self._ended(time_ns)
         self.worked = False
         self._steps += 1
         # What is looked at now and then costs a short step nothing.
         if time_ns >= self._look_ns or self._steps == self._limit:
-            self._look(time_ns)
+            if late:
+                self.late = time_ns
+            else:
+                self._look(time_ns)
 
     def _look(self, time_ns: int) -> None:
+        self.late = 0
         if time_ns >= self._flush_ns:
             # The end of a step with device events is always looked at.
             self._flush_ns = 0 if self._device.step_ended(time_ns) else time_ns + FLUSH_NS
@@ -245,7 +255,7 @@ class Session:
             if self._doing.step_ended(time_ns, self._steps):
                 self._do_next(time_ns)
         elif self._observed_from is None:
-            self._warm_up()
+            self._warm_up(time_ns)
         elif self._ring.sidecar() != WATCHING:
             self.finish()
         elif self._steps >= self._limit and time_ns >= self._deadline_ns:
@@ -274,13 +284,12 @@ class Session:
                 self._rewire(None)
             self._ring.finish(SEEN)
 
-    def _warm_up(self) -> None:
-        """Begins to observe once enough steps were left out and the sidecar looks."""
-        time_ns = now()
+    def _warm_up(self, time_ns: int) -> None:
+        """Begins to observe with the end of a step once enough were left out and the sidecar looks."""
         if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
             if self._device.begin():
                 self._rewire(self._device.marker)
-            self.marker(BEGIN | OBSERVED, self._steps)(now())
+            self.marker(BEGIN | OBSERVED, self._steps)(time_ns + 1)  # that step is none of them
             self._observed_from, self._observed_ns = self._steps, time_ns
             asked = self._wishes.steps
             self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)

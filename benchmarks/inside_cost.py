@@ -3,8 +3,10 @@
     python benchmarks/inside_cost.py [--runs 5] [--steps 4000] [--write]
 
 Two loops: empty steps (the ``with`` alone), and steps of a small real model with a loader, where every kind of mark is
-made. Each run is a process of its own, and takes turns with and without; its figure is the median over turns of the
-difference of the medians; what is printed is the median over runs. The sidecar works meanwhile, as it does for users.
+made. Each run is a process of its own, and takes turns with and without. Printed is the median over the turns of
+all runs of the difference of the turns' lower quartiles (whoever else runs on the machine only adds to a step), with
+its standard error: the distance of the quartiles over the root of the number of turns, as it is for a median of normal
+values. The sidecar works meanwhile, as it does for users.
 
 TraceML is run as its own documentation says: ``traceml run SCRIPT``, ``init(mode="auto")``, ``trace_step(model)``.
 Without its ``with`` a step still goes through what it has patched, which does not count here. torch.profiler records
@@ -69,7 +71,7 @@ def model_steps():
 
 
 def timed(step, count):
-    """The median of ``count`` steps in microseconds, after some that do not count."""
+    """The lower quartile of ``count`` steps in microseconds, after some that do not count."""
     now = time.perf_counter
     found = []
     for _ in range(SETTLE):
@@ -78,11 +80,11 @@ def timed(step, count):
         begun = now()
         step()
         found.append(now() - begun)
-    return statistics.median(found) * 1e6
+    return statistics.quantiles(found, n=4)[0] * 1e6
 
 
 def added(bare, watched, steps, *, before=lambda: None, after=lambda: None):
-    """Microseconds that a step takes longer while watched, and those of a bare step: medians over turns.
+    """Microseconds that a step takes longer while watched, and those of a bare step, for each turn.
 
     Args:
         bare: a step.
@@ -104,7 +106,7 @@ def added(bare, watched, steps, *, before=lambda: None, after=lambda: None):
                 after()
         differences.append(took["watched"] - took["bare"])
         alone.append(took["bare"])
-    return statistics.median(differences), statistics.median(alone)
+    return differences, alone
 
 
 def measure_diagnose(bare, _, steps):
@@ -159,7 +161,7 @@ def run(tool, kind, steps):
     """One run in a process of its own.
 
     Returns:
-        By tool, what a step takes longer, and a bare one's time, in microseconds.
+        By tool, what a step takes longer, and a bare one's time, in microseconds for each turn.
     """
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder, "found.json")
@@ -176,13 +178,15 @@ def run(tool, kind, steps):
 
 
 def collect(runs, steps, tools):
-    """The medians over runs, by kind and tool."""
+    """What a step takes longer, the error of that, and a bare one's time in microseconds, by kind and tool."""
     found = {}
     for kind in KINDS:
         for tool in tools:
             results = [run(tool, kind, steps) for _ in range(runs)]
             for name in results[0]:
-                found[kind, name] = tuple(statistics.median(one[name][which] for one in results) for which in (0, 1))
+                differences, alone = ([value for one in results for value in one[name][which]] for which in (0, 1))
+                low, middle, high = statistics.quantiles(differences, n=4)
+                found[kind, name] = middle, (high - low) / len(differences) ** 0.5, statistics.median(alone)
     return found
 
 
@@ -193,14 +197,15 @@ def table(found, runs, steps):
         "|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(name for _, name in found):
-        (empty, _), (model, bare) = (found[kind, name] for kind in KINDS)
-        times = model / found["model", ALONE][0]
-        lines.append(f"| {_label(name)} | {empty:.1f} | {model:.1f} | {model / bare:+.1%} | {times:.1f} |")
-    bare = statistics.median(bare for (kind, _), (_, bare) in found.items() if kind == "model")
+        (empty, empty_error, _), (model, error, bare) = (found[kind, name] for kind in KINDS)
+        times = "" if name == ASIDE else f"{model / found['model', ALONE][0]:.1f}"
+        longer = f"{empty:.1f} ± {empty_error:.1f} | {model:.1f} ± {error:.1f}"
+        lines.append(f"| {_label(name)} | {longer} | {model / bare:+.1%} | {times} |")
+    bare = statistics.median(values[-1] for (kind, _), values in found.items() if kind == "model")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "perfdoctor"))
     lines += [
         "",
-        f"A bare step of the model takes {bare:.0f} µs. Medians of {runs} runs of {steps} steps of each kind.",
+        f"A bare step of the model takes {bare:.0f} µs. {runs} runs of {steps} steps each, ± one standard error.",
         f"{versions}, Python {platform.python_version()}. Reproduce with `python benchmarks/inside_cost.py --write`.",
     ]
     return "\n".join(lines)

@@ -96,13 +96,12 @@ def enough(options, steps, call):
     return not options.steps and steps > 20 and nn.Module.__call__ is call
 
 
-def tell(callback, call, model, options):
+def tell(callback, call, model):
     """Prints what a test wants to know: the weights, and whether torch is as it was."""
     total = sum(parameter.detach().double().sum() for parameter in model.parameters())
     print(f"weights {total.item().hex()}", flush=True)
     print(f"clean {int(nn.Module.__call__ is call)}", flush=True)
-    # Of several ranks, one gets the diagnosis.
-    until = time.monotonic() + (0 if "PERFDOCTOR_DISABLE" in os.environ or options.ranks > 1 else 20)
+    until = time.monotonic() + (0 if "PERFDOCTOR_DISABLE" in os.environ else 20)
     while callback.diagnosis is None and nn.Module.__call__ is call and time.monotonic() < until:
         time.sleep(0.1)
     print(f"told {callback.diagnosis['verdict']['cause'] if callback.diagnosis else None}", flush=True)

@@ -58,7 +58,7 @@ def main():
             enable_model_summary=False, **ranks,
         )  # fmt: skip
         trainer.fit(model, *loaders)
-    tell(callback, CALL, model, options)
+    tell(callback, CALL, model)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def main():
             callbacks=[callback], optimizers=(Slow(model.parameters(), lr=0.01), None),
         )  # fmt: skip
         trainer.train()
-    tell(callback, CALL, model, options)
+    tell(callback, CALL, model)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict
-from perfdoctor.reports.text import clean, clean_lines, duration, fact, number, percent, quantity, sentence, speedup
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Fix, Verdict
+from perfdoctor.reports.text import (
+    clean,
+    clean_lines,
+    duration,
+    fact,
+    is_prose,
+    number,
+    percent,
+    quantity,
+    sentence,
+    speedup,
+)
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
@@ -51,10 +62,11 @@ class RankBar:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fix: what to change, why it helps here, and the change as code."""
+    """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is ""."""
 
     title: str
     why: str
+    told: str
     code: str
 
 
@@ -255,11 +267,15 @@ def _card(finding: Finding) -> Card:
             (sentence(clean(item.name)), quantity(item.value, item.unit), clean(item.probe))
             for item in finding.evidence
         ),
-        changes=tuple(
-            Change(clean(fix.title), clean(fix.why), clean_lines(fix.change)) for fix in finding.fixes
-        ),
+        changes=tuple(map(_change, finding.fixes)),
         refuted_by=clean(finding.refuted_by),
     )
+
+
+def _change(fix: Fix) -> Change:
+    change = clean_lines(fix.change)
+    told, code = (change, "") if is_prose(change) else ("", change)
+    return Change(clean(fix.title), clean(fix.why), told, code)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

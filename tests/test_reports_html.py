@@ -113,6 +113,15 @@ def test_it_says_everything() -> None:
     assert str(diagnosis.job["command"]) in text
 
 
+def test_only_code_is_set_as_code() -> None:
+    text = render(diagnoses.input_bound())
+    code = re.findall("<pre><code>(.*?)</code></pre>", text, re.DOTALL)
+    assert len(code) == 3
+    assert "num_workers=7,  # was 2\n)" in code[0]
+    assert diagnoses.ADVICE in text
+    assert not [part for part in code if diagnoses.ADVICE in part]
+
+
 def test_a_sound_job_reads_as_good_news() -> None:
     text = Page(render(diagnoses.sound())).text
     assert "Nothing is holding this job back" in text

@@ -125,11 +125,22 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
         PerfDoctorError: with the reason and the next move.
     """
     if diagnosis.verdict.bottleneck is None:
-        hint = hint or "Attach again while the job trains, or watch longer with --duration SECONDS."
+        hint = hint or _next_move(diagnosis)
         if any(missing.probe in _NEEDED for missing in diagnosis.not_examined):
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
-        raise PerfDoctorError(f"No bottleneck can be named. {diagnosis.verdict.summary}", hint=hint)
+        # Where the diagnosis stands on the same terminal already, the reason does too.
+        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {diagnosis.verdict.summary}"
+        raise PerfDoctorError(f"No bottleneck can be named.{why}", hint=hint)
+
+
+def _next_move(diagnosis: Diagnosis) -> str:
+    """What to do where no probe is to blame."""
+    if diagnosis.job.get("stopped") == "job ended":
+        return "The job has ended. Attach to one that trains."
+    if diagnosis.job.get("trainers") == 0:
+        return "Attach once the job trains, and name the process that trains or one above it."
+    return "Attach again while the job trains, or watch longer with --duration SECONDS."
 
 
 def _write(path: Path, text: str) -> list[str]:

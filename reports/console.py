@@ -83,8 +83,9 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
     yield _indented(report.summary, 2)
     yield ""
     yield _table((*report.figures, *report.basis))
-    yield from _heading("Where the time goes")
-    yield _bars(report.breakdown, bar, blocks)
+    if report.breakdown:
+        yield from _heading("Where the time goes")
+        yield _bars(report.breakdown, bar, blocks)
     if report.ranks:
         yield from _heading("Rank by rank")
         yield _ranks(report.ranks)

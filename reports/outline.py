@@ -102,6 +102,7 @@ class Outline:
         headline: one line with bottleneck, cause, share and predicted speed-up.
         figures: the verdict's numbers, as label and text.
         basis: what the verdict rests on, as label and text.
+        breakdown: where the time goes; empty if nothing is known of it.
         not_examined: rows of probe, reason, and what would enable it.
     """
 
@@ -136,7 +137,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         figures=_figures(verdict),
         basis=_basis(verdict),
         straggler=_straggler(verdict),
-        breakdown=_parts(diagnosis.breakdown, colors),
+        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
         ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
         cards=tuple(_card(finding) for finding in diagnosis.findings),
         not_examined=tuple(
@@ -199,6 +200,11 @@ def _basis(verdict: Verdict) -> Rows:
 def _straggler(verdict: Verdict) -> str:
     rank = verdict.straggler_rank
     return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
+
+
+def _is_known(diagnosis: Diagnosis) -> bool:
+    """Whether anything is known of where the time goes."""
+    return bool(diagnosis.ranks) or any(line.cause != UNATTRIBUTED for line in diagnosis.breakdown)
 
 
 def _ill(breakdown: Iterable[CauseShare]) -> list[CauseShare]:

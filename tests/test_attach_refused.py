@@ -80,7 +80,7 @@ def test_stacks_that_cannot_be_read_are_missed_by_name(tmp_path: Path) -> None:
 
 def test_not_a_python_process() -> None:
     with job("sleep", "60", ready="") as sleeper:
-        refused(perfdoctor("attach", sleeper.pid, "--duration", "1"), "PyTorch", "Attach")
+        refused(perfdoctor("attach", sleeper.pid), "PyTorch", f"sleep ({sleeper.pid})", "Name the process that trains")
 
 
 def test_python_without_torch() -> None:

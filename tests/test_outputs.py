@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,22 @@ def test_no_verdict_has_a_next_move() -> None:
     assert caught.value.hint.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("job", "move"),
+    [
+        ({"stopped": "job ended", "trainers": 0}, "The job has ended."),
+        ({"stopped": "duration", "trainers": 0}, "name the process that trains"),
+        ({"stopped": "duration", "trainers": 2}, "watch longer"),
+    ],
+)
+def test_the_next_move_fits_what_was_found(job: dict[str, object], move: str) -> None:
+    with pytest.raises(PerfDoctorError) as caught:
+        conclude(replace(undecided(), job=job, not_examined=()))
+    assert move in caught.value.hint
+
+
 @pytest.mark.parametrize(("probe", "move"), [("gpu", "Attach again"), ("stacks", "perfdoctor check 1")])
 def test_the_next_move_depends_on_what_was_missing(probe: str, move: str) -> None:
-    from dataclasses import replace
-
     missing = (NotExamined(probe, "It is not there.", "install it"),)
     with pytest.raises(PerfDoctorError) as caught:
         conclude(replace(undecided(), not_examined=missing, job={"pid": 1}))

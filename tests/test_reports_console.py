@@ -45,6 +45,11 @@ def test_without_a_verdict_it_says_what_is_missing() -> None:
     assert "watch at least 5 s" in show(diagnoses.undecided())
 
 
+def test_what_is_not_known_at_all_has_no_bar() -> None:
+    assert "Where the time goes" not in show(diagnoses.undecided())
+    assert "Where the time goes" in show(diagnoses.sound())
+
+
 def test_bars_are_as_long_as_the_shares() -> None:
     lines = section(show(diagnoses.input_bound(), encoding="ascii"), "Where the time goes")
     bars = [(line.count("#"), int(share[1])) for line in lines if (share := re.search(r"(\d+)%", line))]

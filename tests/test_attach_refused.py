@@ -10,7 +10,7 @@ import pytest
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.target import require_linux
-from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, job, needs_root, perfdoctor, refused
+from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 NOBODY = "65534"
 # Another user who may read the files of this Python wherever they lie, and has no other right.
@@ -19,7 +19,6 @@ AS_NOBODY = (
     "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search",
     "--bounding-set", "-all,+dac_read_search",
 )  # fmt: skip
-WITHOUT_PTRACE = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace")
 
 
 def test_no_such_process() -> None:

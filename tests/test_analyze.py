@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.__main__ import main
+from perfdoctor.recording import RecordingWriter
 from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
 
 
@@ -58,6 +59,13 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, capsys: pytest.Captu
     path.write_text("{}")
     assert main(["analyze", str(path)]) == 1
     assert "is not a profiler trace" in capsys.readouterr().err
+
+
+def test_a_recording_is_pointed_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.perfdoctor"
+    RecordingWriter(path, {"start_ns": "1"}).close()
+    assert main(["analyze", str(path)]) == 1
+    assert f"perfdoctor report {path}" in capsys.readouterr().err
 
 
 def test_damage_is_told_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

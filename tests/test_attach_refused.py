@@ -125,6 +125,22 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert "_seconds" not in answer.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("attach", "1", "--durtion", "3"), "did you mean --duration?"),
+        (("attach", "1", "--recordings=a"), "did you mean --recording?"),
+        (("report", "a", "--jsn", "b"), "did you mean --json?"),
+        (("check", "1", "2"), "unrecognized arguments: 2\n"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_those_of_the_command(arguments: tuple[str, ...], meant: str) -> None:
+    answer = perfdoctor(*arguments)
+    assert answer.status == 2
+    assert f"usage: perfdoctor {arguments[0]}" in answer.err
+    assert meant in answer.err
+
+
 def test_without_py_spy_the_stacks_are_missed_by_name(tmp_path: Path) -> None:
     bare = tmp_path / "bin"
     bare.mkdir()

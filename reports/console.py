@@ -98,7 +98,7 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         yield _indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, _FAINT)
     yield from _heading("Not examined")
     yield from _not_examined(report)
-    for title, rows in (("The job", report.job), ("Its steps", report.steps), (COST, report.overhead)):
+    for title, rows in (("The job", report.job), *report.steps, (COST, report.overhead)):
         if rows:
             yield from _heading(title)
             yield _table(rows)

@@ -102,6 +102,7 @@ class Outline:
         basis: what the verdict rests on, as label and text.
         breakdown: where the time goes; empty if nothing is known of it.
         not_examined: rows of probe, reason, and what would enable it.
+        steps: titles with the rows below them: of the first rank, and of the straggler.
     """
 
     version: str
@@ -117,7 +118,7 @@ class Outline:
     cards: tuple[Card, ...]
     not_examined: tuple[tuple[str, str, str], ...]
     overhead: Rows
-    steps: Rows
+    steps: tuple[tuple[str, Rows], ...]
     job: Rows
 
 
@@ -143,7 +144,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
         ),
         overhead=cost_rows(diagnosis.overhead),
-        steps=step_rows(diagnosis.steps),
+        steps=_steps(diagnosis),
         job=job_rows(diagnosis.job),
     )
 
@@ -247,6 +248,21 @@ def _rank(rank: Mapping[str, Any], verdict: Verdict, colors: Mapping[str, int]) 
         straggler=rank["rank"] == verdict.straggler_rank,
         parts=_parts(lines, colors),
     )
+
+
+def _steps(diagnosis: Diagnosis) -> tuple[tuple[str, Rows], ...]:
+    """Whose steps they are is said where there are several ranks: one that waits shows where it waits, not why."""
+    rows = step_rows(diagnosis.steps)
+    if not rows:
+        return ()
+    if len(diagnosis.ranks) < 2:
+        return (("Its steps", rows),)
+    first, late = diagnosis.ranks[0]["rank"], diagnosis.verdict.straggler_rank
+    if late is None or late == first:
+        return ((f"Steps of rank {first}" + (", the straggler" if late == first else ""), rows),)
+    own = next((step_rows(rank.get("steps", {})) for rank in diagnosis.ranks if rank["rank"] == late), ())
+    straggler = ((f"Steps of rank {late}, the straggler", own),) if own else ()
+    return ((f"Steps of rank {first}, which waits for rank {late}", rows), *straggler)
 
 
 def _rank_detail(rank: Mapping[str, Any]) -> str:

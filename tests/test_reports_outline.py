@@ -55,3 +55,23 @@ def test_settings_of_launchers_and_mounts_without_a_disk_are_left_to_json() -> N
     assert rows["Settings"] == "workers 2, mount./data nfs network, env.OMP_NUM_THREADS 1"
     assert rows["Watching ended"] == "when its time was up"
     assert "Top process" not in rows
+
+
+def test_steps_are_those_of_a_named_rank_and_of_the_straggler() -> None:
+    def steps(backward: float) -> dict[str, object]:
+        phases = {"backward": {"median_s": backward, "mean_s": backward, "share": backward / 0.04}}
+        times = {"median_s": 0.04, "mean_s": 0.04, "p95_s": 0.04, "collector_s": 0.0, "outside_s": 0.0}
+        return {"count": 60, "phases": phases, **times}
+
+    base = diagnoses.straggler()
+    ranks = tuple({**rank, "steps": steps(0.03 - 0.02 * rank["rank"])} for rank in base.ranks)
+    told = outline(replace(base, ranks=ranks, steps=ranks[0]["steps"])).steps
+    assert [title for title, _ in told] == ["Steps of rank 0, which waits for rank 1", "Steps of rank 1, the straggler"]
+    assert [dict(rows)["Backward"] for _, rows in told] == ["30 ms a step, 75%", "10 ms a step, 25%"]
+
+    verdict = replace(base.verdict, straggler_rank=None)
+    ((title, _),) = outline(replace(base, verdict=verdict, ranks=ranks, steps=ranks[0]["steps"])).steps
+    assert title == "Steps of rank 0"
+    ((title, _),) = outline(replace(base, ranks=ranks[:1], steps=ranks[0]["steps"])).steps
+    assert title == "Its steps"
+    assert outline(replace(base, steps={})).steps == ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
@@ -31,7 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
+        subparser.set_defaults(run=module.run, parser=subparser)
     return parser
 
 
@@ -43,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_closed_streams()
     try:
-        parsed = make_parser().parse_args(arguments)
+        parsed, unknown = make_parser().parse_known_args(arguments)
+        if unknown:
+            parsed.parser.error(_unknown(unknown, parsed.parser))
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
@@ -57,6 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe went away; Python would complain once more at exit.
         sys.stderr.close()
         return 1
+
+
+def _unknown(arguments: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """What is wrong with arguments that a command does not know, and what may have been meant."""
+    options = re.findall(r"--[a-z]+", parser.format_usage())
+    near = [found for name in arguments for found in get_close_matches(name.partition("=")[0], options, n=1)]
+    meant = f" (did you mean {' and '.join(near)}?)" if near else ""
+    return f"unrecognized arguments: {' '.join(arguments)}{meant}"
 
 
 def _open_closed_streams() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -91,6 +92,8 @@ def write_outputs(
 ) -> None:
     """Writes the files that were asked for, all of them even if one fails.
 
+    A diagnosis that names no bottleneck does not replace a report that names one.
+
     Args:
         diagnosis: what to write.
         report: where to.
@@ -101,14 +104,15 @@ def write_outputs(
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     failed: list[str] = []
+    silent = diagnosis.verdict.bottleneck is None
     if json is not None:
         from perfdoctor.reports import json as json_report
 
-        failed += _write(json, json_report.render(diagnosis))
+        failed += _write(json, json_report.render(diagnosis), keep=silent and _names_one(json))
     if report is not None:
         from perfdoctor.reports import html
 
-        failed += _write(report, html.render(diagnosis))
+        failed += _write(report, html.render(diagnosis), keep=silent and _names_one(report))
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.")
@@ -125,15 +129,40 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
         PerfDoctorError: with the reason and the next move.
     """
     if diagnosis.verdict.bottleneck is None:
-        hint = hint or "Attach again while the job trains, or watch longer with --duration SECONDS."
+        hint = hint or _next_move(diagnosis)
         if any(missing.probe in _NEEDED for missing in diagnosis.not_examined):
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
-        raise PerfDoctorError(f"No bottleneck can be named. {diagnosis.verdict.summary}", hint=hint)
+        # Where the diagnosis stands on the same terminal already, the reason does too.
+        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {diagnosis.verdict.summary}"
+        raise PerfDoctorError(f"No bottleneck can be named.{why}", hint=hint)
 
 
-def _write(path: Path, text: str) -> list[str]:
-    """Writes a file whole or not at all; returns what went wrong."""
+def _next_move(diagnosis: Diagnosis) -> str:
+    """What to do where no probe is to blame."""
+    if diagnosis.job.get("stopped") == "job ended":
+        return "The job has ended. Attach to one that trains."
+    if diagnosis.job.get("trainers") == 0:
+        return "Attach once the job trains, and name the process that trains or one above it."
+    return "Attach again while the job trains, or watch longer with --duration SECONDS."
+
+
+def _names_one(path: Path) -> bool:
+    """Whether a file is an earlier report, JSON or page, that names a bottleneck."""
+    try:
+        text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    except OSError:
+        return False
+    if text.startswith("<!doctype html>"):
+        return '<section class="verdict ill"' in text or '<section class="verdict healthy"' in text
+    return re.search(r'"verdict": *{\s*"bottleneck": *"', text) is not None
+
+
+def _write(path: Path, text: str, *, keep: bool = False) -> list[str]:
+    """Writes a file whole or not at all, or keeps the one that is there; returns what went wrong."""
+    if keep:
+        print(f"perfdoctor: {path} is left as it was: an earlier diagnosis that names a bottleneck.", file=sys.stderr)
+        return []
     try:
         if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
             path.write_text(text, encoding="utf-8")

@@ -6,6 +6,7 @@ which clock the times are on, and what the recorder was asked to do.
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
@@ -26,6 +27,11 @@ MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
 S = TypeVar("S", bound=Sample)
 
 _HINT_RECORD = "Record the job again with `perfdoctor attach PID --recording FILE`."
+
+
+def is_recording(beginning: bytes) -> bool:
+    """Whether a file that begins with these bytes, 72 or more, is a recording (sqlite.org/fileformat.html, 1.3)."""
+    return beginning.startswith(b"SQLite format 3") and beginning[68:72] == MAGIC.to_bytes(4, "big")
 
 
 def _columns(table: type[Sample]) -> str:
@@ -206,7 +212,7 @@ def _require_format(db: sqlite3.Connection, path: Path) -> None:
     magic = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if magic != MAGIC:
-        raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+        raise _no_recording(path)
     if version != FORMAT:
         raise PerfDoctorError(
             f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
@@ -218,13 +224,22 @@ def _require_format(db: sqlite3.Connection, path: Path) -> None:
         raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
 
 
+def _no_recording(path: Path) -> PerfDoctorError:
+    """The next move where a file is none of ours; a profiler's trace begins as JSON does, or is packed."""
+    with path.open("rb") as file:
+        begins = file.read(64).lstrip()
+    hint = f"If it is a profiler's trace: perfdoctor analyze {shlex.quote(str(path))}"
+    traced = begins.startswith((b"{", b"[", b"\x1f\x8b"))
+    return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=hint if traced else _HINT_RECORD)
+
+
 def _unreadable(path: Path, error: Exception) -> PerfDoctorError:
     """What SQLite's complaint means to the user."""
     # A length that has gone bad can ask for more memory than there is.
     said = str(error) or "it cannot be held in memory"
     said = said.partition(" with text ")[0]  # what follows quotes the bad bytes
     if "not a database" in said:
-        return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+        return _no_recording(path)
     if "locked" in said:
         return PerfDoctorError(f"{path} is being written just now.", hint="Try again in a moment.")
     if "unable to open" in said or "readonly" in said:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from perfdoctor.probes.procfs import is_running
 _SUFFIX = ".perfdoctor"
 # The process that records is named in the file's name, so that a file whose process has gone is known as left behind.
 _TEMPORARY = re.compile(r"perfdoctor-(\d+)-\w+\.perfdoctor")
+_OF_A_RECORDER = re.compile(r"^perfdoctor-\d+-")
 
 _DAY_S = 24 * 3600
 
@@ -41,7 +43,12 @@ def recording_file(asked: Path | None) -> Iterator[Path]:
     except BrokenPipeError:
         served = True
         raise
+    except PerfDoctorError as error:
+        if asked is None and str(path) in error.hint:
+            error.hint = error.hint.replace(str(path), str(path := _keep(path)))
+        raise
     except KeyboardInterrupt:
+        path = path if asked is not None else _keep(path)
         raise PerfDoctorError(
             "Interrupted before the diagnosis was made.",
             hint=f"What was recorded is kept: perfdoctor report {path}",
@@ -52,10 +59,23 @@ def recording_file(asked: Path | None) -> Iterator[Path]:
 
 
 def tell_of_leftovers() -> None:
-    """Says on a terminal where earlier runs that were killed have left what they recorded for this user."""
-    for path in leftovers() if sys.stderr.isatty() else ():
-        kept = f"what it recorded is kept: perfdoctor report {path}"
-        print(f"perfdoctor: an earlier run was killed; {kept}", file=sys.stderr)
+    """Says on a terminal that earlier runs were killed, where the last of them left what it recorded for this user."""
+    found = leftovers() if sys.stderr.isatty() else []
+    if not found:
+        return
+    newest = found[-1]
+    if len(found) == 1:
+        # A journal may lie beside it.
+        runs, remove = "an earlier run was killed; what it", f"rm {shlex.quote(str(newest))}*"
+    else:
+        runs, remove = f"{len(found)} earlier runs were killed; what the last one", _remove_all(newest.parent)
+    print(f"perfdoctor: {runs} recorded is kept: perfdoctor report {newest}", file=sys.stderr)
+    print(f"  To be rid of it: {remove}", file=sys.stderr)
+
+
+def _remove_all(folder: Path) -> str:
+    """The command that removes what killed runs left; a run that goes on has written a moment ago."""
+    return f"find {shlex.quote(str(folder))} -maxdepth 1 -name 'perfdoctor-[0-9]*' -user {os.getuid()} -mmin +1 -delete"
 
 
 def leftovers() -> list[Path]:
@@ -84,6 +104,11 @@ def _temporary_file() -> Path:
         ) from None
     os.close(handle)
     return Path(name)
+
+
+def _keep(path: Path) -> Path:
+    """Gives a recording that the user is told of a name that does not pass for one of a killed run."""
+    return path.rename(path.with_name(_OF_A_RECORDER.sub("perfdoctor-kept-", path.name)))
 
 
 def _require_free(path: Path) -> Path:

@@ -122,6 +122,11 @@ def agreement(
     return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
 
 
+def surest(steps: int) -> float:
+    """How sure to be at most after so many steps that were all alike: Laplace's rule of succession."""
+    return (steps + 1) / (steps + 2)
+
+
 def _drawn(accounts: Sequence[Mapping[str, float]], counts: npt.NDArray[np.int64]) -> list[dict[str, float]]:
     """The sums of some accounts, each as often as counted, one row of counts per sum."""
     names = sorted(set().union(*accounts))

@@ -7,7 +7,8 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.reports.outline import COST, Card, Outline, Part, RankBar, Rows, outline
+from perfdoctor.reports.outline import COST, Card, Outline, Part, RankBar, outline
+from perfdoctor.reports.tables import Rows
 from perfdoctor.reports.text import lower_first
 
 if TYPE_CHECKING:
@@ -83,16 +84,22 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
     yield _indented(report.summary, 2)
     yield ""
     yield _table((*report.figures, *report.basis))
-    yield from _heading("Where the time goes")
-    yield _bars(report.breakdown, bar, blocks)
+    if report.breakdown:
+        yield from _heading("Where the time goes")
+        yield _bars(report.breakdown, bar, blocks)
     if report.ranks:
         yield from _heading("Rank by rank")
         yield _ranks(report.ranks)
+    brief = [card for card in report.cards[1:] if card.healthy or card.severity == "low"]
     for place, card in enumerate(report.cards, start=1):
-        yield from _finding(place, card)
+        yield from _title(place, card)
+        yield from _in_short(card) if card in brief else _in_full(card)
+    if brief:
+        yield ""
+        yield _indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, _FAINT)
     yield from _heading("Not examined")
     yield from _not_examined(report)
-    for title, rows in (("The job", report.job), ("Its steps", report.steps), (COST, report.overhead)):
+    for title, rows in (("The job", report.job), *report.steps, (COST, report.overhead)):
         if rows:
             yield from _heading(title)
             yield _table(rows)
@@ -156,7 +163,7 @@ def _ranks(ranks: Iterable[RankBar]) -> "RenderableType":
     return grid
 
 
-def _finding(place: int, card: Card) -> "Iterator[RenderableType]":
+def _title(place: int, card: Card) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     facts = [card.cause, card.severity, f"{card.share} of the time"]
@@ -165,7 +172,19 @@ def _finding(place: int, card: Card) -> "Iterator[RenderableType]":
     yield ""
     yield Text.assemble((f"{place}. {card.title}", "bold"))
     yield _indented("; ".join(facts), 3, _SEVERITIES.get(card.severity, ""))
-    yield _indented(card.summary, 3)
+    if card.summary:
+        yield _indented(card.summary, 3)
+
+
+def _in_short(card: Card) -> "Iterator[RenderableType]":
+    """Of what costs little: what to change, without how."""
+    if card.changes:
+        yield _indented("To change: " + "; ".join(lower_first(change.title) for change in card.changes) + ".", 3)
+
+
+def _in_full(card: Card) -> "Iterator[RenderableType]":
+    from rich.text import Text
+
     if card.evidence:
         yield _indented("Evidence", 3, "bold")
         yield _evidence(card)
@@ -174,6 +193,8 @@ def _finding(place: int, card: Card) -> "Iterator[RenderableType]":
     for change in card.changes:
         yield _indented(f"- {change.title}", 5, "green")
         yield _indented(change.why, 7)
+        if change.told:
+            yield _indented(change.told, 9, "cyan")
         for line in change.code.split("\n") if change.code else ():
             yield Text(" " * 9 + line, style="cyan")
     if card.refuted_by:

@@ -3,13 +3,23 @@
 All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict
-from perfdoctor.reports.text import clean, clean_lines, duration, fact, number, percent, quantity, sentence, speedup
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, Verdict
+from perfdoctor.reports.places import Places
+from perfdoctor.reports.tables import Rows, cost_rows, job_rows, step_rows
+from perfdoctor.reports.text import (
+    clean,
+    clean_lines,
+    is_prose,
+    percent,
+    quantity,
+    sentence,
+    speedup,
+)
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
@@ -17,8 +27,6 @@ SMALL_SHARE = 0.005
 COST = "What this diagnosis cost"
 
 _RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "communication"}
-
-Rows = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +59,11 @@ class RankBar:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fix: what to change, why it helps here, and the change as code."""
+    """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is ""."""
 
     title: str
     why: str
+    told: str
     code: str
 
 
@@ -65,6 +74,7 @@ class Card:
     Attributes:
         evidence: rows of what was measured, the value, and the probe that saw it.
         ranks: e.g. ``ranks 0 and 3``; "" for a job of one trainer.
+        summary: one sentence; "" where the verdict says it already.
     """
 
     title: str
@@ -90,7 +100,9 @@ class Outline:
         headline: one line with bottleneck, cause, share and predicted speed-up.
         figures: the verdict's numbers, as label and text.
         basis: what the verdict rests on, as label and text.
+        breakdown: where the time goes; empty if nothing is known of it.
         not_examined: rows of probe, reason, and what would enable it.
+        steps: titles with the rows below them: of the first rank, and of the straggler.
     """
 
     version: str
@@ -106,7 +118,7 @@ class Outline:
     cards: tuple[Card, ...]
     not_examined: tuple[tuple[str, str, str], ...]
     overhead: Rows
-    steps: Rows
+    steps: tuple[tuple[str, Rows], ...]
     job: Rows
 
 
@@ -115,24 +127,25 @@ def outline(diagnosis: Diagnosis) -> Outline:
     verdict = diagnosis.verdict
     colors = {line.cause: number for number, line in enumerate(_ill(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
+    places = Places(_texts(diagnosis))
     return Outline(
         version=clean(diagnosis.version),
         tone=_tone(verdict),
         claim=_claim(verdict),
         headline=_headline(verdict),
-        summary=clean(verdict.summary),
+        summary=places.shorten(clean(verdict.summary)),
         figures=_figures(verdict),
         basis=_basis(verdict),
         straggler=_straggler(verdict),
-        breakdown=_parts(diagnosis.breakdown, colors),
+        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
         ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
-        cards=tuple(_card(finding) for finding in diagnosis.findings),
+        cards=tuple(_card(finding, places, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
         ),
-        overhead=_rows(diagnosis.overhead) or (("Cost", "not measured"),),
-        steps=_steps(diagnosis.steps),
-        job=_rows(diagnosis.job),
+        overhead=cost_rows(diagnosis.overhead),
+        steps=_steps(diagnosis),
+        job=job_rows(diagnosis.job),
     )
 
 
@@ -189,6 +202,11 @@ def _straggler(verdict: Verdict) -> str:
     return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
 
 
+def _is_known(diagnosis: Diagnosis) -> bool:
+    """Whether anything is known of where the time goes."""
+    return bool(diagnosis.ranks) or any(line.cause != UNATTRIBUTED for line in diagnosis.breakdown)
+
+
 def _ill(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
     return [line for line in breakdown if _kind(line.cause) == "ill"]
 
@@ -232,6 +250,21 @@ def _rank(rank: Mapping[str, Any], verdict: Verdict, colors: Mapping[str, int]) 
     )
 
 
+def _steps(diagnosis: Diagnosis) -> tuple[tuple[str, Rows], ...]:
+    """Whose steps they are is said where there are several ranks: one that waits shows where it waits, not why."""
+    rows = step_rows(diagnosis.steps)
+    if not rows:
+        return ()
+    if len(diagnosis.ranks) < 2:
+        return (("Its steps", rows),)
+    first, late = diagnosis.ranks[0]["rank"], diagnosis.verdict.straggler_rank
+    if late is None or late == first:
+        return ((f"Steps of rank {first}" + (", the straggler" if late == first else ""), rows),)
+    own = next((step_rows(rank.get("steps", {})) for rank in diagnosis.ranks if rank["rank"] == late), ())
+    straggler = ((f"Steps of rank {late}, the straggler", own),) if own else ()
+    return ((f"Steps of rank {first}, which waits for rank {late}", rows), *straggler)
+
+
 def _rank_detail(rank: Mapping[str, Any]) -> str:
     """Where the rank was seen: its process, or the file of its trace."""
     if "trace" in rank:
@@ -240,7 +273,17 @@ def _rank_detail(rank: Mapping[str, Any]) -> str:
     return f"pid {rank['pid']}, {workers} worker{'' if workers == 1 else 's'}"
 
 
-def _card(finding: Finding) -> Card:
+def _texts(diagnosis: Diagnosis) -> Iterator[str]:
+    """Where lines of code may be named."""
+    yield diagnosis.verdict.summary
+    for finding in diagnosis.findings:
+        yield finding.summary
+        yield from (item.value for item in finding.evidence if isinstance(item.value, str))
+        for fix in finding.fixes:
+            yield from (fix.title, fix.why)
+
+
+def _card(finding: Finding, places: Places, *, said: str) -> Card:
     cause = CAUSES[finding.cause]
     return Card(
         title=sentence(cause.title),
@@ -250,16 +293,28 @@ def _card(finding: Finding) -> Card:
         share=percent(finding.share),
         speedup="" if cause.healthy else speedup(finding.predicted_speedup),
         ranks=_ranks(finding.ranks),
-        summary=clean(finding.summary),
-        evidence=tuple(
-            (sentence(clean(item.name)), quantity(item.value, item.unit), clean(item.probe))
-            for item in finding.evidence
-        ),
-        changes=tuple(
-            Change(clean(fix.title), clean(fix.why), clean_lines(fix.change)) for fix in finding.fixes
-        ),
+        summary="" if finding.summary == said else places.shorten(clean(finding.summary)),
+        evidence=_evidence(finding.evidence, places),
+        changes=tuple(_change(fix, places) for fix in finding.fixes),
         refuted_by=clean(finding.refuted_by),
     )
+
+
+def _evidence(items: Iterable[Evidence], places: Places) -> tuple[tuple[str, str, str], ...]:
+    """Rows of a table; what has the same name as the row above it is not named again."""
+    rows: list[tuple[str, str, str]] = []
+    above = None
+    for item in items:
+        name = sentence(clean(item.name))
+        rows.append(("" if name == above else name, places.shorten(quantity(item.value, item.unit)), clean(item.probe)))
+        above = name
+    return tuple(rows)
+
+
+def _change(fix: Fix, places: Places) -> Change:
+    change = clean_lines(fix.change)
+    told, code = (change, "") if is_prose(change) else ("", change)
+    return Change(places.shorten(clean(fix.title)), places.shorten(clean(fix.why)), told, code)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
@@ -267,35 +322,3 @@ def _ranks(ranks: tuple[int, ...]) -> str:
         return ""
     *first, last = map(str, ranks)
     return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
-
-
-def _steps(steps: Mapping[str, Any]) -> Rows:
-    """How long a step takes, and what each phase takes of it, longest first."""
-    if "phases" not in steps:
-        return _rows(steps)
-    median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
-    rows = [("Steps observed", number(steps["count"]))]
-    rows.append(("Time per step", f"{median} in the median, {mean} in the mean, {slow} or less in 95%"))
-    apart, device = steps.get("serialised"), steps.get("device")
-    alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
-    there = device["phases"] if device else {}
-    for name, spent in steps["phases"].items():
-        text = f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}"
-        text += f"; {duration(there[name])} on the device" if name in there else ""
-        text += f"; {duration(alone[name])} by itself" if name in alone else ""
-        rows.append((sentence(clean(name)), text))
-    if apart:
-        hidden = f"{duration(apart['sum_s'])} a step in sum, over {number(apart['count'])} steps"
-        rows.append(("Parts by themselves", f"{hidden}; {percent(apart['overlap'])} of that overlaps"))
-    if steps["collector_s"]:
-        rows.append(("Of that, the collector", f"{duration(steps['collector_s'])} a step"))
-    if steps["outside_s"]:
-        rows.append(("Between steps, not counted", duration(steps["outside_s"])))
-    for what, name in (("trial", "On a batch in memory"), ("profiled", "While profiled")):
-        if made := steps.get(what):
-            rows.append((name, f"{duration(made['median_s'])} per step, over {number(made['count'])} steps"))
-    return tuple(rows)
-
-
-def _rows(table: Mapping[str, Any]) -> Rows:
-    return tuple(fact(name, value) for name, value in table.items())

@@ -13,6 +13,9 @@ _UNPRINTABLE = re.compile(
 )
 _REPLACEMENT = "\ufffd"
 
+# How a sentence begins, and no line of Python or of a shell: a capitalised word, and another word after a blank.
+_SENTENCE = re.compile(r"[A-Z][a-z]+:? [\w-]")
+
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0}
 _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _DECIMAL = {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
@@ -45,6 +48,11 @@ def clean_lines(text: str) -> str:
     """The same for code: line breaks and indentation stay."""
     lines = text.replace("\r\n", "\n").expandtabs(4).strip("\n").split("\n")
     return "\n".join(_UNPRINTABLE.sub(_REPLACEMENT, line).rstrip() for line in lines)
+
+
+def is_prose(change: str) -> bool:
+    """Whether a change is told in a sentence, which may be wrapped, instead of in code."""
+    return "\n" not in change and _SENTENCE.match(change) is not None
 
 
 def percent(fraction: float) -> str:

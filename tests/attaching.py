@@ -19,6 +19,7 @@ TARGETS = Path(__file__).resolve().parent / "targets"
 TRAINING = (sys.executable, str(TARGETS / "job_training.py"))
 SILENT = (sys.executable, str(TARGETS / "job_silent.py"))
 PERFDOCTOR = (sys.executable, "-m", "perfdoctor")
+WITHOUT_PTRACE = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users and rights, and mount")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.__main__ import main
+from perfdoctor.recording import RecordingWriter
 from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
 
 
@@ -29,12 +30,23 @@ def test_a_trace_gets_verdict_findings_and_reports(tmp_path: Path, capsys: pytes
     diagnosis = json.loads(told.read_text())
     assert diagnosis["verdict"]["cause"] == "cpu.kernel_launch"
     assert diagnosis["verdict"]["level"] == "traced"
-    assert diagnosis["verdict"]["confidence"] == 0.98
+    assert diagnosis["verdict"]["confidence"] == 0.8  # ten milliseconds, in which no step is marked
     assert diagnosis["ranks"][0]["workers"] is None
     [found] = [one for one in diagnosis["findings"] if one["cause"] == "cpu.kernel_launch"]
     evidence = {one["name"]: one["value"] for one in found["evidence"]}
     assert evidence["taken by one kernel, in the median"] == 5.0
     assert evidence["kernels and copies started on a GPU"] == pytest.approx(20_000, rel=0.01)
+
+
+@pytest.mark.parametrize(("steps", "confidence"), [(2, 3 / 4), (8, 9 / 10), (100, 0.98)])
+def test_more_steps_in_a_trace_make_surer(steps: int, confidence: float, tmp_path: Path) -> None:
+    made = launch_bound()
+    for number in range(steps):
+        made.step(number, number * 10_000 / steps, (number + 1) * 10_000 / steps)
+    path = made.write(tmp_path / "trace.json")
+    assert main(["analyze", str(path), "--json", str(tmp_path / "out.json")]) == 0
+    verdict = json.loads((tmp_path / "out.json").read_text())["verdict"]
+    assert verdict["confidence"] == pytest.approx(confidence)
 
 
 def test_a_folder_is_a_job_of_several_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +70,13 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, capsys: pytest.Captu
     path.write_text("{}")
     assert main(["analyze", str(path)]) == 1
     assert "is not a profiler trace" in capsys.readouterr().err
+
+
+def test_a_recording_is_pointed_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.perfdoctor"
+    RecordingWriter(path, {"start_ns": "1"}).close()
+    assert main(["analyze", str(path)]) == 1
+    assert f"perfdoctor report {path}" in capsys.readouterr().err
 
 
 def test_damage_is_told_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,7 @@ def test_a_killed_perfdoctor_without_a_recording_to_keep_is_told_of_later(traini
     command = ["script", "-qec", f"{SILENT[0]} -m perfdoctor attach {training.pid} --duration 1", "/dev/null"]
     said = subprocess.run(command, env=folder, capture_output=True, text=True, timeout=60, check=False).stdout
     assert f"an earlier run was killed; what it recorded is kept: perfdoctor report {left}" in " ".join(said.split())
+    assert f"To be rid of it: rm {left}" in " ".join(said.split())
     assert list(tmp_path.glob("*.perfdoctor")) == [left]
     assert perfdoctor("report", left).status in (0, 1)
     assert until(lambda: not sampling(training.pid), SEGMENT_S + 3), "py-spy stayed"

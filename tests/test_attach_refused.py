@@ -10,7 +10,7 @@ import pytest
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.target import require_linux
-from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, job, needs_root, perfdoctor, refused
+from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 NOBODY = "65534"
 # Another user who may read the files of this Python wherever they lie, and has no other right.
@@ -19,7 +19,6 @@ AS_NOBODY = (
     "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search",
     "--bounding-set", "-all,+dac_read_search",
 )  # fmt: skip
-WITHOUT_PTRACE = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace")
 
 
 def test_no_such_process() -> None:
@@ -80,7 +79,7 @@ def test_stacks_that_cannot_be_read_are_missed_by_name(tmp_path: Path) -> None:
 
 def test_not_a_python_process() -> None:
     with job("sleep", "60", ready="") as sleeper:
-        refused(perfdoctor("attach", sleeper.pid, "--duration", "1"), "PyTorch", "Attach")
+        refused(perfdoctor("attach", sleeper.pid), "PyTorch", f"sleep ({sleeper.pid})", "Name the process that trains")
 
 
 def test_python_without_torch() -> None:
@@ -124,6 +123,22 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert answer.status == 2
     assert "usage: perfdoctor" in answer.err
     assert "_seconds" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("attach", "1", "--durtion", "3"), "did you mean --duration?"),
+        (("attach", "1", "--recordings=a"), "did you mean --recording?"),
+        (("report", "a", "--jsn", "b"), "did you mean --json?"),
+        (("check", "1", "2"), "unrecognized arguments: 2\n"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_those_of_the_command(arguments: tuple[str, ...], meant: str) -> None:
+    answer = perfdoctor(*arguments)
+    assert answer.status == 2
+    assert f"usage: perfdoctor {arguments[0]}" in answer.err
+    assert meant in answer.err
 
 
 def test_without_py_spy_the_stacks_are_missed_by_name(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from perfdoctor.commands import check
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.preflight import PROBES, Check
+from tests.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -32,6 +34,32 @@ def test_works_without_a_process(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_process_that_is_not_there_is_an_error() -> None:
     with pytest.raises(PerfDoctorError, match="There is no process"):
         check.run(arguments(str(1 << 40)))
+
+
+def test_fails_where_attach_would(capsys: pytest.CaptureFixture[str]) -> None:
+    with job("sleep", "60", ready="") as sleeper, pytest.raises(PerfDoctorError, match="has PyTorch loaded"):
+        check.run(arguments(str(sleeper.pid)))
+    assert "is not a Python process" in capsys.readouterr().out
+
+
+@needs_root
+def test_what_may_not_be_attached_to_is_refused_in_the_same_words() -> None:
+    with job(*SILENT, "sleep", "plain") as ours:
+        for command in ("attach", "check"):
+            answer = perfdoctor(command, ours.pid, prefix=WITHOUT_PTRACE)
+            refused(answer, "capabilities that we lack", "SYS_PTRACE")
+
+
+def test_the_processes_of_a_launcher_that_may_train_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = "import torch, time; print('ready', flush=True); time.sleep(60)"
+    with job("bash", "-c", f'{sys.executable} -c "{trainer}" & sleep 60 & echo started $!; wait', ready="") as launcher:
+        assert launcher.process.stdout is not None
+        assert {launcher.process.stdout.readline().split()[0] for _ in range(2)} == {"started", "ready"}
+        assert check.run(arguments(str(launcher.pid))) == 0
+        first, second = (child.pid for child in psutil.Process(launcher.pid).children())
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("Of 3 processes 1 has PyTorch: ")
+    assert line.endswith((f"({first}).", f"({second})."))
 
 
 def test_says_each_remedy_once() -> None:

@@ -20,6 +20,7 @@ RECORDING_SIDE = {
     "perfdoctor.afterwards",
     "perfdoctor.clock",
     "perfdoctor.errors",
+    "perfdoctor.family",
     "perfdoctor.governor",
     "perfdoctor.inside",
     "perfdoctor.job",

@@ -4,15 +4,16 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from perfdoctor.diagnosis import NotExamined
+from perfdoctor.diagnosis import Diagnosis, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.outputs import conclude, deliver, require_places, write_outputs
 from tests.attaching import ENVIRONMENT
-from tests.diagnoses import sound, undecided
+from tests.diagnoses import input_bound, sound, undecided
 
 RECORDING = Path("job.recording")
 
@@ -28,6 +29,25 @@ def test_an_old_report_is_replaced(tmp_path: Path) -> None:
     write_outputs(sound(), report=None, json=told, recording=RECORDING)
     assert told.read_text().startswith("{")
     assert "old" * 10 not in told.read_text()
+
+
+def test_a_report_that_says_nothing_does_not_replace_one_that_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"report": tmp_path / "a.html", "json": tmp_path / "a.json"}
+
+    def written(diagnosis: Diagnosis) -> list[str]:
+        write_outputs(diagnosis, **places)
+        return [place.read_text() for place in places.values()]
+
+    nothing, other = written(undecided()), written(replace(undecided(), version="9"))
+    assert other != nothing
+    assert capsys.readouterr().err == ""
+    told = written(sound())
+    assert written(undecided()) == told
+    assert capsys.readouterr().err.count("is left as it was") == 2
+    assert written(input_bound()) != told
+    assert written(undecided()) == written(input_bound())
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -75,10 +95,22 @@ def test_no_verdict_has_a_next_move() -> None:
     assert caught.value.hint.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("job", "move"),
+    [
+        ({"stopped": "job ended", "trainers": 0}, "The job has ended."),
+        ({"stopped": "duration", "trainers": 0}, "name the process that trains"),
+        ({"stopped": "duration", "trainers": 2}, "watch longer"),
+    ],
+)
+def test_the_next_move_fits_what_was_found(job: dict[str, object], move: str) -> None:
+    with pytest.raises(PerfDoctorError) as caught:
+        conclude(replace(undecided(), job=job, not_examined=()))
+    assert move in caught.value.hint
+
+
 @pytest.mark.parametrize(("probe", "move"), [("gpu", "Attach again"), ("stacks", "perfdoctor check 1")])
 def test_the_next_move_depends_on_what_was_missing(probe: str, move: str) -> None:
-    from dataclasses import replace
-
     missing = (NotExamined(probe, "It is not there.", "install it"),)
     with pytest.raises(PerfDoctorError) as caught:
         conclude(replace(undecided(), not_examined=missing, job={"pid": 1}))

@@ -1,5 +1,6 @@
 """`perfdoctor report`: from a recording to reports, whatever the recording is like."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,13 @@ def test_what_is_no_recording_is_refused(content: bytes | None, word: str, tmp_p
     answer = perfdoctor("report", file, "--json", tmp_path / "a.json")
     refused(answer, word, "perfdoctor attach")
     assert not (tmp_path / "a.json").exists()
+
+
+@pytest.mark.parametrize("content", [b'{"traceEvents": []}', b'\n [{"ph": "X"}]', gzip.compress(b"{}")])
+def test_a_trace_is_pointed_to_analyze(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "my trace"
+    file.write_bytes(content)
+    refused(perfdoctor("report", file), "not a perfdoctor recording", f"perfdoctor analyze '{file}'")
 
 
 def test_a_truncated_recording_is_refused(tmp_path: Path) -> None:

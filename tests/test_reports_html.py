@@ -93,7 +93,7 @@ def test_it_can_be_used_without_seeing_it(diagnosis: Diagnosis) -> None:
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     drawings = [attributes for _, attributes in page.tags if attributes.get("role") == "img"]
-    assert drawings
+    assert bool(drawings) == bool(diagnosis.ranks or diagnosis.series)
     assert all(attributes["aria-label"].strip() for attributes in drawings)
     assert sum(tag == "svg" for tag, _ in page.tags) == len(page.values("aria-hidden"))
 
@@ -111,6 +111,15 @@ def test_it_says_everything() -> None:
     assert diagnosis.not_examined[0].enable in text
     assert "3% of one core" in text
     assert str(diagnosis.job["command"]) in text
+
+
+def test_only_code_is_set_as_code() -> None:
+    text = render(diagnoses.input_bound())
+    code = re.findall("<pre><code>(.*?)</code></pre>", text, re.DOTALL)
+    assert len(code) == 3
+    assert "num_workers=7,  # was 2\n)" in code[0]
+    assert diagnoses.ADVICE in text
+    assert not [part for part in code if diagnoses.ADVICE in part]
 
 
 def test_a_sound_job_reads_as_good_news() -> None:

@@ -80,3 +80,21 @@ def test_clean_text_is_one_printable_line_in_utf8() -> None:
 
 def test_code_keeps_its_lines_and_indentation() -> None:
     assert text.clean_lines("if x:\r\n\ty()\x1b[2J\n") == "if x:\n    y()\ufffd[2J"
+
+
+@pytest.mark.parametrize(
+    ("change", "prose"),
+    [
+        ("Block in queue.get() or event.wait() instead of polling; sleep between polls.", True),
+        ("Send images as uint8 and convert on the GPU: batch.to(device).float().div_(255)", True),
+        ("Megatron: --decoder-last-pipeline-num-layers N with fewer layers", True),
+        ("DataLoader(..., num_workers=4)  # An IterableDataset must split its data.", False),
+        ("OMP_NUM_THREADS=2 python train.py", False),
+        ("Loader = make(4)", False),
+        ("with lock:\n    raw = shared.read(index)", False),
+        ("docker update --cpus N CONTAINER", False),
+        ("", False),
+    ],
+)
+def test_sentences_are_told_from_code(change: str, prose: bool) -> None:
+    assert text.is_prose(change) is prose

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perfdoctor.family import require_torch
 from perfdoctor.job import Job
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 from perfdoctor.recorder import Recorder
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Records the job, then makes the diagnosis and the reports."""
     require_target(arguments.pid)
+    require_torch(arguments.pid)
     require_places(arguments.report, arguments.json)
     tell_of_leftovers()
     load_analysis(html=arguments.report is not None)

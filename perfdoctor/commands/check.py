@@ -4,7 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from perfdoctor.family import family_of, listed, require_torch
 from perfdoctor.preflight import Check, preflight
+from perfdoctor.target import require_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,13 +17,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints one line per probe: whether it works, why not, and what enables it."""
+    """Prints one line per probe: whether it works, why not, and what enables it; then fails where `attach` would."""
     checks = preflight(arguments.pid)
+    if arguments.pid is not None:
+        _print_family(arguments.pid)
     if sys.stdout.isatty():
         _print_table(checks)
     else:
         print(plain(checks))
+    if arguments.pid is not None:
+        require_target(arguments.pid)
+        require_torch(arguments.pid)
     return 0
+
+
+def _print_family(pid: int) -> None:
+    """Where the job has several processes, says which of them may train."""
+    family = family_of(pid)
+    torch = [one for one in family if one.torch]
+    if torch and len(family) > 1:
+        have = "has" if len(torch) == 1 else "have"
+        print(f"Of {len(family)} processes {len(torch)} {have} PyTorch: {listed(torch)}.")
 
 
 def plain(checks: Sequence[Check]) -> str:

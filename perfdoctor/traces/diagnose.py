@@ -24,7 +24,10 @@ from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.settle import Settled, settle
 from perfdoctor.traces.silence import missing_for_cause
-from perfdoctor.verdict import first_cause, late_shares, straggler
+from perfdoctor.verdict import first_cause, late_shares, straggler, surest
+
+# As many steps are taken to be in a trace that marks none: the tutorial of torch.profiler records 3 (active=3).
+_FEWEST_STEPS = 3
 
 
 def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
@@ -55,6 +58,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         findings = []
     cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers), TRACED)
     verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
+    verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
     return Diagnosis(
         version=__version__,
         verdict=verdict,
@@ -154,6 +158,12 @@ def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
         "waits_for": {str(number): share for number, share in trainer.blamed.items()},
         "devices": list(rank.devices),
     }
+
+
+def _seen_steps(ranks: Sequence[Rank]) -> int:
+    """How many steps the confidence may rest on: those marked, or else the seconds that the trace lasts."""
+    window = ranks[0].window
+    return len(window.steps) or max(_FEWEST_STEPS, int(window.length / NS_PER_S))
 
 
 def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:

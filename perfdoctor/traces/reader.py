@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording import is_recording
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.events import Document
 from perfdoctor.traces.files import TraceFile
@@ -39,6 +41,11 @@ def read_trace(path: Path) -> Trace:
         for events in pieces:
             columns.add(events)
             del events  # before the next piece is decoded, which then takes the same memory, while the cache holds it
+    if is_recording(pieces.beginning):
+        raise PerfDoctorError(
+            f"{path} is a recording of perfdoctor, not a profiler trace.",
+            hint=f"perfdoctor report {shlex.quote(str(path))}",
+        )
     if not pieces.is_trace:
         raise PerfDoctorError(
             f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",

@@ -53,7 +53,8 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
             NotExamined("trace", f"Events of unknown kinds are left out: {unknown}.", "an issue with the trace")
         )
     if not len(trace.device):
-        found.append(NotExamined("trace", "No GPU activity is in the trace.", _WITH_DEVICE))
+        enable = f"where the job uses one: {_WITH_DEVICE}"
+        found.append(NotExamined("trace", "No GPU activity is in the trace.", enable))
     if not account.window.steps:
         found.append(
             NotExamined("trace", "The trace marks no steps, so all of it counts, start and end included.", _STEADY)

@@ -1,0 +1,91 @@
+"""Temporary recordings: removed when they have served, kept by name when not, and told of when their run was killed."""
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording_file import leftovers, recording_file, tell_of_leftovers
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def told_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    tell_of_leftovers()
+    return terminal.getvalue().splitlines()
+
+
+def left_by_a_killed_run(folder: Path, name: str, seconds_ago: float) -> Path:
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as ended:
+        ended.wait()
+    path = folder / f"perfdoctor-{ended.pid}-{name}.perfdoctor"
+    path.write_text("recorded")
+    changed = path.stat().st_mtime - seconds_ago
+    os.utime(path, (changed, changed))
+    return path
+
+
+def fails(error: BaseException, asked: Path | None = None) -> None:
+    """A run that has recorded and then ends like this; {} in the hint stands for its recording."""
+    with recording_file(asked) as path:
+        path.write_text("recorded")
+        if isinstance(error, PerfDoctorError):
+            error.hint = error.hint.format(path)
+        raise error
+
+
+def test_what_has_served_is_removed(folder: Path) -> None:
+    with recording_file(None) as path:
+        path.write_text("recorded")
+    assert not list(folder.iterdir())
+
+
+def test_what_the_user_is_told_of_is_kept_and_not_told_of_again() -> None:
+    with pytest.raises(PerfDoctorError) as raised:
+        fails(PerfDoctorError("The report cannot be written.", hint="perfdoctor report {} --report FILE.html"))
+    kept = Path(raised.value.hint.split()[2])
+    assert kept.read_text() == "recorded"
+    assert leftovers() == []
+
+
+def test_an_interruption_names_what_is_kept() -> None:
+    with pytest.raises(PerfDoctorError) as raised:
+        fails(KeyboardInterrupt())
+    assert Path(raised.value.hint.split()[-1]).read_text() == "recorded"
+
+
+def test_a_file_that_the_user_named_keeps_its_name(folder: Path) -> None:
+    asked = folder / "mine.perfdoctor"
+    with pytest.raises(PerfDoctorError, match="cannot be written"):
+        fails(PerfDoctorError("It cannot be written.", hint="perfdoctor report {}"), asked)
+    assert asked.read_text() == "recorded"
+
+
+def test_many_killed_runs_are_told_of_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = folder / f"perfdoctor-{os.getpid()}-running.perfdoctor"
+    running.write_text("recorded")
+    left = [left_by_a_killed_run(folder, f"left{number}", 200 * number) for number in (3, 1, 2)]
+    told, remove = told_on_a_terminal(monkeypatch)
+    assert "3 earlier runs were killed" in told
+    assert told.endswith(f"perfdoctor report {left[1]}")
+    subprocess.run(["sh", "-c", remove.split(": ", 1)[1]], check=True)
+    assert list(folder.iterdir()) == [running]
+
+
+def test_nothing_left_nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told_on_a_terminal(monkeypatch) == []

@@ -1,0 +1,77 @@
+"""What a report says, and what it leaves to the JSON report."""
+
+from dataclasses import replace
+
+from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.outline import outline
+from perfdoctor.reports.places import Places
+from tests import diagnoses
+
+WHOLE = "/home/me/work/train.py:41 main"
+
+
+def test_a_file_is_named_in_full_once() -> None:
+    base = diagnoses.input_bound()
+    finding = replace(
+        base.findings[0],
+        summary=f"It is at {WHOLE}.",
+        evidence=(Evidence("where", f"{WHOLE} (60 %)", "", "stacks"), Evidence("where", WHOLE, "", "stacks")),
+        fixes=(Fix(f"Make {WHOLE} cheaper", "It costs.", "pass"),),
+    )
+    report = outline(replace(base, verdict=replace(base.verdict, summary=f"At {WHOLE}."), findings=(finding,)))
+    assert report.summary == f"At {WHOLE}."
+    (card,) = report.cards
+    assert card.summary == "It is at train.py:41 main."
+    assert card.evidence == (("Where", "train.py:41 main (60 %)", "stacks"), ("", "train.py:41 main", "stacks"))
+    assert card.changes[0].title == "Make train.py:41 main cheaper"
+
+
+def test_files_of_the_same_name_keep_their_paths() -> None:
+    texts = ["/a/data.py:1 get", "/b/data.py:2 get", "/a/train.py:3 main"]
+    places = Places(texts)
+    assert [places.shorten(text) for text in texts + texts] == [*texts, *texts[:2], "train.py:3 main"]
+
+
+def test_only_places_in_code_are_shortened() -> None:
+    texts = ["/data/cats/1.jpg", "https://host/a/b.py:80", "dataset.py:41 get", "/a/b c/d.py:1"]
+    places = Places(texts)
+    assert [places.shorten(text) for text in texts + texts] == texts + texts
+
+
+def test_what_the_verdict_says_its_finding_does_not_repeat() -> None:
+    base = diagnoses.input_bound()
+    said = replace(base, verdict=replace(base.verdict, summary=base.findings[0].summary))
+    assert outline(said).cards[0].summary == ""
+    assert outline(base).cards[0].summary == base.findings[0].summary
+
+
+def test_settings_of_launchers_and_mounts_without_a_disk_are_left_to_json() -> None:
+    settings = {
+        "workers": 2.0, "mount./data": "nfs network", "mount./dev/shm": "tmpfs", "env.OMP_NUM_THREADS": "1",
+        "env.TORCHELASTIC_RUN_ID": "x", "env.GROUP_RANK": "0",
+    }  # fmt: skip
+    job = {"pid": 7, "root_pid": 7, "stopped": "duration", "settings": settings}
+    rows = dict(outline(replace(diagnoses.sound(), job=job)).job)
+    assert rows["Settings"] == "workers 2, mount./data nfs network, env.OMP_NUM_THREADS 1"
+    assert rows["Watching ended"] == "when its time was up"
+    assert "Top process" not in rows
+
+
+def test_steps_are_those_of_a_named_rank_and_of_the_straggler() -> None:
+    def steps(backward: float) -> dict[str, object]:
+        phases = {"backward": {"median_s": backward, "mean_s": backward, "share": backward / 0.04}}
+        times = {"median_s": 0.04, "mean_s": 0.04, "p95_s": 0.04, "collector_s": 0.0, "outside_s": 0.0}
+        return {"count": 60, "phases": phases, **times}
+
+    base = diagnoses.straggler()
+    ranks = tuple({**rank, "steps": steps(0.03 - 0.02 * rank["rank"])} for rank in base.ranks)
+    told = outline(replace(base, ranks=ranks, steps=ranks[0]["steps"])).steps
+    assert [title for title, _ in told] == ["Steps of rank 0, which waits for rank 1", "Steps of rank 1, the straggler"]
+    assert [dict(rows)["Backward"] for _, rows in told] == ["30 ms a step, 75%", "10 ms a step, 25%"]
+
+    verdict = replace(base.verdict, straggler_rank=None)
+    ((title, _),) = outline(replace(base, verdict=verdict, ranks=ranks, steps=ranks[0]["steps"])).steps
+    assert title == "Steps of rank 0"
+    ((title, _),) = outline(replace(base, ranks=ranks[:1], steps=ranks[0]["steps"])).steps
+    assert title == "Its steps"
+    assert outline(replace(base, steps={})).steps == ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Fix, Verdict
 from perfdoctor.reports.text import clean, clean_lines, duration, fact, number, percent, quantity, sentence, speedup
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
@@ -256,10 +256,15 @@ def _card(finding: Finding) -> Card:
             for item in finding.evidence
         ),
         changes=tuple(
-            Change(clean(fix.title), clean(fix.why), clean_lines(fix.change)) for fix in finding.fixes
+            Change(_fix_title(fix), clean(fix.why), clean_lines(fix.change)) for fix in finding.fixes
         ),
         refuted_by=clean(finding.refuted_by),
     )
+
+
+def _fix_title(fix: Fix) -> str:
+    pace = f" (up to {speedup(fix.predicted_speedup)})" if fix.predicted_speedup else ""
+    return f"{clean(fix.title)}{pace}"
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

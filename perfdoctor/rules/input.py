@@ -2,8 +2,8 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, at, finding, hot_line, percent, setting, takes, uses_gpu
-from perfdoctor.rules.workers import bounded_by_workers, no_more_workers, plan_workers, worker_fixes
+from perfdoctor.rules.making import REPORTED, at, finding, freed, hot_line, percent, setting, takes, uses_gpu
+from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # Workers idle for more than this while the trainer waits have capacity to spare. Measured: 0.79 idle where
 # the trainer was slow, next to nothing where the workers were.
@@ -34,6 +34,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
             f"time.{no_more_workers(plan)}",
             "Work on whole arrays instead of elements, decode to the size that is needed (PIL: "
             "image.draft('RGB', size) before load), and leave out what the model does not use.",
+            freed(facts.share(cause)),
         )
     )
     fixes.append(_PREPARE_ONCE)
@@ -47,7 +48,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
                 "uint8 batch",
             )
         )
-    found = finding(
+    return finding(
         facts,
         cause,
         takes(facts, cause, "Preparing the input on the CPU"),
@@ -57,7 +58,6 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
         "not what holds the job up.",
     )
-    return bounded_by_workers(found, plan)
 
 
 _LONGER_EPOCHS = Fix(

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.diagnosis import Fix
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.rules.making import bounded, counted, culprits, setting, uses_gpu
+from perfdoctor.rules.making import counted, culprits, freed, setting, uses_gpu
 
 # A gain below this is not worth a change: it drowns in the job's own scatter.
 _WORTHWHILE = 0.95
@@ -107,21 +107,21 @@ def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]
     if plan is None or not plan.helps:
         return []
     need = (
-        f"Each second holds {plan.busy:.2g} s of preparation and {plan.own:.2g} s of the trainer's other "
-        f"work, so ceil({plan.busy:.2g} / {plan.own:.2g}) = {counted(plan.needed, 'worker')} would keep up; "
-        f"it has {plan.now}."
+        f"In each second, preparing batches takes {plan.busy:.2g} s and the trainer's other work {plan.own:.2g} s: "
+        f"with {counted(plan.needed, 'worker')} the trainer would not wait. It has {plan.now or 'none'}"
     )
     if plan.useful < plan.needed and plan.cores is not None:
-        need += f" The {counted(plan.cores, 'core')} it may use limit that to {plan.useful}."
-    # Workers help against all causes in the input; this finding may promise no more than its own share.
-    pace = max(plan.pace, 1 - facts.share(cause))
-    gain = f" Expected pace: {1 / pace:.2g} times the present one."
+        used = facts.number("job_cores")
+        taken = f", of which the job keeps {used:.2g} busy already" if used else ""
+        need += f", and on {counted(plan.cores, 'core')}{taken}, more than {plan.useful} would gain nothing"
     pinned = uses_gpu(facts) and facts.settings.get("pin_thread") != "yes"
     pin = ", pin_memory=True" if pinned else ""
     change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
     if plan.now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return [Fix(f"Use {counted(plan.useful, 'loader worker')}", need + gain, change)]
+    # Workers help against all causes in the input; this finding may promise no more than its own share.
+    pace = freed(facts.share(cause), plan.pace)
+    return [Fix(f"Use {counted(plan.useful, 'loader worker')}", f"{need}.", change, pace)]
 
 
 def no_more_workers(plan: WorkerPlan | None) -> str:
@@ -136,8 +136,3 @@ def no_more_workers(plan: WorkerPlan | None) -> str:
     if plan.cores is not None:
         return f" More workers will not help: no core of the {plan.cores:g} that the job may use is free."
     return ""
-
-
-def bounded_by_workers(found: Finding, plan: WorkerPlan | None) -> Finding:
-    """The finding with the gain of its first fix, where that is more workers."""
-    return bounded(found, plan.pace) if plan is not None and plan.helps else found

@@ -52,8 +52,8 @@ class Finding:
     Attributes:
         share: fraction of wall time that a fix would free, 0 to 1.
         severity: ``high``, ``medium``, ``low``; ``none`` for a healthy state.
-        predicted_speedup: new pace over old pace if fixed, bounded by the next bottleneck; that of the best of its fixes
-            where those could be computed.
+        predicted_speedup: new pace over old pace if fixed, bounded by the next bottleneck; that of its best fix
+            where the pace of one could be computed.
         summary: one sentence that says what happens.
         refuted_by: the test that would prove this finding wrong.
         ranks: the ranks in which the cause lies; empty for a job of one trainer.

@@ -16,6 +16,7 @@ from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.overhead import own_cost
 from perfdoctor.overlap import measure_overlap, summary
+from perfdoctor.own_code import by_function
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
@@ -74,6 +75,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         for ledger in ledgers
     ]
     trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
+    own = {cause: Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers) for cause in together}
     return Facts(
         shares=together.fractions(),
         trainers=trainers,
@@ -85,7 +87,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         paths={
             cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together
         },
-        lines={cause: _top([ledger.lines.get(cause, Amounts()) for ledger in ledgers]) for cause in together},
+        lines={cause: by_function(lines) for cause, lines in own.items()},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
 

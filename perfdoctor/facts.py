@@ -39,7 +39,8 @@ class Facts:
         settings: what is already set in this job: environment variables (``env.OMP_NUM_THREADS``), ``workers``,
             ``cores`` … as text or number.
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.
-        lines: source lines of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)``.
+        lines: functions of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)`` with the
+            function's hottest line and the whole function's fraction.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         watched_s: seconds watched.

@@ -77,7 +77,7 @@ def test_the_better_fix_comes_first_and_sets_the_findings_pace() -> None:
     assert [fix.title for fix in few.fixes][:2] == ["Make the dataset's transforms cheaper", "Use 2 loader workers"]
     assert few.predicted_speedup == paces(few)["Make the dataset's transforms cheaper"] == pytest.approx(5.0)
     many = first(job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0}))
-    assert [fix.title for fix in many.fixes][0] == "Use 4 loader workers"
+    assert many.fixes[0].title == "Use 4 loader workers"
     assert many.predicted_speedup == pytest.approx(5.0)
 
 

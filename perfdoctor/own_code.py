@@ -15,7 +15,7 @@ _SHOWN = 5
 _MODULE = "<module>"
 # Comprehensions and lambdas are part of the function that they are written in.
 _INNER = re.compile(r"\.<locals>\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>")
-_PACKAGE = re.compile(r"/(?:site-packages|dist-packages|lib(?:64)?/python\d\.\d+)/([^/.]+)")
+_PACKAGE = re.compile(r"/(?:lib(?:64)?/python\d\.\d+/)?(?:site-packages|dist-packages|lib(?:64)?/python\d\.\d+)/([^/.]+)")
 # A stack that was not seen to change stands for no more than this.
 _LONGEST_NS = 400_000_000
 
@@ -65,6 +65,12 @@ def below(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) 
         fractions = Amounts(under.get(line, {})).fractions()
         parts.append({package: part * amount for package, part in fractions.items()})
     return Amounts.summed(parts).fractions()
+
+
+def outside_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The amounts of lines without the part that torch ran below them."""
+    left = {line: amount * (1 - Amounts(under.get(line, {})).fractions().get("torch", 0.0)) for line, amount in lines.items()}
+    return {line: amount for line, amount in left.items() if amount > 0}
 
 
 def package_of(file: str) -> str:

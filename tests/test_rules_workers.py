@@ -205,3 +205,18 @@ def test_a_fix_promises_no_more_than_its_finding() -> None:
     found = first(both)
     assert found.predicted_speedup == pytest.approx(2.0)
     assert paces(found)["Use 4 loader workers"] == pytest.approx(2.0)
+
+
+def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
+    """Two loaders: the one that validates has no workers, and the trainer prepares its batches itself."""
+    numbers = {"workers_busy": 0.04, "job_cores": 1.0, "own_fetching.100": 0.4}
+    found = first(job(0.42, 2, numbers=numbers, settings={"cores": 8.0}))
+    assert advised(found) == "1"
+    assert "It has none in this loader, the 2 there are serve another" in found.fixes[0].why
+    served = first(job(0.42, 2, numbers={**numbers, "own_fetching.100": 0.05}, settings={"cores": 8.0}))
+    assert advised(served) is None
+
+
+def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
+    found = first(job(0.1, 1, numbers={"workers_busy": 0.82, "job_cores": 1.9}, settings={"cores": 2.0}))
+    assert "preparing them takes cores that the trainer's arithmetic needs" in found.fixes[0].why

@@ -15,6 +15,8 @@ REPORTED = 0.05
 MEDIUM = 0.15
 HIGH = 0.30
 
+# Below this a cause is never a verdict (``perfdoctor.verdict.MIN_SHARE``): one piece of advice is enough for it.
+_MINOR = 0.10
 # A share this close to 1 would predict a speed-up beyond what the measurement can carry.
 _SMALLEST_REST = 0.01
 _MOST = 0.5
@@ -64,7 +66,7 @@ def finding(
         Evidence("kernel that takes most of it", text, "", "trace")
         for text in _listed(facts.kernels.get(cause, ()))
     ]
-    ordered = _by_pace(tuple(fixes))
+    ordered = _by_pace(tuple(fixes))[: 1 if share < _MINOR else None]
     most = 1.0 if CAUSES[cause].healthy else freed(share)
     speedup = min(most, max((fix.predicted_speedup for fix in ordered if fix.predicted_speedup), default=most))
     return Finding(cause, share, severity(cause, share), speedup, summary, tuple(shown), ordered, refuted_by, ranks)

@@ -63,8 +63,9 @@ STORAGE: dict[str, Meaning] = {
 }
 
 NETWORK: dict[str, Meaning] = {
-    "received": ("received from the network", "MB/s", "network"),
-    "sent": ("sent to the network", "MB/s", "network"),
+    "received": ("received over all network interfaces", "MB/s", "network"),
+    "loopback": ("of what was received came from this host itself", "of bytes", "network"),
+    "sent": ("sent over all network interfaces", "MB/s", "network"),
     "packets": ("packets received", "/s", "network"),
     "bytes_per_packet": ("in a packet", "bytes", "network"),
     "retransmits": ("TCP segments sent again", "of segments", "network"),

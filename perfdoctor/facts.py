@@ -41,8 +41,8 @@ class Facts:
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.
         lines: functions of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)`` with the
             function's hottest line and the whole function's fraction.
-        below: what was innermost while those lines were on the stack, by cause id: package to fraction, "" for the job's
-            own code.
+        below: what was innermost while those lines were on the stack, by cause id: package to fraction, "" for code of
+            the job's own.
         python_lines: as ``lines``, without what ran in torch.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.

@@ -15,7 +15,8 @@ _SHOWN = 5
 _MODULE = "<module>"
 # Comprehensions and lambdas are part of the function that they are written in.
 _INNER = re.compile(r"\.<locals>\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>")
-_PACKAGE = re.compile(r"/(?:lib(?:64)?/python\d\.\d+/)?(?:site-packages|dist-packages|lib(?:64)?/python\d\.\d+)/([^/.]+)")
+_STANDARD = r"lib(?:64)?/python\d\.\d+"
+_PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:site-packages|dist-packages|{_STANDARD})/([^/.]+)")
 # A stack that was not seen to change stands for no more than this.
 _LONGEST_NS = 400_000_000
 
@@ -69,8 +70,8 @@ def below(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) 
 
 def outside_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The amounts of lines without the part that torch ran below them."""
-    left = {line: amount * (1 - Amounts(under.get(line, {})).fractions().get("torch", 0.0)) for line, amount in lines.items()}
-    return {line: amount for line, amount in left.items() if amount > 0}
+    parts = {line: Amounts(under.get(line, {})).fractions().get("torch", 0.0) for line in lines}
+    return {line: amount * (1 - parts[line]) for line, amount in lines.items() if parts[line] < 1}
 
 
 def package_of(file: str) -> str:

@@ -358,3 +358,28 @@ def test_rows_of_tensors_need_no_loader() -> None:
     assert title in titles(finding("cpu.input_preprocessing", settings=tensors, below={"torch": 0.9, "": 0.1}))
     assert title not in titles(finding("cpu.input_preprocessing", settings=tensors, below={"torch": 0.1, "": 0.9}))
     assert title not in titles(finding("cpu.data_transfer"))
+
+
+def test_gradients_are_compressed_as_the_backend_can() -> None:
+    """DistributedDataParallel refuses bf16_compress_hook on gloo."""
+    cause = "communication.bandwidth"
+    gloo = changes(finding(cause, settings={"backend": "gloo", "ddp": "yes"}, ranks=2))
+    assert "fp16_compress_hook" in gloo
+    assert "bf16" not in gloo
+    assert "bf16_compress_hook" in changes(finding(cause, settings={"backend": "nccl"}, ranks=2))
+    assert "bf16_compress_hook" in changes(finding(cause, settings={"gpus": 8.0}, ranks=2))
+    by_hand = changes(finding(cause, settings={"backend": "gloo", "ddp": "no"}, ranks=2))
+    assert "all_reduce(small)" in by_hand
+    assert "no_sync" not in by_hand
+
+
+def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
+    cause, title = "communication.bandwidth", "Train in one process"
+    here = finding(cause, numbers={"received": 138.0, "loopback": 1.0}, settings={"backend": "gloo"}, ranks=2)
+    assert titles(here)[0] == title
+    assert any("138 go through the loopback of this host" in fix.why for fix in here.fixes)
+    there = finding(cause, numbers={"received": 138.0, "loopback": 0.1}, settings={"backend": "gloo"}, ranks=2)
+    assert any("138 go through the network" in fix.why for fix in there.fixes)
+    assert title not in titles(there)
+    gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
+    assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))

@@ -72,8 +72,8 @@ def _one_process(facts: Facts, world: int) -> list[Fix]:
     return [
         Fix(
             "Train in one process",
-            f"{_all(world)} ranks compute on the cores of this one host: one process with as many threads and the whole "
-            "batch does the same work and exchanges nothing.",
+            f"{_all(world)} ranks compute on the cores of this one host: one process with as many threads and the "
+            "whole batch does the same work and exchanges nothing.",
             f"python train.py   # batch_size * {world}, OMP_NUM_THREADS not below the number of cores",
         )
     ]
@@ -149,8 +149,8 @@ def bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Moving data between ranks"),
-        "received loopback sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received traced_exposed traced_hidden "
-        "traced_collectives",
+        "received loopback sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received "
+        "traced_exposed traced_hidden traced_collectives",
         fixes,
         "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the "
         "cause.",

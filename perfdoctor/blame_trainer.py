@@ -79,6 +79,7 @@ class Blame:
     def _running(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> list[Part]:
         collecting = self.scene.collecting_at(trainer.pid, time_ns)
         causes: Mapping[str, float]
+        queued: Mapping[str, float] = {}
         if collecting and place.detail not in LOADER_WAITS:
             # While a batch is unpickled, its many objects are what the collector is called for.
             causes = {"cpu.garbage_collection": 1.0}
@@ -95,22 +96,22 @@ class Blame:
         elif place.detail == "collective":
             causes = {COMMUNICATION: 1.0}
         else:
-            return self._computing(trainer, moment, place, time_ns)
-        return running_parts(self.scene, trainer.pid, moment, time_ns, causes, place.line)
+            causes, queued = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
+        parts = running_parts(self.scene, trainer.pid, moment, time_ns, {**causes, **queued}, place.line)
+        # Whoever has the CPU that a barrier waits for is not at this line.
+        return [replace(part, line="") if part.cause in queued else part for part in parts]
 
-    def _computing(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> list[Part]:
-        mix = self.mixes[trainer.pid].causes(place.phase)
-        causes = self._at_barrier(trainer, mix, time_ns)
-        parts = running_parts(self.scene, trainer.pid, moment, time_ns, causes, place.line)
-        # Whoever keeps the pool's other threads from the cores is not at this line.
-        own = {"cpu.model_compute", *(cause for cause, weight in mix.items() if weight > 0)}
-        return [part if part.cause in own else replace(part, line="") for part in parts]
+    def _at_barrier(
+        self, trainer: Process, mix: Mapping[str, float], time_ns: int
+    ) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU.
 
-    def _at_barrier(self, trainer: Process, mix: Mapping[str, float], time_ns: int) -> Mapping[str, float]:
-        """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU."""
+        Returns:
+            What the thread computes, and why those that it waits for get no CPU: cause to weight, summing to 1.
+        """
         spin = mix.get(SPIN, 0.0)
         if not spin:
-            return mix
+            return mix, {}
         pool = [thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid)]
         delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
         # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
@@ -118,9 +119,10 @@ class Blame:
         why = self.scene.occupancy.delay_parts(time_ns)
         causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
         causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))
-        for cause, weight in why.items():
-            causes[cause] += spin * delay * weight
-        return causes
+        queued = Amounts({cause: spin * delay * weight for cause, weight in why.items() if weight > 0})
+        for cause in set(queued) & set(causes):
+            queued[cause] += causes.pop(cause)
+        return causes, queued
 
     def _waiting(
         self, trainer: Process, moment: Moment, place: Place, time_ns: int, follow_ranks: bool

@@ -49,7 +49,7 @@ def account(scene: Scene) -> list[Ledger]:
 
 
 def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
-    ledger = Ledger(trainer)
+    ledger = Ledger(trainer, interpreter=blame.mixes[trainer.pid].interpreter)
     timeline = scene.timelines.main(trainer.pid)
     if timeline is None:
         return ledger

@@ -42,9 +42,13 @@ class CodeMix:
     """Per phase, cause to fraction of its running time; phases that were not sampled enough are absent.
 
     ``spin`` stands beside the causes: waiting at a barrier for other threads of the pool, with a busy CPU.
+
+    Attributes:
+        interpreter: of interpreter and dispatch together, the interpreter's part; None where too little was sampled.
     """
 
     by_phase: Mapping[str, Mapping[str, float]]
+    interpreter: float | None = None
 
     def causes(self, phase: str) -> Mapping[str, float]:
         """What running in a phase counts for, ``spin`` included, summing to 1."""
@@ -64,11 +68,14 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
         phase = scene.place_at(pid, row.time_ns, _RUNNING).phase
         kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
         by_phase.setdefault(phase, Counter())[kind] += 1
+    unclaimed = sum((counts for phase, counts in by_phase.items() if phase not in CLAIMED), Counter[str]())
     if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
-        together = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
-        by_phase = dict.fromkeys(PHASES, together)
+        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
+        by_phase = dict.fromkeys(PHASES, unclaimed)
     mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
-    return CodeMix({phase: mix for phase, mix in mixes.items() if mix})
+    calls = unclaimed["interpreter"] + unclaimed["dispatch"]
+    interpreter = unclaimed["interpreter"] / calls if calls >= MIN_SAMPLES else None
+    return CodeMix({phase: mix for phase, mix in mixes.items() if mix}, interpreter)
 
 
 def _claimed_fraction(scene: Scene, pid: int) -> float:

@@ -31,11 +31,18 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change to make in this job: a title, why it helps here, and the change itself (code, command or setting)."""
+    """A change to make in this job.
+
+    Attributes:
+        why: why it helps here.
+        change: the change itself: code, command or setting.
+        predicted_speedup: new pace over old pace that it can bring at best; None where that cannot be computed.
+    """
 
     title: str
     why: str
     change: str
+    predicted_speedup: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,8 @@ class Finding:
     Attributes:
         share: fraction of wall time that a fix would free, 0 to 1.
         severity: ``high``, ``medium``, ``low``; ``none`` for a healthy state.
-        predicted_speedup: new pace over old pace if fixed, bounded by the next bottleneck.
+        predicted_speedup: new pace over old pace if fixed, bounded by the next bottleneck; that of its best fix
+            where the pace of one could be computed.
         summary: one sentence that says what happens.
         refuted_by: the test that would prove this finding wrong.
         ranks: the ranks in which the cause lies; empty for a job of one trainer.

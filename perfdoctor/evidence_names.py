@@ -19,6 +19,8 @@ THREADS: dict[str, Meaning] = {
     "worker_run_delay": ("loader workers ready but without a core", _OF_TIME, "threads"),
     "worker_starts": ("loader workers started", "/min", "processes"),
     "worker_life": ("median life of a loader worker that ended", "s", "processes"),
+    "own_fetching": ("trainer{} preparing batches in its main thread", _OF_TIME, "stacks"),
+    "interpreter_code": ("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "runnable_threads": ("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
 }
 
@@ -61,8 +63,9 @@ STORAGE: dict[str, Meaning] = {
 }
 
 NETWORK: dict[str, Meaning] = {
-    "received": ("received from the network", "MB/s", "network"),
-    "sent": ("sent to the network", "MB/s", "network"),
+    "received": ("received over all network interfaces", "MB/s", "network"),
+    "loopback": ("of what was received came from this host itself", "of bytes", "network"),
+    "sent": ("sent over all network interfaces", "MB/s", "network"),
     "packets": ("packets received", "/s", "network"),
     "bytes_per_packet": ("in a packet", "bytes", "network"),
     "retransmits": ("TCP segments sent again", "of segments", "network"),

@@ -102,6 +102,9 @@ def _measure_network(numbers: Numbers, readings: Readings) -> None:
 
     received, packets = rate("received_bytes_total"), rate("received_packets_total")
     put(numbers, "received", _divided(received, _MB))
+    if received:
+        here = readings.rate("interface:lo", "received_bytes_total")
+        put(numbers, "loopback", None if here is None else here / received)
     put(numbers, "sent", _divided(rate("sent_bytes_total"), _MB))
     put(numbers, "packets", packets)
     if received is not None and packets:

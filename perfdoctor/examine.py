@@ -9,6 +9,7 @@ from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown import account
 from perfdoctor.clock import seconds
+from perfdoctor.code_seen import measure_code, read_code_settings
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.evidence import measure
@@ -16,6 +17,7 @@ from perfdoctor.facts import Facts, Trainer
 from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.overhead import own_cost
 from perfdoctor.overlap import measure_overlap, summary
+from perfdoctor.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
@@ -74,18 +76,27 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         for ledger in ledgers
     ]
     trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
+    own = {cause: Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers) for cause in together}
+    under = below_lines(scene.stacks)
     return Facts(
         shares=together.fractions(),
         trainers=trainers,
         culprits=find_culprits(ledgers),
-        numbers={**measure(scene.recording, pids), **profiled.numbers(), **measure_overlap(_by_rank(scene, trainers))},
+        numbers={
+            **measure(scene.recording, pids),
+            **measure_code(ledgers),
+            **profiled.numbers(),
+            **measure_overlap(_by_rank(scene, trainers)),
+        },
         kernels=profiled.kernels(),
         operators=profiled.operators(),
-        settings=read_settings(scene.recording, pids),
+        settings={**read_settings(scene.recording, pids), **read_code_settings(scene)},
         paths={
             cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together
         },
-        lines={cause: _top([ledger.lines.get(cause, Amounts()) for ledger in ledgers]) for cause in together},
+        lines={cause: by_function(lines) for cause, lines in own.items()},
+        below={cause: below(lines, under) for cause, lines in own.items()},
+        python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
 

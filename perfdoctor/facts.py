@@ -39,7 +39,11 @@ class Facts:
         settings: what is already set in this job: environment variables (``env.OMP_NUM_THREADS``), ``workers``,
             ``cores`` … as text or number.
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.
-        lines: source lines of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)``.
+        lines: functions of the job most often on the stack, by cause id: ``("file.py:12 function", fraction)`` with the
+            function's hottest line and the whole function's fraction.
+        below: what was innermost while those lines were on the stack, by cause id: package to fraction, "" for code of
+            the job's own.
+        python_lines: as ``lines``, without what ran in torch.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         watched_s: seconds watched.
@@ -52,6 +56,8 @@ class Facts:
     settings: Mapping[str, str | float] = field(default_factory=dict)
     paths: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    below: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     watched_s: float = 0.0

@@ -24,6 +24,9 @@ class Ledger:
         phases: by phase.
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
+        fetching: in which the main thread prepared batches itself.
+        interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
+            not torch's dispatch; None where it was not looked at.
     """
 
     trainer: Process
@@ -32,10 +35,14 @@ class Ledger:
     phases: Amounts[str] = field(default_factory=Amounts)
     targets: dict[str, Amounts[str]] = field(default_factory=dict)
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
+    fetching: float = 0.0
+    interpreter: float | None = None
 
     def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
         """Books a span of time."""
         self.phases[place.phase] += seconds
+        if place.detail == "fetch":
+            self.fetching += seconds
         for part in parts:
             amount = part.weight * seconds
             if part.rank is None:

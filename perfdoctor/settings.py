@@ -19,6 +19,10 @@ gpu_name             model of the first of them
 compute_capability   of the first of them, e.g. 8.0
 cpu_model            as in /proc/cpuinfo
 mount./data          file system at a mount point; the word ``network`` follows where it is one
+loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none (``perfdoctor.code_seen``)
+ddp                  ``yes`` if it uses DistributedDataParallel, ``no`` if its stacks show none
+dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``)
+backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
 

@@ -314,7 +314,8 @@ def _evidence(items: Iterable[Evidence], places: Places) -> tuple[tuple[str, str
 def _change(fix: Fix, places: Places) -> Change:
     change = clean_lines(fix.change)
     told, code = (change, "") if is_prose(change) else ("", change)
-    return Change(places.shorten(clean(fix.title)), places.shorten(clean(fix.why)), told, code)
+    pace = f" (up to {speedup(fix.predicted_speedup)})" if fix.predicted_speedup else ""
+    return Change(places.shorten(clean(fix.title)) + pace, places.shorten(clean(fix.why)), told, code)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -154,6 +154,7 @@ def test_counters_become_rates(record) -> None:  # type: ignore[no-untyped-def]
     assert value(numbers, "bytes_per_read") == pytest.approx(4000)
     assert value(numbers, "throttled_periods") == pytest.approx(0.9)
     assert value(numbers, "received") == pytest.approx(4.0)
+    assert value(numbers, "loopback") == pytest.approx(0.75)
     assert value(numbers, "bytes_per_packet") == pytest.approx(20000)
 
 

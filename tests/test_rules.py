@@ -163,18 +163,23 @@ def test_findings_are_sorted_by_share() -> None:
 
 def test_speedup_follows_from_the_share() -> None:
     assert only({"cpu.garbage_collection": 0.2}).predicted_speedup == pytest.approx(1.25)
-    assert only({"io.log_write": 0.5}).predicted_speedup == pytest.approx(2.0)
+    assert only({"cpu.synchronization": 0.5}).predicted_speedup == pytest.approx(2.0)
 
 
 def test_saving_in_the_background_cannot_beat_the_disk() -> None:
-    """When saving takes 80 % of the time, it still takes 80 % of it in the background."""
-    assert only({"io.checkpoint_write": 0.8}).predicted_speedup == pytest.approx(1.25)
-    assert only({"io.checkpoint_write": 0.2}).predicted_speedup == pytest.approx(1.25)
+    """When saving takes 80 % of the time, it still takes 80 % of it in the background, and rarer saves are better."""
+    much, little = only({"io.checkpoint_write": 0.8}), only({"io.checkpoint_write": 0.2})
+    paces = {fix.title: fix.predicted_speedup for fix in much.fixes}
+    assert paces["Save while training goes on"] == pytest.approx(1.25)
+    assert much.fixes[0].title == "Save 77 times less often"
+    assert much.predicted_speedup == paces["Save 77 times less often"] == pytest.approx(1 / (0.2 + 0.8 / 77))
+    assert little.predicted_speedup == pytest.approx(1.25)
 
 
 def test_rarer_saves_and_logs_are_counted() -> None:
     found = only({"io.log_write": 0.5})
     assert found.fixes[0].title == "Log 19 times less often"
+    assert found.predicted_speedup == pytest.approx(1 / (0.5 + 0.5 / 19))
     # 1 / 19 of the cost in the then shorter time: 0.5 / 19 / (0.5 + 0.5 / 19) = 0.05
     assert pytest.approx(0.05) == 0.5 / 19 / (0.5 + 0.5 / 19)
 

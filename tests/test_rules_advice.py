@@ -15,6 +15,9 @@ def finding(
     workers: int = 0,
     ranks: int = 1,
     path: str = "",
+    share: float = 0.5,
+    lines: tuple[str, ...] = (),
+    below: dict[str, float] | None = None,
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
@@ -23,7 +26,11 @@ def finding(
     }
     trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
     paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
-    facts = Facts({cause: 0.5, "cpu.model_compute": 0.5}, trainers, {}, measured, settings or {}, paths=paths)
+    places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
+    facts = Facts(
+        {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
+        paths=paths, lines=places, python_lines=places, below={cause: below or {}},
+    )  # fmt: skip
     found, broken = find(facts)
     assert not broken
     return next(found for found in found if found.cause == cause)
@@ -300,3 +307,79 @@ def test_a_page_cache_that_is_too_small_is_named_only_if_it_matters() -> None:
     for refaults, named in ((20_000.0, True), (0.57, False), (0.0, False)):
         found = finding("io.storage_read", numbers={"refaults": refaults, "read_from_storage": 100.0})
         assert (title in titles(found)) is named
+
+
+def test_own_python_is_not_told_to_compile() -> None:
+    lines = ("a.py:3 Env.obs", "a.py:9 log")
+    own = finding("cpu.python_overhead", numbers={"interpreter_code": 0.8}, lines=lines)
+    assert titles(own) == ["Make a.py:3 Env.obs and a.py:9 log cheaper"]
+    assert "Python code in the training step" in own.summary
+    assert not {"compile", "DataLoader"} & set(changes(own).replace("(", " ").split())
+    mixed = finding("cpu.python_overhead", numbers={"interpreter_code": 0.6}, lines=lines, below={"torch": 0.5})
+    assert titles(mixed)[1] == "Use fewer, larger operations at a.py:3 Env.obs"
+    dispatch = finding("cpu.python_overhead", numbers={"interpreter_code": 0.2}, lines=lines)
+    assert titles(dispatch)[:2] == ["Use fewer, larger operations at a.py:3 Env.obs", "Compile the model"]
+
+
+def test_no_loader_is_advised_to_a_job_without_one() -> None:
+    assert "DataLoader" not in changes(finding("cpu.python_overhead", settings={"loader": "no"}))
+    assert "DataLoader" in changes(finding("cpu.python_overhead", settings={"loader": "yes"}))
+
+
+def test_idle_workers_are_not_taken_away_for_a_core() -> None:
+    idle = finding("cpu.contention", numbers={"worker_cores": 0.04}, settings={"cores": 2.0}, workers=2)
+    assert not any("loader worker" in title for title in titles(idle))
+    busy = finding("cpu.contention", numbers={"worker_cores": 1.4}, settings={"cores": 2.0}, workers=2)
+    assert "Use 1 loader worker per trainer" in titles(busy)
+
+
+def test_a_job_that_fills_its_cores_need_not_look_for_others() -> None:
+    full = finding("cpu.contention", numbers={"job_cores": 1.83}, settings={"cores": 2.0})
+    assert titles(full) == ["Give the job more cores, or less to do on these"]
+    light = finding("cpu.contention", numbers={"job_cores": 1.0}, settings={"cores": 2.0})
+    assert titles(light) == ["Find out who else runs on these cores"]
+
+
+def test_a_small_share_gets_one_piece_of_advice() -> None:
+    assert len(finding("cpu.python_overhead", share=0.09).fixes) == 1
+    assert len(finding("cpu.python_overhead", share=0.12).fixes) > 1
+
+
+def test_decoding_is_advised_only_where_images_are_decoded() -> None:
+    assert "draft" in changes(finding("cpu.input_preprocessing", below={"PIL": 0.4, "": 0.6}))
+    assert "draft" not in changes(finding("cpu.input_preprocessing", below={"re": 0.4, "": 0.6}))
+    assert "image" not in changes(finding("cpu.data_transfer"))
+
+
+def test_rows_of_tensors_need_no_loader() -> None:
+    title = "Take batches out of the tensors directly"
+    tensors: dict[str, str | float] = {"dataset": "tensors"}
+    assert title in titles(finding("cpu.data_transfer", settings=tensors))
+    assert title in titles(finding("cpu.input_preprocessing", settings=tensors, below={"torch": 0.9, "": 0.1}))
+    assert title not in titles(finding("cpu.input_preprocessing", settings=tensors, below={"torch": 0.1, "": 0.9}))
+    assert title not in titles(finding("cpu.data_transfer"))
+
+
+def test_gradients_are_compressed_as_the_backend_can() -> None:
+    """DistributedDataParallel refuses bf16_compress_hook on gloo."""
+    cause = "communication.bandwidth"
+    gloo = changes(finding(cause, settings={"backend": "gloo", "ddp": "yes"}, ranks=2))
+    assert "fp16_compress_hook" in gloo
+    assert "bf16" not in gloo
+    assert "bf16_compress_hook" in changes(finding(cause, settings={"backend": "nccl"}, ranks=2))
+    assert "bf16_compress_hook" in changes(finding(cause, settings={"gpus": 8.0}, ranks=2))
+    by_hand = changes(finding(cause, settings={"backend": "gloo", "ddp": "no"}, ranks=2))
+    assert "all_reduce(small)" in by_hand
+    assert "no_sync" not in by_hand
+
+
+def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
+    cause, title = "communication.bandwidth", "Train in one process"
+    here = finding(cause, numbers={"received": 138.0, "loopback": 1.0}, settings={"backend": "gloo"}, ranks=2)
+    assert titles(here)[0] == title
+    assert any("138 go through the loopback of this host" in fix.why for fix in here.fixes)
+    there = finding(cause, numbers={"received": 138.0, "loopback": 0.1}, settings={"backend": "gloo"}, ranks=2)
+    assert any("138 go through the network" in fix.why for fix in there.fixes)
+    assert title not in titles(there)
+    gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
+    assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))

@@ -36,6 +36,10 @@ def advised(finding: Finding) -> str | None:
     return changes[0].partition("num_workers=")[2].partition(",")[0] if changes else None
 
 
+def paces(finding: Finding) -> dict[str, float]:
+    return {fix.title: fix.predicted_speedup for fix in finding.fixes if fix.predicted_speedup is not None}
+
+
 def plan(facts: Facts) -> WorkerPlan:
     found = plan_workers(facts, CAUSE)
     assert found is not None
@@ -63,8 +67,23 @@ def test_cores_limit_workers_and_the_promise() -> None:
     facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})
     found = first(facts)
     assert advised(found) == "2"
-    assert found.predicted_speedup == pytest.approx(2.0)
-    assert "2 cores" in found.fixes[0].why
+    assert paces(found)["Use 2 loader workers"] == pytest.approx(2.0)
+    assert any("on 2 cores, of which the job keeps 1 busy already" in fix.why for fix in found.fixes)
+
+
+def test_the_better_fix_comes_first_and_sets_the_findings_pace() -> None:
+    """Where cores limit what workers gain, cheaper transforms gain more; where they do not, workers are as good."""
+    few = first(job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0}))
+    assert [fix.title for fix in few.fixes][:2] == ["Make the dataset's transforms cheaper", "Use 2 loader workers"]
+    assert few.predicted_speedup == paces(few)["Make the dataset's transforms cheaper"] == pytest.approx(5.0)
+    many = first(job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0}))
+    assert many.fixes[0].title == "Use 4 loader workers"
+    assert many.predicted_speedup == pytest.approx(5.0)
+
+
+def test_fixes_without_a_computed_pace_keep_their_place() -> None:
+    found = first(job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0}))
+    assert found.fixes[-1].predicted_speedup is None
 
 
 def test_neighbours_take_cores_away() -> None:
@@ -72,8 +91,8 @@ def test_neighbours_take_cores_away() -> None:
     crowded = job(
         0.8, 0, numbers={"job_cores": 1.0, "neighbour_cores": 2.0}, settings={"cores": 4.0, "host_cores": 4.0}
     )
-    assert first(alone).predicted_speedup == pytest.approx(4.0)
-    assert first(crowded).predicted_speedup == pytest.approx(2.0)
+    assert paces(first(alone))["Use 4 loader workers"] == pytest.approx(4.0)
+    assert paces(first(crowded))["Use 2 loader workers"] == pytest.approx(2.0)
 
 
 def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
@@ -83,7 +102,7 @@ def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
         numbers={"job_cores": 1.0, "neighbour_cores": 2.0},
         settings={"cores": 4.0, "host_cores": 64.0},
     )
-    assert first(facts).predicted_speedup == pytest.approx(4.0)
+    assert paces(first(facts))["Use 4 loader workers"] == pytest.approx(4.0)
 
 
 def test_no_more_workers_when_all_cores_are_taken() -> None:
@@ -185,4 +204,19 @@ def test_a_fix_promises_no_more_than_its_finding() -> None:
     both = replace(given, shares={CAUSE: 0.5, "io.storage_read": 0.3, "cpu.model_compute": 0.2})
     found = first(both)
     assert found.predicted_speedup == pytest.approx(2.0)
-    assert "Expected pace: 2 times" in found.fixes[0].why
+    assert paces(found)["Use 4 loader workers"] == pytest.approx(2.0)
+
+
+def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
+    """Two loaders: the one that validates has no workers, and the trainer prepares its batches itself."""
+    numbers = {"workers_busy": 0.04, "job_cores": 1.0, "own_fetching.100": 0.4}
+    found = first(job(0.42, 2, numbers=numbers, settings={"cores": 8.0}))
+    assert advised(found) == "1"
+    assert "It has none in this loader, the 2 there are serve another" in found.fixes[0].why
+    served = first(job(0.42, 2, numbers={**numbers, "own_fetching.100": 0.05}, settings={"cores": 8.0}))
+    assert advised(served) is None
+
+
+def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
+    found = first(job(0.1, 1, numbers={"workers_busy": 0.82, "job_cores": 1.9}, settings={"cores": 2.0}))
+    assert "preparing them takes cores that the trainer's arithmetic needs" in found.fixes[0].why

@@ -39,12 +39,57 @@ def _whole(facts: Facts, name: str) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
-_COMPRESS = Fix(
-    "Send gradients in 16 bits",
-    "Half the bytes for the same gradients.",
-    "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
-    "model.register_comm_hook(state=None, hook=bf16_compress_hook)",
-)
+# From this part of all bytes on, the ranks talk within one host.
+_WITHIN = 0.9
+
+
+def _compress(facts: Facts) -> Fix:
+    """Gradients in 16 bits, in the type that the backend carries: DDP refuses bfloat16 without NCCL (torch 2.13)."""
+    nccl = facts.settings.get("backend", "nccl" if uses_gpu(facts) else "") == "nccl"
+    kind = "bf16" if nccl else "fp16"
+    why = "Half the bytes for the same gradients."
+    if not nccl:
+        why += " float16 overflows above 65,504: scale the loss down if gradients come near."
+    if facts.settings.get("ddp") == "no":
+        dtype = "bfloat16" if nccl else "float16"
+        change = (
+            f"small = gradient.to(torch.{dtype})\ntorch.distributed.all_reduce(small)\n"
+            "gradient.copy_(small)"
+        )
+    else:
+        change = (
+            f"from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import {kind}_compress_hook\n"
+            f"model.register_comm_hook(state=None, hook={kind}_compress_hook)"
+        )
+    return Fix("Send gradients in 16 bits", why, change)
+
+
+def _one_process(facts: Facts, world: int) -> list[Fix]:
+    """Ranks that share one host's cores need not exchange anything."""
+    within = (facts.number("loopback") or 0.0) >= _WITHIN and len(facts.trainers) == world > 1
+    if not within or uses_gpu(facts) or facts.settings.get("backend") == "nccl":
+        return []
+    return [
+        Fix(
+            "Train in one process",
+            f"{_all(world)} ranks compute on the cores of this one host: one process with as many threads and the "
+            "whole batch does the same work and exchanges nothing.",
+            f"python train.py   # batch_size * {world}, OMP_NUM_THREADS not below the number of cores",
+        )
+    ]
+
+
+def _all(world: int) -> str:
+    return "Both" if world == 2 else f"All {world}"
+
+
+def _moved(facts: Facts) -> str:
+    """What goes where, as a sentence; empty where it was not measured."""
+    if facts.number("received") is None:
+        return ""
+    loopback = facts.number("loopback")
+    way = "the loopback of this host" if loopback is not None and loopback >= _WITHIN else "the network"
+    return f" {amount(facts, 'received')} go through {way}."
 
 
 _OVERLAP = Fix(
@@ -55,27 +100,41 @@ _OVERLAP = Fix(
 )
 
 
+_IN_DDP = Fix(
+    "Leave the gradients to DistributedDataParallel",
+    "It sends gradients during the backward pass; here no frame of it was seen.",
+    "model = torch.nn.parallel.DistributedDataParallel(model)  # in place of exchanging gradients by hand",
+)
+_ACCUMULATE = """\
+with (model.no_sync() if step % 4 else contextlib.nullcontext()):
+    (loss / 4).backward()
+if step % 4 == 0:
+    optimizer.step(); optimizer.zero_grad()"""
+_ACCUMULATE_BY_HAND = """\
+(loss / 4).backward()
+if step % 4 == 0:
+    ...  # exchange the gradients as now, then optimizer.step(); optimizer.zero_grad()"""
+
+
 def bandwidth(facts: Facts) -> Finding | None:
     """All ranks are in the collective and move bytes."""
     cause = "communication.bandwidth"
     if facts.share(cause) < REPORTED:
         return None
     world = _whole(facts, "WORLD_SIZE") or len(facts.trainers)
-    moved = (
-        f" {amount(facts, 'received')} go through the network."
-        if facts.number("received") is not None
-        else ""
-    )
+    by_hand = facts.settings.get("ddp") == "no"
     fixes = [
         *transport_fixes(facts),
+        *_one_process(facts, world),
         Fix(
             "Exchange gradients every few steps",
-            f"All {world} ranks are in the exchange for {percent(facts.share(cause))} of the time.{moved} "
+            f"{_all(world)} ranks are in the exchange for "
+            f"{percent(facts.share(cause))} of the time.{_moved(facts)} "
             "Accumulating over 4 steps sends a quarter of the bytes.",
-            "with (model.no_sync() if step % 4 else contextlib.nullcontext()):\n    (loss / 4).backward()",
+            _ACCUMULATE_BY_HAND if by_hand else _ACCUMULATE,
         ),
-        _COMPRESS,
-        _OVERLAP,
+        _compress(facts),
+        *([_IN_DDP] if by_hand else [_OVERLAP]),
     ]
     if uses_gpu(facts):
         fixes.append(
@@ -90,8 +149,8 @@ def bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Moving data between ranks"),
-        "received sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received traced_exposed traced_hidden "
-        "traced_collectives",
+        "received loopback sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received "
+        "traced_exposed traced_hidden traced_collectives",
         fixes,
         "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the "
         "cause.",

@@ -21,6 +21,9 @@ _NEIGHBOURS = 0.25
 _CROWDED = 1.1
 _IDLE_CORES = 1.0
 
+# The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
+_FULL = 0.85
+
 _SEARCH = Fix(
     "Find out who else runs on these cores",
     "The trainer is ready to run and gets no core; neither its own threads nor neighbours explain it.",
@@ -53,7 +56,7 @@ def contention(facts: Facts) -> Finding | None:
         summary,
         "trainer_run_delay worker_run_delay runnable_threads job_cores neighbour_cores stolen_cores "
         "cpu_pressure throttled_periods own_cores",
-        fixes or [_SEARCH],
+        fixes or _fill_fixes(facts, cores) or [_SEARCH],
         "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer's "
         "run delay stays, threads do not outnumber cores.",
     )
@@ -61,6 +64,21 @@ def contention(facts: Facts) -> Finding | None:
     # they wait at barriers is in there too, so the true gain may be larger (measured: 3.4 instead of 2).
     used = facts.number("job_cores")
     return bounded(found, used / cores) if used and cores else found
+
+
+def _fill_fixes(facts: Facts, cores: float | None) -> list[Fix]:
+    """The job needs all its cores, although its threads outnumber them for moments only."""
+    used = facts.number("job_cores")
+    if not cores or used is None or used < _FULL * cores:
+        return []
+    return [
+        Fix(
+            "Give the job more cores, or less to do on these",
+            f"The job itself keeps {used:.3g} of {counted(cores, 'core')} busy, so its threads wait for each other.",
+            "taskset, --cpus-per-task or the container's limit for more cores; else make cheaper what the other "
+            "findings name",
+        )
+    ]
 
 
 def _neighbour_fixes(facts: Facts, neighbours: float | None) -> list[Fix]:
@@ -120,10 +138,12 @@ def _thread_fixes(facts: Facts, cores: float | None) -> list[Fix]:
 
 
 def _worker_fixes(facts: Facts, cores: float | None) -> list[Fix]:
-    """Fewer workers, where they alone are more than the cores and are not all needed."""
+    """Fewer workers, where they alone are more than the cores, are not all needed, and are not idle."""
     workers = sum(trainer.workers for trainer in facts.trainers)
     trainers = len(facts.trainers)
-    if cores is None or workers + trainers <= cores or workers <= trainers:
+    used = facts.number("worker_cores")
+    idle = used is not None and used < _NEIGHBOURS
+    if idle or cores is None or workers + trainers <= cores or workers <= trainers:
         return []
     fitting = max(1, int(cores - trainers) // max(trainers, 1))
     most = max((trainer.workers for trainer in facts.trainers), default=0)

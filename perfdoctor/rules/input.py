@@ -1,15 +1,22 @@
 """The input pipeline: preparing batches, starting workers, handing batches over, and locks."""
 
+from dataclasses import replace
+
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, at, finding, hot_line, percent, setting, takes, uses_gpu
-from perfdoctor.rules.workers import bounded_by_workers, no_more_workers, plan_workers, worker_fixes
+from perfdoctor.rules.making import REPORTED, at, finding, freed, hot_line, percent, setting, takes, uses_gpu
+from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # Workers idle for more than this while the trainer waits have capacity to spare. Measured: 0.79 idle where
 # the trainer was slow, next to nothing where the workers were.
 _SLACK = 0.20
 
 
+# Of the preparation, the part below which a decoder is not worth a word.
+_DECODES = 0.05
+# Of the preparation, the part in torch's own loader from which the dataset itself has nothing to make cheaper.
+_TORCHS = 0.5
+_DECODE = ", decode to the size that is needed (image.draft('RGB', size) before load)"
 _PREPARE_ONCE = Fix(
     "Do the part that never changes once",
     "What is computed anew in each epoch with the same result can be kept: decoded, resized or "
@@ -27,16 +34,18 @@ def input_preprocessing(facts: Facts) -> Finding | None:
     plan = plan_workers(facts, cause)
     fixes = worker_fixes(facts, cause, plan)
     line = at(facts, cause, "the dataset's transforms")
-    fixes.append(
-        Fix(
-            f"Make {line} cheaper",
-            f"Preparing the input holds the trainer up for {percent(facts.share(cause))} of the "
-            f"time.{no_more_workers(plan)}",
-            "Work on whole arrays instead of elements, decode to the size that is needed (PIL: "
-            "image.draft('RGB', size) before load), and leave out what the model does not use.",
-        )
+    decode = _DECODE if facts.below.get(cause, {}).get("PIL", 0.0) >= _DECODES else ""
+    cheaper = Fix(
+        f"Make {line} cheaper",
+        f"Preparing the input holds the trainer up for {percent(facts.share(cause))} of the "
+        f"time.{no_more_workers(plan)}",
+        f"Work on whole arrays instead of elements{decode}, and leave out what the model does not use.",
+        freed(facts.share(cause)),
     )
-    fixes.append(_PREPARE_ONCE)
+    if _only_rows(facts, cause):
+        fixes.append(replace(_WHOLE_BATCHES, predicted_speedup=freed(facts.share(cause))))
+    else:
+        fixes += [cheaper, _PREPARE_ONCE]
     if uses_gpu(facts):
         fixes.append(
             Fix(
@@ -47,7 +56,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
                 "uint8 batch",
             )
         )
-    found = finding(
+    return finding(
         facts,
         cause,
         takes(facts, cause, "Preparing the input on the CPU"),
@@ -57,7 +66,11 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
         "not what holds the job up.",
     )
-    return bounded_by_workers(found, plan)
+
+
+def _only_rows(facts: Facts, cause: str) -> bool:
+    """Whether the preparation is torch's own: rows of tensors in memory, taken one by one and stacked."""
+    return facts.settings.get("dataset") == "tensors" and facts.below.get(cause, {}).get("torch", 0.0) >= _TORCHS
 
 
 _LONGER_EPOCHS = Fix(
@@ -123,6 +136,15 @@ _WITHOUT_WORKERS = Fix(
 )
 
 
+_WHOLE_BATCHES = Fix(
+    "Take batches out of the tensors directly",
+    "The samples are rows of tensors in memory: taking them one by one, stacking them and sending the batch to the "
+    "trainer does more than the batch needs.",
+    "for rows in torch.randperm(len(inputs)).split(batch_size):  # no DataLoader\n"
+    "    batch = inputs[rows], labels[rows]",
+)
+
+
 def _fewer_tensors(slack: float | None) -> Fix:
     spare = (
         f" Workers have no work for {percent(slack)} of the time; more of them will not help."
@@ -134,7 +156,8 @@ def _fewer_tensors(slack: float | None) -> Fix:
         "Every tensor or Python object of a batch is pickled, sent and rebuilt on its own, and the trainer "
         f"pays for rebuilding.{spare}",
         "def collate(samples):\n"
-        "    return torch.stack([s['image'] for s in samples]), torch.tensor([s['label'] for s in samples])\n"
+        "    inputs, labels = zip(*samples)\n"
+        "    return torch.stack(inputs), torch.tensor(labels)\n"
         "DataLoader(..., collate_fn=collate)  # no lists of dicts, no per-sample objects",
     )
 
@@ -146,7 +169,7 @@ def data_transfer(facts: Facts) -> Finding | None:
         return None
     idle = None if (busy := facts.number("worker_busy")) is None else 1 - busy
     slack = idle if idle is not None and idle >= _SLACK else None
-    fixes = [_fewer_tensors(slack)]
+    fixes = [_WHOLE_BATCHES if facts.settings.get("dataset") == "tensors" else _fewer_tensors(slack)]
     if facts.settings.get("pin_thread") == "yes":
         fixes.append(_PIN_LESS)
     if slack:

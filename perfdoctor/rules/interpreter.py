@@ -2,7 +2,7 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, at, finding, hot_line, percent, switched_on, takes, unset
+from perfdoctor.rules.making import REPORTED, finding, hot_line, percent, switched_on, takes, unset
 
 # From this share of the step an optimizer is worth a fix of its own (catalogue CPU-13: 15 to 20 %).
 _OPTIMIZER = 0.15
@@ -40,11 +40,13 @@ def optimizer_fixes(facts: Facts) -> list[Fix]:
     ]
 
 
-_LARGER_BATCH = Fix(
-    "Use a larger batch",
-    "The number of calls per step stays the same while each computes more.",
-    "DataLoader(..., batch_size=2 * batch_size)  # and check that the loss still falls as before",
-)
+def _larger_batch(facts: Facts) -> Fix:
+    change = "2 * batch_size" if facts.settings.get("loader") == "no" else "DataLoader(..., batch_size=2 * batch_size)"
+    return Fix(
+        "Use a larger batch",
+        "The number of calls per step stays the same while each computes more.",
+        f"{change}  # and check that the loss still falls as before",
+    )
 
 
 _COMPILE = Fix(
@@ -56,6 +58,10 @@ _COMPILE = Fix(
 
 # Of the overhead; then the rest of it is not worth advice of its own.
 _MOSTLY = 0.5
+# Of the time in the job's own Python, a function with this part is named; and of the overhead, the part under torch's
+# own frames from which fewer operations are worth advice too.
+_NAMED, _MOST_NAMED = 0.25, 2
+_ALSO = 0.4
 _COMPILE_ONCE = Fix(
     "Keep torch.compile from compiling again",
     "A compiled model holds for the shapes and values that it was compiled for; for others it is compiled anew.",
@@ -71,34 +77,62 @@ def python_overhead(facts: Facts) -> Finding | None:
         return None
     if (facts.number("traced_compiling") or 0.0) >= _MOSTLY * facts.share(cause):
         return _recompilation(facts, cause)
-    line = at(facts, cause, "the training step")
-    fixes = [
-        *debug_fixes(facts),
-        Fix(
-            f"Replace the loop at {line} by operations on whole tensors"
-            if hot_line(facts, cause)
-            else "Use fewer, larger operations",
-            f"{percent(facts.share(cause))} of the time goes into calling operations instead of computing: "
-            "each call costs some microseconds, however little it computes.",
-            "Replace loops over elements, samples or parameters by one tensor operation (torch.stack, "
-            "torch.where, index_add_, torch._foreach_* in place of a loop).",
-        ),
-    ]
+    if (facts.number("interpreter_code") or 0.0) >= _MOSTLY:
+        return _own_python(facts, cause)
+    fixes = [*debug_fixes(facts), _larger_operations(facts, cause)]
     if not switched_on(facts, "TORCH_COMPILE_DISABLE") and not switched_on(facts, "TORCHDYNAMO_DISABLE"):
         fixes.append(_COMPILE)
     else:
         for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
             fixes += unset(facts, name, "It turns torch.compile off, which would merge small operators.")
     fixes += optimizer_fixes(facts)
-    fixes.append(_LARGER_BATCH)
+    fixes.append(_larger_batch(facts))
     return finding(
         facts,
         cause,
         takes(facts, cause, "Calling operations (interpreter and dispatch)"),
-        "trainer_running trainer_cores traced_operators",
+        "interpreter_code trainer_running trainer_cores traced_operators",
         fixes,
         "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
         "not into calls.",
+    )
+
+
+def _larger_operations(facts: Facts, cause: str) -> Fix:
+    line = hot_line(facts, cause)
+    return Fix(
+        f"Use fewer, larger operations{f' at {line}' if line else ''}",
+        f"{percent(facts.share(cause))} of the time goes into calling operations instead of computing: "
+        "each call costs some microseconds, however little it computes.",
+        "Where there is a loop over elements, samples or parameters: one tensor operation in its place (torch.stack, "
+        "torch.where, index_add_, torch._foreach_*).",
+    )
+
+
+def _own_python(facts: Facts, cause: str) -> Finding:
+    """Most of the overhead is the interpreter, at work on the job's own Python: torch has no part in it."""
+    lines = [line for line, part in facts.python_lines.get(cause, ()) if part >= _NAMED][:_MOST_NAMED]
+    part = percent(facts.number("interpreter_code") or 0.0)
+    fixes = [
+        *debug_fixes(facts),
+        Fix(
+            f"Make {' and '.join(lines) or 'the Python code of the step'} cheaper",
+            f"{part} of what runs around the arithmetic is Python's interpreter and not torch: code of the job's own, "
+            "step by step. Compiling the model or a larger batch would not change it.",
+            "Put loops into NumPy or tensor operations, keep results that are computed again and again, do it more "
+            "rarely, or do it beside training: ProcessPoolExecutor(1).submit(work, plain_data)",
+        ),
+    ]
+    if facts.below.get(cause, {}).get("torch", 0.0) >= _ALSO:
+        fixes.append(_larger_operations(facts, cause))
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Python code in the training step"),
+        "interpreter_code trainer_running trainer_cores traced_operators",
+        [*fixes, *optimizer_fixes(facts)],
+        "Leave that code out for some steps, or let it return a constant: if the pace stays the same, it is not what "
+        "holds the job up.",
     )
 
 

@@ -15,6 +15,8 @@ REPORTED = 0.05
 MEDIUM = 0.15
 HIGH = 0.30
 
+# Below this a cause is never a verdict (``perfdoctor.verdict.MIN_SHARE``): one piece of advice is enough for it.
+_MINOR = 0.10
 # A share this close to 1 would predict a speed-up beyond what the measurement can carry.
 _SMALLEST_REST = 0.01
 _MOST = 0.5
@@ -39,7 +41,7 @@ def finding(
         cause: its id.
         summary: one sentence.
         numbers: names of the numbers to show as evidence where they were measured, separated by spaces.
-        fixes: the one to do first first.
+        fixes: the one to do first first; those with a predicted pace change places by it.
         refuted_by: the test that would prove the finding wrong.
     """
     share = facts.share(cause)
@@ -64,10 +66,30 @@ def finding(
         Evidence("kernel that takes most of it", text, "", "trace")
         for text in _listed(facts.kernels.get(cause, ()))
     ]
-    speedup = 1.0 if CAUSES[cause].healthy else 1 / max(1 - share, _SMALLEST_REST)
-    return Finding(
-        cause, share, severity(cause, share), speedup, summary, tuple(shown), tuple(fixes), refuted_by, ranks
-    )
+    ordered = _by_pace(tuple(fixes))[: 1 if share < _MINOR else None]
+    most = 1.0 if CAUSES[cause].healthy else freed(share)
+    speedup = min(most, max((fix.predicted_speedup for fix in ordered if fix.predicted_speedup), default=most))
+    return Finding(cause, share, severity(cause, share), speedup, summary, tuple(shown), ordered, refuted_by, ranks)
+
+
+def freed(share: float, left: float = 0.0) -> float:
+    """New pace over old pace where a share of the wall time is freed.
+
+    Args:
+        share: fraction of the wall time that the fix is about.
+        left: fraction of the present wall time that the job takes at least even so, the next bottleneck.
+    """
+    return 1 / max(1 - share, min(left, 1.0), _SMALLEST_REST)
+
+
+def _by_pace(fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """The fixes with those of a predicted pace in its order; the others keep their places."""
+    ranked = iter(sorted((fix for fix in fixes if fix.predicted_speedup), key=_pace, reverse=True))
+    return tuple(next(ranked) if fix.predicted_speedup else fix for fix in fixes)
+
+
+def _pace(fix: Fix) -> float:
+    return round(fix.predicted_speedup or 1.0, 1)  # what differs by less is as good: the first stays first
 
 
 def bounded(found: Finding, pace: float) -> Finding:

@@ -2,7 +2,7 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, amount, finding, setting, takes
+from perfdoctor.rules.making import REPORTED, amount, finding, freed, setting, takes
 from perfdoctor.rules.workers import plan_workers, worker_fixes
 
 _LARGER_OBJECTS = Fix(
@@ -40,6 +40,7 @@ def network_read(facts: Facts) -> Finding | None:
             "Keep a local copy",
             "What is fetched once need not be fetched again in the next epoch.",
             "Write each object to $TMPDIR/cache at its first use and look there first.",
+            freed(facts.share(cause)),
         ),
         _LARGER_OBJECTS,
     ]

@@ -4,7 +4,7 @@ import math
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, bounded, finding, hot_line, hot_path, percent, takes
+from perfdoctor.rules.making import REPORTED, finding, freed, hot_line, hot_path, percent, takes
 
 # A cost that nobody needs to look at any more: the level below which nothing is reported.
 _BEARABLE = REPORTED
@@ -49,16 +49,18 @@ def checkpoint_write(facts: Facts) -> Finding | None:
             f"The trainer stands still while {path or 'a checkpoint'} is written: {percent(share)} of the "
             f"time.{line} Only the copy in memory must be made in the step.",
             _SAVE_TOGETHER if len(facts.trainers) > 1 else _SAVE_BEHIND,
+            freed(share, share),  # in the background the writes still take as long as now
         ),
         Fix(
             f"Save {rarer} times less often",
             f"At the present pace of saving {percent(share)} of the time goes there; {rarer} times rarer "
             f"leaves less than {percent(_BEARABLE)}.",
             f"if step % ({rarer} * save_every) == 0: save(...)",
+            freed(share * (1 - 1 / rarer)),
         ),
         _FASTER_STORAGE,
     ]
-    found = finding(
+    return finding(
         facts,
         cause,
         takes(facts, cause, "Saving checkpoints"),
@@ -66,8 +68,6 @@ def checkpoint_write(facts: Facts) -> Finding | None:
         fixes,
         "Leave saving out for some hundred steps: if the pace stays the same, it is not the cause.",
     )
-    # Saved in the background, the writes still take as long: they cannot overlap with less than themselves.
-    return bounded(found, max(1 - share, share))
 
 
 def log_write(facts: Facts) -> Finding | None:
@@ -84,6 +84,7 @@ def log_write(facts: Facts) -> Finding | None:
             f"Writing {path or 'the log'} takes {percent(share)} of the "
             f"time{f', at {line}' if line else ''}.",
             f"if step % {rarer} == 0: log(...)",
+            freed(share * (1 - 1 / rarer)),
         ),
         Fix(
             "Do not flush every line to the disk",

@@ -5,7 +5,7 @@ import shlex
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.making import REPORTED, amount, finding, hot_path, percent, takes
-from perfdoctor.rules.workers import bounded_by_workers, no_more_workers, plan_workers, worker_fixes
+from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # Requests under way for more of the time than this: further readers find the device taken (%util in iostat;
 # devices with many queues may still have room, so this only holds back advice).
@@ -46,7 +46,7 @@ def storage_read(facts: Facts) -> Finding | None:
             "Store samples smaller: compressed, resized to the training size, as uint8 or float16.",
         )
     )
-    found = finding(
+    return finding(
         facts,
         cause,
         takes(facts, cause, "Reading from storage"),
@@ -56,7 +56,6 @@ def storage_read(facts: Facts) -> Finding | None:
         "Read the same files twice in a row: if the second pass, from the page cache, is as slow as the "
         "first, storage is not the cause.",
     )
-    return bounded_by_workers(found, None if full else plan)
 
 
 def _pattern_fixes(facts: Facts) -> list[Fix]:

@@ -1,11 +1,11 @@
 """How many loader workers would keep up with the trainer, and how much faster the job could then be."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Finding, Fix
+from perfdoctor.diagnosis import Fix
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.rules.making import bounded, counted, culprits, setting, uses_gpu
+from perfdoctor.rules.making import counted, culprits, freed, setting, uses_gpu
 
 # A gain below this is not worth a change: it drowns in the job's own scatter.
 _WORTHWHILE = 0.95
@@ -13,6 +13,8 @@ _WORTHWHILE = 0.95
 _MOST_PER_CORE = 4
 # The trainer's own time per second may not count as less than this, or the need for workers has no end.
 _LEAST_OWN = 0.01
+# Of the time in loaders, the part in the trainer's own thread from which it is a loader without workers that costs.
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,14 @@ class WorkerPlan:
     """Workers for one trainer. All times are per second of the present wall time.
 
     Attributes:
-        now: workers it has.
+        now: workers it has; 0 where most of the preparation is in a loader without workers.
         own: seconds in which the trainer does not wait for data.
         busy: seconds of preparation by all its workers (or by itself, if it has none).
         needed: workers that would keep up: ``ceil(busy / own)``.
         useful: the most that helps, given the cores.
         pace: what is left of each second with ``useful`` workers.
         cores: cores that the job may use; None if unknown.
+        beside: workers of other loaders, which have no part in this.
     """
 
     now: int
@@ -36,6 +39,7 @@ class WorkerPlan:
     useful: int
     pace: float
     cores: float | None
+    beside: int = 0
 
     @property
     def helps(self) -> bool:
@@ -49,6 +53,7 @@ def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
     if not trainers:
         return None
     trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
+    trainer, beside = _without_idle_loader(facts, trainer)
     waiting = trainer.phases.get("data", 0.0)
     busy = _busy(facts, trainer, waiting)
     if busy is None or busy <= 0:
@@ -63,7 +68,15 @@ def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
         useful = max(1, min(useful, int(room + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
     pace = max(own, busy / useful, floor if cores is not None else 0.0)
-    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores)
+    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, beside)
+
+
+def _without_idle_loader(facts: Facts, trainer: Trainer) -> tuple[Trainer, int]:
+    """Where the trainer mostly prepares batches itself, beside its workers: as it is without them, and how many."""
+    fetching = facts.number(f"own_fetching.{trainer.pid}") or 0.0
+    if not trainer.workers or fetching < _MOSTLY * trainer.phases.get("data", 0.0):
+        return trainer, 0
+    return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
 
 
 def _busy(facts: Facts, trainer: Trainer, waiting: float) -> float | None:
@@ -107,37 +120,39 @@ def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]
     if plan is None or not plan.helps:
         return []
     need = (
-        f"Each second holds {plan.busy:.2g} s of preparation and {plan.own:.2g} s of the trainer's other "
-        f"work, so ceil({plan.busy:.2g} / {plan.own:.2g}) = {counted(plan.needed, 'worker')} would keep up; "
-        f"it has {plan.now}."
+        f"In each second, preparing batches takes {plan.busy:.2g} s and the trainer's other work {plan.own:.2g} s: "
+        f"with {counted(plan.needed, 'worker')} the trainer would not wait. It has {plan.now or 'none'}"
     )
+    need += f" in this loader, the {plan.beside} there are serve another" if plan.beside else ""
     if plan.useful < plan.needed and plan.cores is not None:
-        need += f" The {counted(plan.cores, 'core')} it may use limit that to {plan.useful}."
-    # Workers help against all causes in the input; this finding may promise no more than its own share.
-    pace = max(plan.pace, 1 - facts.share(cause))
-    gain = f" Expected pace: {1 / pace:.2g} times the present one."
+        used = facts.number("job_cores")
+        taken = f", of which the job keeps {used:.2g} busy already" if used else ""
+        need += f", and on {counted(plan.cores, 'core')}{taken}, more than {plan.useful} would gain nothing"
     pinned = uses_gpu(facts) and facts.settings.get("pin_thread") != "yes"
     pin = ", pin_memory=True" if pinned else ""
     change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
     if plan.now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return [Fix(f"Use {counted(plan.useful, 'loader worker')}", need + gain, change)]
+    # Workers help against all causes in the input; this finding may promise no more than its own share.
+    pace = freed(facts.share(cause), plan.pace)
+    return [Fix(f"Use {counted(plan.useful, 'loader worker')}", f"{need}.", change, pace)]
 
 
 def no_more_workers(plan: WorkerPlan | None) -> str:
     """Why more workers would not help, as a sentence; empty where they would, or where it is not known."""
     if plan is None or plan.helps:
         return ""
-    if plan.needed <= plan.now:
+    if plan.needed <= plan.now and plan.busy >= _MOSTLY * plan.now:
         return (
-            f" More workers will not help: the {plan.now} there are have only {plan.busy:.2g} s of work in "
+            f" More workers will not help: {plan.now} can prepare batches as fast as the trainer takes them, but "
+            "preparing them takes cores that the trainer's arithmetic needs."
+        )
+    if plan.needed <= plan.now:
+        have = "the one there is has" if plan.now == 1 else f"the {plan.now} there are have"
+        return (
+            f" More workers will not help: {have} only {plan.busy:.2g} s of work in "
             "each second, so it is the order or the size of their pieces that makes the trainer wait."
         )
     if plan.cores is not None:
         return f" More workers will not help: no core of the {plan.cores:g} that the job may use is free."
     return ""
-
-
-def bounded_by_workers(found: Finding, plan: WorkerPlan | None) -> Finding:
-    """The finding with the gain of its first fix, where that is more workers."""
-    return bounded(found, plan.pace) if plan is not None and plan.helps else found

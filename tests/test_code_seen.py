@@ -1,0 +1,64 @@
+"""What stacks, threads and ledgers show of a job's code; what they do not show is absent, not denied."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.code_seen import measure_code, read_code_settings
+from perfdoctor.ledger import Ledger
+from perfdoctor.phases import Frame, Place, locate
+from perfdoctor.roles import Process, Roles
+from perfdoctor.stacks import Stacks, Track
+
+TORCH = "/v/lib/python3.11/site-packages/torch"
+OWN = Frame("/home/me/train.py", "main", 7)
+LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "__next__", 1)
+FETCH = Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 1)
+ROWS = Frame(f"{TORCH}/utils/data/dataset.py", "TensorDataset.__getitem__", 1)
+SUBSET = Frame(f"{TORCH}/utils/data/dataset.py", "Subset.__getitem__", 1)
+TRAINER = Process(10, 1, 0, None, "trainer", 10, 0)
+
+
+def scene(*frames: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Any:
+    """A trainer that was seen in each of some stacks in turn."""
+    numbers = np.arange(times) % len(frames)
+    track = Track(TRAINER.pid, 1, np.arange(times) * 50_000_000, numbers, is_main=True)
+    stacks = Stacks(list(frames), [locate(stack) for stack in frames], [track])
+    named = {tid: SimpleNamespace(pid=TRAINER.pid, name=name) for tid, name in enumerate(threads)}
+    return SimpleNamespace(
+        roles=Roles((TRAINER,), {10: TRAINER}, 1), stacks=stacks, timelines=SimpleNamespace(threads=named)
+    )
+
+
+def test_a_loader_is_seen_or_denied_only_after_enough_looks() -> None:
+    assert read_code_settings(scene((OWN, LOADER), (OWN,)))["loader"] == "yes"
+    assert read_code_settings(scene((OWN,)))["loader"] == "no"
+    assert "loader" not in read_code_settings(scene((OWN,), times=30))
+
+
+def test_rows_of_tensors_are_told_from_datasets_of_the_jobs_own() -> None:
+    assert read_code_settings(scene((OWN, LOADER, FETCH, ROWS)))["dataset"] == "tensors"
+    own = Frame("/home/me/train.py", "Images.__getitem__", 20)
+    assert "dataset" not in read_code_settings(scene((OWN, LOADER, FETCH, SUBSET, own)))
+
+
+@pytest.mark.parametrize(
+    ("threads", "backend"),
+    [((), None), (("pt_gloo_runloop",), "gloo"), (("pt_gloo_runloop", "pt_nccl_watchdg"), "nccl")],
+)
+def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: str | None) -> None:
+    assert read_code_settings(scene((OWN,), threads=threads)).get("backend") == backend
+
+
+def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
+    ledger = Ledger(TRAINER)
+    assert measure_code([ledger]) == {}
+    ledger.add(0, 1.0, Place("data", "fetch"), [])
+    ledger.add(0, 3.0, Place("forward"), [])
+    assert {name: number.value for name, number in measure_code([ledger]).items()} == {"own_fetching.10": 0.25}
+    ledger.interpreter = 0.8
+    ledger.own[0] = Amounts({"cpu.python_overhead": 2.0})
+    assert measure_code([ledger])["interpreter_code"].value == 0.8

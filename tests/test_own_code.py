@@ -1,0 +1,46 @@
+"""Lines are summed by function, and what runs below them is told by the package it belongs to."""
+
+import numpy as np
+import pytest
+
+from perfdoctor.own_code import below, below_lines, by_function, package_of
+from perfdoctor.phases import Frame, locate
+from perfdoctor.stacks import Stacks, Track
+
+
+def test_a_function_is_not_hidden_by_its_many_lines() -> None:
+    lines = {"a.py:40 main": 3.0, "a.py:14 Env.obs": 2.0, "a.py:15 Env.obs": 1.0, "a.py:16 Env.obs": 2.5}
+    found = by_function(lines)
+    assert [line for line, _ in found] == ["a.py:16 Env.obs", "a.py:40 main"]
+    assert [part for _, part in found] == pytest.approx([5.5 / 8.5, 3 / 8.5])
+
+
+def test_comprehensions_count_for_the_function_they_are_in() -> None:
+    lines = {"a.py:4 load.<locals>.<listcomp>": 3.0, "a.py:5 load": 1.0, "b.py:5 load": 1.0}
+    assert by_function(lines) == (("a.py:4 load", 0.8), ("b.py:5 load", 0.2))
+
+
+def test_lines_of_the_top_level_stand_for_themselves() -> None:
+    assert by_function({"a.py:4 <module>": 2.0, "a.py:5 <module>": 2.0}) == (
+        ("a.py:4 <module>", 0.5), ("a.py:5 <module>", 0.5),
+    )  # fmt: skip
+    assert by_function({}) == ()
+
+
+def test_packages_are_told_from_paths() -> None:
+    assert package_of("/v/lib/python3.11/site-packages/PIL/Image.py") == "PIL"
+    assert package_of("/usr/lib/python3.11/json/encoder.py") == "json"
+    assert package_of("/usr/lib/python3.11/queue.py") == "queue"
+    assert package_of("/src/pytorch/torch/nn/modules/linear.py") == "torch"
+    assert package_of("/home/me/train.py") == ""
+
+
+def test_what_runs_below_a_line_is_weighed_by_time() -> None:
+    own = Frame("/home/me/train.py", "read", 7)
+    stacks = Stacks()
+    stacks.frames = [(own,), (own, Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "load", 1))]
+    stacks.places = [locate(stack) for stack in stacks.frames]
+    stacks.tracks = [Track(1, 1, np.array([0, 10, 40]), np.array([0, 1, -1]), is_main=True)]
+    under = below_lines(stacks)
+    assert dict(under["/home/me/train.py:7 read"]) == {"": 10, "PIL": 30}
+    assert below({"/home/me/train.py:7 read": 2.0, "x.py:1 f": 1.0}, under) == {"PIL": 0.75, "": 0.25}

@@ -7,6 +7,7 @@ from typing import Any
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
+from perfdoctor.between import told_between
 from perfdoctor.breakdown import account
 from perfdoctor.clock import seconds
 from perfdoctor.code_seen import measure_code, read_code_settings
@@ -61,7 +62,7 @@ def examine(recording: Recording) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
         steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*_not_examined(recording), *profiled.not_examined, *broken),
+        not_examined=(*told_between(scene), *_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),

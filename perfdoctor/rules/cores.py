@@ -49,6 +49,7 @@ def contention(facts: Facts) -> Finding | None:
         reason = f"; processes outside the job keep {amount(facts, 'neighbour_cores')} busy"
     elif crowded and cores is not None:
         reason = f"; the job has {runnable:.3g} threads for {counted(cores, 'core')} at a time"
+    reason += _by_others(facts, cause)
     summary = takes(facts, cause, "Waiting for a free core").rstrip(".") + f"{reason}."
     found = finding(
         facts,
@@ -66,6 +67,14 @@ def contention(facts: Facts) -> Finding | None:
     return bounded(found, used / cores) if used and cores else found
 
 
+def _by_others(facts: Facts, cause: str) -> str:
+    """What the main thread waits for others that get no core, where that is a good part; it is in the share too."""
+    itself = facts.number("trainer_run_delay")
+    if itself is None or facts.share(cause) - itself < REPORTED:
+        return ""
+    return f"; for {percent(itself)} the main thread itself is ready, for the rest it waits for threads that are"
+
+
 def _fill_fixes(facts: Facts, cores: float | None) -> list[Fix]:
     """The job needs all its cores, although its threads outnumber them for moments only."""
     used = facts.number("job_cores")
@@ -74,7 +83,7 @@ def _fill_fixes(facts: Facts, cores: float | None) -> list[Fix]:
     return [
         Fix(
             "Give the job more cores, or less to do on these",
-            f"The job itself keeps {used:.3g} of its {counted(cores, 'core')} busy, so its threads wait for each other.",
+            f"The job itself keeps {used:.3g} of its {counted(cores, 'core')} busy: its threads wait for each other.",
             "taskset, --cpus-per-task or the container's limit for more cores; else make cheaper what the other "
             "findings name",
         )

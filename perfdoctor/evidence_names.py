@@ -9,7 +9,7 @@ _OF_TIME = "of the time"
 
 THREADS: dict[str, Meaning] = {
     "trainer_running": ("trainer's main thread on a core", _OF_TIME, "threads"),
-    "trainer_run_delay": ("trainer's main thread ready but without a core", _OF_TIME, "threads"),
+    "trainer_run_delay": ("trainer's main thread itself ready but without a core", _OF_TIME, "threads"),
     "trainer_switches": ("voluntary context switches of the trainer's main thread", "/s", "threads"),
     "trainer_major_faults": ("major page faults of the trainer's main thread", "/s", "threads"),
     "trainer_cores": ("kept busy by one trainer's threads", "cores", "threads"),
@@ -109,7 +109,7 @@ TRACE: dict[str, Meaning] = {
     "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
     "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
     "traced_compiling": ("the model is compiled (torch.compile)", _OF_TIME, "trace"),
-    "traced_loading": ("main thread fetches batches", _OF_TIME, "trace"),
+    "traced_loading": ("main thread fetches batches, in the trace", _OF_TIME, "trace"),
     "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_collectives": ("collectives on a GPU", "/s", "trace"),
     "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),

@@ -383,3 +383,10 @@ def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
     assert title not in titles(there)
     gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
     assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))
+
+
+def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
+    others = finding("cpu.contention", numbers={"trainer_run_delay": 0.3})
+    assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
+    assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
+    assert "itself" not in finding("cpu.contention").summary

@@ -49,6 +49,7 @@ def contention(facts: Facts) -> Finding | None:
         reason = f"; processes outside the job keep {amount(facts, 'neighbour_cores')} busy"
     elif crowded and cores is not None:
         reason = f"; the job has {runnable:.3g} threads for {counted(cores, 'core')} at a time"
+    reason += _by_others(facts, cause)
     summary = takes(facts, cause, "Waiting for a free core").rstrip(".") + f"{reason}."
     found = finding(
         facts,
@@ -64,6 +65,14 @@ def contention(facts: Facts) -> Finding | None:
     # they wait at barriers is in there too, so the true gain may be larger (measured: 3.4 instead of 2).
     used = facts.number("job_cores")
     return bounded(found, used / cores) if used and cores else found
+
+
+def _by_others(facts: Facts, cause: str) -> str:
+    """What the main thread waits for others that get no core, where that is a good part; it is in the share too."""
+    itself = facts.number("trainer_run_delay")
+    if itself is None or facts.share(cause) - itself < REPORTED:
+        return ""
+    return f"; for {percent(itself)} the main thread itself is ready, for the rest it waits for threads that are"
 
 
 def _fill_fixes(facts: Facts, cores: float | None) -> list[Fix]:

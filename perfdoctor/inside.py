@@ -29,7 +29,8 @@ from typing import Any, TypeVar
 
 from perfdoctor.probes.inside.companion import allow_tracer
 from perfdoctor.probes.inside.ring import BEGIN, END, KINDS
-from perfdoctor.probes.inside.session import Session, Wishes
+from perfdoctor.probes.inside.session import Session
+from perfdoctor.probes.inside.wishes import Wishes
 
 F = TypeVar("F", bound=Callable[..., Any])
 

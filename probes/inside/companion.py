@@ -16,7 +16,7 @@ import perfdoctor
 from perfdoctor.probes.inside.ring import anonymous_file
 
 if TYPE_CHECKING:
-    from perfdoctor.probes.inside.session import Wishes
+    from perfdoctor.probes.inside.wishes import Wishes
 
 PR_SET_PTRACER = 0x59616D61
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")

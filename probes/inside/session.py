@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from threading import get_ident, get_native_id
 from time import monotonic_ns as now
 
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.probes.inside.burst import Burst
 from perfdoctor.probes.inside.companion import Companion, start_companion
 from perfdoctor.probes.inside.device import DeviceMarks, MakeMark
+from perfdoctor.probes.inside.follow_up import FollowUp
 from perfdoctor.probes.inside.hooks import Hooks
 from perfdoctor.probes.inside.ring import (
     ASIDE,
@@ -33,8 +32,7 @@ from perfdoctor.probes.inside.ring import (
     WATCHING,
     RingWriter,
 )
-from perfdoctor.probes.inside.serial import Serial
-from perfdoctor.probes.inside.trial import Trial
+from perfdoctor.probes.inside.wishes import Wishes
 
 # Where the user does not say how many steps: as long as `attach` watches, but some steps at least, and not for ever.
 DEFAULT_S, DEFAULT_STEPS = 15, 10
@@ -43,32 +41,6 @@ PATIENCE_S = 60
 MAX_NAMES = 100
 # Marks are written at the end of a step, but not of every short one.
 FLUSH_NS = NS_PER_S // 20
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user asked for.
-
-    Attributes:
-        steps: how many steps to observe after the warm-up; None to observe for ``DEFAULT_S`` seconds, and at least
-            ``DEFAULT_STEPS`` steps.
-        warmup: how many steps to leave out at the beginning.
-        report: where to write the HTML report; None for none.
-        json: where to write the JSON report; None for none.
-        recording: where to keep the recording; None to throw it away.
-        profile: how many steps to profile after those; None for a few, 0 for none.
-        confirm: whether to make a trial with a batch that is kept in memory.
-        serialise: whether to serialise the phases of a few steps, where there is a device or more than one rank.
-    """
-
-    steps: int | None = None
-    warmup: int = 3
-    report: str | None = "perfdoctor-report.html"
-    json: str | None = None
-    recording: str | None = None
-    profile: int | None = None
-    confirm: bool = False
-    serialise: bool = True
 
 
 class Session:
@@ -111,17 +83,13 @@ class Session:
         self._optimized_ns = 0
         self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
-        self._burst = Burst(wishes.profile, self._note)
-        self.trial = Trial(wishes.confirm, self._ring.say)
         self._device = DeviceMarks(self._ring.marker, self._ring.say)
-        self._serial = Serial(wishes.serialise, self._ring.marker, self._rewire, self._phase_name, self._note)
-        # What is done with the steps after the observed ones.
-        self._coming: list[Trial | Serial | Burst] = [self.trial, self._serial, self._burst]
-        self._doing: Trial | Serial | Burst | None = None
+        self._follow_up = FollowUp(wishes, self._ring, self._rewire, self._phase_name)
+        self.trial = self._follow_up.trial
 
     def start(self) -> None:
         """Puts the hooks in and starts the sidecar."""
-        self._burst.watch_for_others()
+        self._follow_up.watch_for_others()
         for name in self._hooks.install():
             self._ring.say("note", f"This torch has no {name} to mark.", "")
         if threading.current_thread() is not threading.main_thread():
@@ -136,26 +104,21 @@ class Session:
         self.active = False
         self.thread = 0
         self._hooks.remove()
-        self._serial.forget()
         self._device.end()
-        self._burst.forget()
+        self._follow_up.forget()
 
     def finish(self) -> None:
         """Steps aside for good."""
         if not self.active:
             return
         self._see_no_more()
-        self._serial.end()
-        self.trial.end()
-        self._burst.end()
-        if self._burst.trace is not None:
-            self._ring.say("trace", self._burst.trace)
+        self._follow_up.end()
         self.abandon()
         self._ring.finish(ASIDE)
 
     def clear(self) -> None:
         """Removes what the sidecar has not taken."""
-        self._burst.clear()
+        self._follow_up.clear()
 
     def enter(self, *, told: bool = False) -> None:
         """The user's ``with`` begins.
@@ -251,9 +214,9 @@ class Session:
             # The end of a step with device events is always looked at.
             self._flush_ns = 0 if self._device.step_ended(time_ns) else time_ns + FLUSH_NS
             self._ring.flush()
-        if self._doing is not None:
-            if self._doing.step_ended(time_ns, self._steps):
-                self._do_next(time_ns)
+        if self._follow_up.begun:
+            if not self._follow_up.step_ended(time_ns, self._steps):
+                self.finish()
         elif self._observed_from is None:
             self._warm_up(time_ns)
         elif self._ring.sidecar() != WATCHING:
@@ -261,17 +224,10 @@ class Session:
         elif self._steps >= self._limit and time_ns >= self._deadline_ns:
             self._device.drain()
             self._see_no_more()
-            self._do_next(time_ns)
+            if not self._follow_up.begin(time_ns, self._step_s, self._steps):
+                self.finish()
         # The steps before and after the observed ones are looked at one by one.
-        self._look_ns = 0 if self._observed_from is None or self._doing is not None else self._flush_ns
-
-    def _do_next(self, time_ns: int) -> None:
-        """Goes on to what follows, and at last steps aside."""
-        while self._coming:
-            self._doing = self._coming.pop(0)
-            if self._doing.begin(time_ns, self._step_s, self._steps):
-                return
-        self.finish()
+        self._look_ns = 0 if self._observed_from is None or self._follow_up.begun else self._flush_ns
 
     def _see_no_more(self) -> None:
         """Ends the observation, if there was one; what is marked from here on counts no more."""
@@ -314,9 +270,3 @@ class Session:
     def _phase_name(self, number: int) -> str:
         """What a mark is about, alike in all ranks: each numbers its own phases in the order of their coming."""
         return KINDS[number] if number < len(KINDS) else next(name for name, n in self._names.items() if n == number)
-
-    def _note(self, why: str) -> None:
-        self._ring.say("note", why, "")
-
-
-__all__ = ["Session", "Wishes"]

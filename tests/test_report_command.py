@@ -53,7 +53,7 @@ def test_what_is_no_recording_is_refused(content: bytes | None, word: str, tmp_p
     assert not (tmp_path / "a.json").exists()
 
 
-@pytest.mark.parametrize("content", [b'{"traceEvents": []}', b'\n [{"ph": "X"}]', gzip.compress(b"{}")])
+@pytest.mark.parametrize("content", [b'{"traceEvents": []}', b'\n [{"ph": "X"}]', gzip.compress(b"{}", mtime=0)])
 def test_a_trace_is_pointed_to_analyze(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "my trace"
     file.write_bytes(content)

@@ -13,7 +13,8 @@ from tests.attaching import job
 
 
 def test_a_shell_without_pytorch_is_refused_with_its_processes() -> None:
-    with job("bash", "-c", "sleep 60 & echo ready $!; wait") as shell:
+    # By the time of the second sleep's end, the first one is no copy of the shell any more.
+    with job("bash", "-c", "sleep 60 & other=$!; sleep 0.5; echo ready $other; wait") as shell:
         sleeper = shell.lines[0].split()[1]
         with pytest.raises(PerfDoctorError) as raised:
             require_torch(shell.pid)

@@ -283,10 +283,11 @@ def test_mapped_files_with_read_ahead_are_recognised() -> None:
 
 def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     """A job that keeps 1 of 2 cores busy cannot run more than twice as fast on both."""
-    crowded = finding(
-        "cpu.contention", numbers={"job_cores": 1.8, "runnable_threads": 14.0}, settings={"cores": 2.0}
-    )
+    numbers = {"job_cores": 1.8, "runnable_threads": 14.0}
+    crowded = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, workers=16)
     assert crowded.predicted_speedup == pytest.approx(2 / 1.8, abs=0.01)
+    burnt_at_barriers = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0})
+    assert burnt_at_barriers.predicted_speedup == pytest.approx(2.0)
     light = finding(
         "cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0}
     )

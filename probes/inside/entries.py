@@ -111,6 +111,8 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
             return self._call_impl(*args, **kwargs)
         if inside or (is_compiling is not None and is_compiling()) or get_ident() != marker.thread:
             return original(self, *args, **kwargs)
+        if marker.late:
+            marker.catch_up()
         inside = True
         begun, ended = loss if isinstance(self, _Loss) else forward
         begun[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)](now())

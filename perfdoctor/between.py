@@ -24,7 +24,7 @@ def told_between(scene: Scene) -> Iterator[NotExamined]:
         if steps is None or not steps.all:
             continue
         whole = steps.all[-1].end_ns - steps.all[0].start_ns
-        between = whole - sum(step.end_ns - step.from_ns for step in steps.all)
+        between = steps.outside_ns
         if between < WORTH_TELLING * whole:
             continue
         where = by_function(_lines(scene, trainer.pid, steps))

@@ -124,8 +124,7 @@ def measure_overlap(ranks: Mapping[int, Steps]) -> Numbers:
 
 def median_step(steps: Steps) -> float | None:
     """Seconds of an observed step; None without steps."""
-    median = steps.summary().get("median_s")
-    return None if median is None else float(median)
+    return float(np.median(steps.lengths_ns / NS_PER_S)) if steps.all else None
 
 
 def _longer(found: Mapping[int, Parts], step_s: float) -> dict[int, str]:

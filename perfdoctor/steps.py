@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,16 @@ class Steps:
         self._starts = np.array([segment.start_ns for segment in marks.segments], dtype=np.int64)
         self._pauses = np.array(marks.pauses, dtype=np.int64).reshape(-1, 2)
         self.all = _without_usual(list(_observed(marks.happenings)))
+
+    @cached_property
+    def lengths_ns(self) -> Times:
+        """What each step is charged with, in order."""
+        return np.array([step.end_ns - step.from_ns for step in self.all], dtype=np.int64)
+
+    @property
+    def outside_ns(self) -> int:
+        """What no step is charged with, from the first one's start to the last one's end; 0 without steps."""
+        return self.all[-1].end_ns - self.all[0].start_ns - int(self.lengths_ns.sum()) if self.all else 0
 
     def at(self, time_ns: int) -> Segment | None:
         """The part of a step at an instant; None before the first mark and after the last."""
@@ -104,8 +115,7 @@ class Steps:
         """
         if not self.all:
             return {}
-        charged_ns = sum(step.end_ns - step.from_ns for step in self.all)
-        lengths = np.array([step.end_ns - step.from_ns for step in self.all]) / NS_PER_S
+        lengths = self.lengths_ns / NS_PER_S
         phases = {name: spent for name, spent in self._by_phase().items() if spent.any()}
         return {
             "count": len(self.all),
@@ -121,7 +131,7 @@ class Steps:
                 for name, spent in sorted(phases.items(), key=lambda item: -item[1].sum())
             },
             "collector_s": self._collected() / len(self.all),
-            "outside_s": (self.all[-1].end_ns - self.all[0].start_ns - charged_ns) / NS_PER_S,
+            "outside_s": self.outside_ns / NS_PER_S,
         }
 
     def _charged(self, times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -104,15 +105,14 @@ def write_outputs(
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     failed: list[str] = []
-    silent = diagnosis.verdict.bottleneck is None
     if json is not None:
         from perfdoctor.reports import json as json_report
 
-        failed += _write(json, json_report.render(diagnosis), keep=silent and _names_one(json))
+        failed += _write(json, json_report.render, diagnosis)
     if report is not None:
         from perfdoctor.reports import html
 
-        failed += _write(report, html.render(diagnosis), keep=silent and _names_one(report))
+        failed += _write(report, html.render, diagnosis)
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.")
@@ -158,11 +158,12 @@ def _names_one(path: Path) -> bool:
     return re.search(r'"verdict": *{\s*"bottleneck": *"', text) is not None
 
 
-def _write(path: Path, text: str, *, keep: bool = False) -> list[str]:
+def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis) -> list[str]:
     """Writes a file whole or not at all, or keeps the one that is there; returns what went wrong."""
-    if keep:
+    if diagnosis.verdict.bottleneck is None and _names_one(path):
         print(f"perfdoctor: {path} is left as it was: an earlier diagnosis that names a bottleneck.", file=sys.stderr)
         return []
+    text = render(diagnosis)
     try:
         if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
             path.write_text(text, encoding="utf-8")

@@ -67,7 +67,6 @@ class Session:
         self._steps = 0
         self._observed_from: int | None = None
         self._observed_ns = 0
-        self._seen = False
         self._step_s = 0.0
         self._limit = 0
         self._deadline_ns = 0
@@ -231,9 +230,8 @@ class Session:
 
     def _see_no_more(self) -> None:
         """Ends the observation, if there was one; what is marked from here on counts no more."""
-        if self._observed_ns and not self._seen:
-            self._seen = True
-            observed = self._steps - (self._observed_from or 0)
+        if self._observed_from is not None and not self._follow_up.begun:
+            observed = self._steps - self._observed_from
             self._step_s = (now() - self._observed_ns) / NS_PER_S / max(observed, 1)
             self.marker(END | OBSERVED, self._steps)(now())
             if self._device.end():

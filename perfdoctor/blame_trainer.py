@@ -19,7 +19,7 @@ from perfdoctor.blame_gpu import Gpus
 from perfdoctor.blame_input import BUSY, input_parts
 from perfdoctor.code_mix import SPIN, CodeMix
 from perfdoctor.locks import LOCK_CALLS
-from perfdoctor.phases import TRAINING_PHASES, Place
+from perfdoctor.phases import PREPARES, TRAINING_PHASES, Place
 from perfdoctor.roles import Process
 from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment
@@ -96,19 +96,20 @@ class Blame:
         elif place.detail == "collective":
             causes = {COMMUNICATION: 1.0}
         else:
-            causes, queued = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
+            causes, queued = self._at_barrier(trainer, place, time_ns)
         parts = running_parts(self.scene, trainer.pid, moment, time_ns, {**causes, **queued}, place.line)
         # Whoever has the CPU that a barrier waits for is not at this line.
         return [replace(part, line="") if part.cause in queued else part for part in parts]
 
     def _at_barrier(
-        self, trainer: Process, mix: Mapping[str, float], time_ns: int
+        self, trainer: Process, place: Place, time_ns: int
     ) -> tuple[Mapping[str, float], Mapping[str, float]]:
         """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU.
 
         Returns:
             What the thread computes, and why those that it waits for get no CPU: cause to weight, summing to 1.
         """
+        mix = self.mixes[trainer.pid].causes(place)
         spin = mix.get(SPIN, 0.0)
         if not spin:
             return mix, {}
@@ -118,7 +119,7 @@ class Blame:
         delay = min(1.0, max(delays, default=0.0) / SURE_DELAY)
         why = self.scene.occupancy.delay_parts(time_ns)
         causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
-        causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))
+        causes[_arithmetic(place)] += spin * (1 - delay * sum(why.values()))
         queued = Amounts({cause: spin * delay * weight for cause, weight in why.items() if weight > 0})
         for cause in set(queued) & set(causes):
             queued[cause] += causes.pop(cause)
@@ -176,14 +177,9 @@ class Blame:
         scene = self.scene
         for thread in scene.pool_threads(trainer.pid):
             helper = thread.at(time_ns)
-            if (
-                place.phase in TRAINING_PHASES
-                and helper.is_runnable
-                and helper.running + helper.delayed > BUSY
-            ):
-                return running_parts(
-                    scene, trainer.pid, helper, time_ns, {"cpu.model_compute": 1.0}, place.line
-                )
+            computes = place.phase in TRAINING_PHASES or place.detail == PREPARES
+            if computes and helper.is_runnable and helper.running + helper.delayed > BUSY:
+                return running_parts(scene, trainer.pid, helper, time_ns, {_arithmetic(place): 1.0}, place.line)
         holder, _ = scene.timelines.interpreter_at(trainer.pid, time_ns)
         taken = holder not in (None, 0, trainer.pid)
         if taken and not place.waits:
@@ -243,3 +239,8 @@ class Blame:
     def _waits_for_restart(self, trainer: Process, time_ns: int) -> bool:
         """Whether the trainer has been waiting since before some of its workers were started."""
         return any(start <= time_ns < end for start, end in self.restarts.get(trainer.pid, ()))
+
+
+def _arithmetic(place: Place) -> str:
+    """What arithmetic on tensors counts for in a place."""
+    return "cpu.input_preprocessing" if place.detail == PREPARES else "cpu.model_compute"

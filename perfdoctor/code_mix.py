@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.machine_code import classify
-from perfdoctor.phases import PHASES, TRAINING_PHASES
+from perfdoctor.phases import PHASES, PREPARES, TRAINING_PHASES, Place
 from perfdoctor.samples import CodeSample, Symbol
 from perfdoctor.scene import Scene
 from perfdoctor.timelines import Moment
@@ -25,6 +25,10 @@ CLAIMED = frozenset(("data", "saving", "logging"))
 # would mislead.
 MAX_OTHER = 0.2
 SPIN = "spin"
+
+# Code that prepares a step's input and spends more than half of its time on the interpreter and dispatch, and of that
+# more than this on dispatch, is a loop over elements of tensors or tiny operators, not a costly preparation.
+DISPATCHING = 0.3
 
 # Which cause each class of machine code counts for.
 _CAUSES = {
@@ -50,35 +54,79 @@ class CodeMix:
     by_phase: Mapping[str, Mapping[str, float]]
     interpreter: float | None = None
 
-    def causes(self, phase: str) -> Mapping[str, float]:
-        """What running in a phase counts for, ``spin`` included, summing to 1."""
+    def causes(self, place: Place) -> Mapping[str, float]:
+        """What running in a place counts for, ``spin`` included, summing to 1."""
+        phase = _key(place)
         if phase in self.by_phase:
             return self.by_phase[phase]
+        if phase == PREPARES:
+            return {"cpu.input_preprocessing": 1.0}
         # Without a look at the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
         return {"cpu.model_compute" if phase in TRAINING_PHASES else "cpu.python_overhead": 1.0}
 
 
+def _key(place: Place) -> str:
+    """What samples are told apart by: the phase, and the preparation in a loop of the job's own."""
+    return PREPARES if place.detail == PREPARES else place.phase
+
+
 def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
-    symbols = {(row.image, row.offset): row.symbol for row in scene.recording.rows(Symbol)}
-    by_phase: dict[str, Counter[str]] = {}
-    for row in scene.recording.rows(CodeSample):
-        if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
-            continue
-        phase = scene.place_at(pid, row.time_ns, _RUNNING).phase
-        kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
-        by_phase.setdefault(phase, Counter())[kind] += 1
-    unclaimed = sum((counts for phase, counts in by_phase.items() if phase not in CLAIMED), Counter[str]())
-    if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
-        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
-        by_phase = dict.fromkeys(PHASES, unclaimed)
+    by_phase = _count_kinds(scene, pid)
+    calls_only = _has_loader(scene, pid) or _dispatches(by_phase.get(PREPARES, Counter()))
+    claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
+    unclaimed = sum((counts for phase, counts in by_phase.items() if phase not in claimed), Counter[str]())
+    blurred = scene.stack_changes_per_s(pid) > BLURRED_PER_S
+    if blurred:
+        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid, claimed))
+        by_phase = dict.fromkeys({*PHASES, PREPARES} - claimed, unclaimed)
     mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
+    if PREPARES in mixes and not blurred:
+        mixes[PREPARES] = _as_input(mixes[PREPARES], calls_only)
     calls = unclaimed["interpreter"] + unclaimed["dispatch"]
     interpreter = unclaimed["interpreter"] / calls if calls >= MIN_SAMPLES else None
     return CodeMix({phase: mix for phase, mix in mixes.items() if mix}, interpreter)
 
 
-def _claimed_fraction(scene: Scene, pid: int) -> float:
+def _count_kinds(scene: Scene, pid: int) -> dict[str, Counter[str]]:
+    """Samples of a main thread's machine code, counted by phase and kind."""
+    symbols = {(row.image, row.offset): row.symbol for row in scene.recording.rows(Symbol)}
+    by_phase: dict[str, Counter[str]] = {}
+    for row in scene.recording.rows(CodeSample):
+        if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
+            continue
+        phase = _key(scene.place_at(pid, row.time_ns, _RUNNING))
+        kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
+        by_phase.setdefault(phase, Counter())[kind] += 1
+    return by_phase
+
+
+def _dispatches(counts: Counter[str]) -> bool:
+    """Whether code that prepares the input is a loop of tiny operators."""
+    calls = counts["interpreter"] + counts["dispatch"]
+    return calls > 0.5 * (counts.total() - counts["other"]) and counts["dispatch"] > DISPATCHING * calls
+
+
+def _has_loader(scene: Scene, pid: int) -> bool:
+    """Whether a trainer's input comes from a DataLoader: its loop then prepares no more than a rest."""
+    track = scene.stacks.main_track(pid)
+    places = [] if track is None else [scene.stacks.places[number] for number in set(track.stacks.tolist()) - {-1}]
+    return bool(scene.roles.workers_of(pid)) or any(place.phase == "data" for place in places)
+
+
+def _as_input(mix: Mapping[str, float], calls_only: bool) -> dict[str, float]:
+    """What code that prepares the input counts for.
+
+    Args:
+        mix: cause to fraction, as for any phase.
+        calls_only: what runs around the arithmetic is a Python loop over a batch's elements, or tiny operators.
+    """
+    kept = ("cpu.python_overhead", SPIN) if calls_only else (SPIN,)
+    found = {cause: part for cause, part in mix.items() if cause in kept}
+    return {**found, "cpu.input_preprocessing": 1 - sum(found.values())} if mix else {}
+
+
+def _claimed_fraction(scene: Scene, pid: int, claimed_phases: frozenset[str]) -> float:
     """Fraction of a main thread's running time in phases whose cause is known without looking at machine code."""
     timeline = scene.timelines.main(pid)
     claimed = running = 0
@@ -86,7 +134,7 @@ def _claimed_fraction(scene: Scene, pid: int) -> float:
         moment = scene.main_at(pid, time_ns)
         if moment.is_runnable:
             running += 1
-            claimed += scene.place_at(pid, time_ns, moment).phase in CLAIMED
+            claimed += _key(scene.place_at(pid, time_ns, moment)) in claimed_phases
     return claimed / running if running else 0.0
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.phases import PREPARES
 
 if TYPE_CHECKING:
     from perfdoctor.blame import Part  # it needs recordings, which traces do without
@@ -41,7 +42,7 @@ class Ledger:
     def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
         """Books a span of time."""
         self.phases[place.phase] += seconds
-        if place.detail == "fetch":
+        if place.detail in ("fetch", PREPARES):
             self.fetching += seconds
         for part in parts:
             amount = part.weight * seconds

@@ -41,11 +41,13 @@ _BOOKKEEPING = re.compile(
 )
 _KERNEL = re.compile(
     # TensorIterator's inner loops, and copies built per instruction set (x86, Arm, POWER, s390x)
-    r"FvPPcPKl+E+11callback_fn|2at3vec|"
+    r"FvPPcPKl+E+11callback_fn|6native.*vPPcPKll|2at3vec|3vec\d+[A-Z]|"
     r"6native\d*(AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)"
     # ATen's kernels: cpu_max_pool, batch_norm_cpu_kernel, softmax_lastdim_kernel …
-    r"|6native.*([Kk]ernel|[a-z\d_]cpu_|\d+cpu_|_omp_fn|vectorized_|cascade_sum|im2col|col2im|vol2col|slow_conv|"
-    r"7cpublas|gemm|sparse_?mm|embedding_bag)"
+    r"|6native.*([Kk]ernel|[a-z\d_]cpu[_E]|\d+cpu_|_omp_fn|vectorized_|cascade_sum|im2col|col2im|vol2col|slow_conv|"
+    r"7cpublas|gemm|sparse_?mm|embedding_bag|max_pool1d_impl)|copy_same_type_transpose_"
+    # bodies of at::parallel_for, and the standard library's sorting of tensors
+    r"|2at6native.*UlllE\d*_clEll|^_ZSt\d+__\w+2at6native"
     # random numbers, FFT, elementary functions
     r"|7mt19937|CPUGeneratorImpl|pocketfft|^Sleef_|^mkl_|^MKL_|^mkl$"
     # BLAS and LAPACK under their several spellings
@@ -55,6 +57,14 @@ _KERNEL = re.compile(
     r"5Eigen"
     # code that torch.compile generates
     r"|^cpp_fused|^kernel$|^triton_"
+)
+
+
+# In files of ATen's operators, what takes no tensor, but pointers and lengths, works on elements.
+_ON_ELEMENTS = re.compile(
+    r"^_ZNK?2at6native\w*12_GLOBAL__N_1(?!\w*("
+    r"6Tensor(?!Accessor)|10TensorBase|8ArrayRef|St8optional|6Scalar|10ScalarType|6Device|"
+    r"7Library|Params|13intrusive_ptr|D[012]Ev$))"
 )
 
 
@@ -98,4 +108,4 @@ def _in_torch(symbol: str) -> CodeKind:
         return "kernel" if symbol == "~" else _in_torch(symbol[1:])
     if _BOOKKEEPING.search(symbol):
         return "dispatch"
-    return "kernel" if _KERNEL.search(symbol) else "dispatch"
+    return "kernel" if _KERNEL.search(symbol) or _ON_ELEMENTS.search(symbol) else "dispatch"

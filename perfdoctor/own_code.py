@@ -17,8 +17,6 @@ _MODULE = "<module>"
 _INNER = re.compile(r"\.<locals>\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>")
 _STANDARD = r"lib(?:64)?/python\d\.\d+"
 _PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:site-packages|dist-packages|{_STANDARD})/([^/.]+)")
-# A stack that was not seen to change stands for no more than this.
-_LONGEST_NS = 400_000_000
 
 
 def by_function(lines: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
@@ -51,11 +49,10 @@ def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
     """What was innermost while each line of the job's own was on a stack: package to nanoseconds, "" for the line."""
     found: dict[str, Amounts[str]] = {}
     for track in stacks.tracks:
-        ends = [*track.times_ns[1:].tolist(), track.times_ns[-1] + _LONGEST_NS // 10]
-        for number, start, end in zip(track.stacks.tolist(), track.times_ns.tolist(), ends, strict=True):
-            if number >= 0 and (line := stacks.places[number].line):
+        for number, amount_ns in track.amounts_ns().items():
+            if line := stacks.places[number].line:
                 package = package_of(stacks.frames[number][-1].file)
-                found.setdefault(line, Amounts())[package] += min(end - start, _LONGEST_NS)
+                found.setdefault(line, Amounts())[package] += amount_ns
     return found
 
 

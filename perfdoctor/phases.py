@@ -44,7 +44,7 @@ class Place:
         phase: one of ``PHASES``.
         detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
             ``loader wait``, ``engine`` (autograd's, in C++ and without the interpreter lock), ``collective``,
-            ``data parallel``, ``compile`` or "".
+            ``data parallel``, ``compile``, ``PREPARES`` (set by ``perfdoctor.preparing``) or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -58,6 +58,8 @@ class Place:
 
 
 UNKNOWN = Place("other")
+# Detail of code in the loop itself that prepares a step's input.
+PREPARES = "prepares"
 
 # Matched from the innermost frame outwards; the first group in which any frame matches wins. (group, file, functions,
 # phase, detail); no functions means any.
@@ -268,6 +270,11 @@ def holds_lock_frame(frames: Sequence[Frame]) -> bool:
 def own_line(frames: Sequence[Frame]) -> str:
     """The innermost line of the user's own: no library's, and not perfdoctor's hooks; "" if there is none."""
     for frame in reversed(frames):
-        if frame.file and not _LIBRARY.search(frame.file):
+        if is_own(frame):
             return f"{frame.file}:{frame.line} {frame.function}"
     return ""
+
+
+def is_own(frame: Frame) -> bool:
+    """Whether a frame is the user's own: no library's, and not perfdoctor's hooks."""
+    return bool(frame.file) and not _LIBRARY.search(frame.file)

@@ -13,6 +13,7 @@ from perfdoctor.marks import Segment, read_marks
 from perfdoctor.occupancy import Kind, Occupancy
 from perfdoctor.own_threads import OwnThreads
 from perfdoctor.phases import TRAINING_PHASES, UNKNOWN, Place, agrees, marked_place
+from perfdoctor.preparing import mark_preparing
 from perfdoctor.recording import Recording
 from perfdoctor.roles import assign_roles
 from perfdoctor.stacks import Stacks, Track
@@ -50,6 +51,7 @@ class Scene:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.stacks = Stacks.read(recording)
+        mark_preparing(self.stacks)
         self.timelines = Timelines(recording)
         self.steps = {pid: Steps(marks) for pid, marks in read_marks(recording).items()}
         self.roles = assign_roles(recording, self.stacks, self.timelines, frozenset(self.steps))

@@ -13,6 +13,14 @@ LOOKUP = "_ZNK3c104impl13OperatorEntry6lookupENS_14DispatchKeySetE"
 FOR_EACH = "_ZNK2at18TensorIteratorBase15serial_for_eachEN3c1012function_refIFvPPcPKlllEEENS_5RangeE"
 FUNCTOR = "_ZN3c104impl28wrap_kernel_functor_unboxed_INS0_6detail31WrapFunctionIntoFunctor_"
 MAX_POOL = "_ZN2at6native12_GLOBAL__N_112cpu_max_poolIfLb0EEEvRKNS_6TensorES5_S5_N3c108ArrayRefIlEE"
+NATIVE = "_ZN2at6native12_GLOBAL__N_1"
+BICUBIC = f"{NATIVE}24basic_loop_non_separableIflLi2ELi4EEEvPPcPKll"
+TRIANGLE = "_ZZN2at6native12_GLOBAL__N_115apply_triu_trilIfEEvRKNS_6TensorES5_blbENKUlllE_clEll"
+SORT = "_ZSt16__introsort_loopIN2at6native23CompositeRandomAccessorIPfPlNS1_12TupleInfoCPUEEElN9__gnu_cxx5__ops15_Iter"
+TRANSPOSE = "_ZZN12_GLOBAL__N_125copy_same_type_transpose_ERN2at6TensorERKS1_ENKUlvE_clEv.isra.0"
+GRID = f"{NATIVE.replace('ZN', 'ZNK')}15ApplyGridSampleIfE8backwardILb1EEEvRKNS_3vec4AVX210VectorizedIfEESS_l.isra.0"
+ADAM = f"{NATIVE}9adam_mathIffLNS0_9ADAM_MODEE0EEENSt9enable_ifIXoo9is_same_vIT_fEEvE4typeEPS5_S8_dPKfl"
+NORMAL = "_ZNK2at6native9templates3cpu12_GLOBAL__N_112NormalFill16IfLb1EEclEPf.constprop.0"
 SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
 
 
@@ -32,6 +40,15 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", ARM_LOOP, "kernel"),
         ("libtorch_cpu.so", SVE, "kernel"),
         ("libtorch_cpu.so", MAX_POOL, "kernel"),
+        ("libtorch_cpu.so", BICUBIC, "kernel"),
+        ("libtorch_cpu.so", TRIANGLE, "kernel"),
+        ("libtorch_cpu.so", SORT, "kernel"),
+        ("libtorch_cpu.so", TRANSPOSE, "kernel"),
+        ("libtorch_cpu.so", GRID, "kernel"),
+        ("libtorch_cpu.so", ADAM, "kernel"),
+        ("libtorch_cpu.so", NORMAL, "kernel"),
+        ("libtorch_cpu.so", f"{NATIVE}18pool2d_shape_checkERKNS_6TensorElllllllllNS_12MemoryFormatE", "dispatch"),
+        ("libtorch_cpu.so", f"{NATIVE}10CellParamsD2Ev", "dispatch"),
         ("libtorch_cpu.so", "_ZN2at16CPUGeneratorImpl8random64Ev", "kernel"),
         ("libtorch_cpu.so", "_ZN8arm_gemm11GemmHybridIjjE7executeEv", "kernel"),
         ("libtorch_cpu.so", "sgemm_kernel_NEOVERSEN1", "kernel"),

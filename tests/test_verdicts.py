@@ -99,3 +99,48 @@ def test_a_python_thread_that_hinders_is_told_from_one_that_supplies(does: str, 
     with job(sys.executable, "-c", MODEL + does, env=environment) as started:
         answer = perfdoctor("attach", started.pid, "--duration", "5", "--json", tmp_path / "said.json")
     assert answer.told["verdict"]["cause"] == cause, answer.told["breakdown"]
+
+
+LOOP = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(),
+                            torch.nn.Linear(512, 10))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+labels = torch.randint(0, 10, (256,))
+pictures = torch.rand(256, 1, 16, 16)
+text = "the quick brown fox jumps over the lazy dog " * 60
+"""
+TENSORS = """
+def make():
+    while True:
+        larger = torch.nn.functional.interpolate(pictures, size=(96, 96), mode="bicubic")
+        yield torch.nn.functional.adaptive_avg_pool2d(larger, 16).flatten(1)
+"""
+PYTHON = """
+def make():
+    while True:
+        rows = [[hash(word[::-1]) % 97 / 97 for word in text.split()[:256]] for _ in range(256)]
+        yield torch.tensor(rows)
+"""
+TRAIN = """
+for step, batch in enumerate(make()):
+    loss = torch.nn.functional.cross_entropy(model(batch), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if not step:
+        print("ready 0", flush=True)
+"""
+
+
+@pytest.mark.parametrize("make", [TENSORS, PYTHON], ids=["tensors", "python"])
+def test_what_a_loop_makes_for_its_model_is_input(make: str, tmp_path: Path) -> None:
+    """Without a DataLoader, and with nothing but torch's arithmetic or plain Python in it."""
+    script = tmp_path / "train.py"
+    script.write_text(LOOP + make + TRAIN)
+    with job(sys.executable, str(script)) as started:
+        answer = perfdoctor("attach", started.pid, "--duration", "5", "--json", tmp_path / "said.json")
+    assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing", answer.told["breakdown"]
+    (finding, *_) = answer.told["findings"]
+    assert any("make" in line["name"] or "make" in str(line["value"]) for line in finding["evidence"])

@@ -100,6 +100,21 @@ _DOMINANT: tuple[tuple[_Rule, ...], ...] = (
         _rule(r"torch/utils/data/dataloader\.py", "", "data", "loader"),
         _rule(r"torch/utils/data/.*\.py", "", "data", "fetch"),
         _rule(r"torchdata/.*\.py", "", "data", "fetch"),
+        # Installed packages only: folders of these names are common in jobs.
+        _rule(
+            r"(?:site|dist)-packages/(?:"
+            r"torchvision/(?:transforms|datasets|io)|albumentations|kornia/augmentation|webdataset|litdata|datasets|"
+            r"transformers/data)/.*\.py",
+            "",
+            "data",
+            "fetch",
+        ),
+        _rule(
+            r"(?:site|dist)-packages/transformers/(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
+            "",
+            "data",
+            "fetch",
+        ),
     ),
     (
         _rule(

@@ -4,9 +4,10 @@ import pytest
 
 from perfdoctor.phases import Frame, locate
 
-TORCH = "/env/lib/python3.11/site-packages/torch"
+PACKAGES = "/env/lib/python3.11/site-packages"
+TORCH = f"{PACKAGES}/torch"
 PYTHON = "/usr/lib/python3.11"
-LIGHTNING = "/env/lib/python3.11/site-packages/lightning"
+LIGHTNING = f"{PACKAGES}/lightning"
 ADAM = Frame(f"{TORCH}/optim/adam.py", "Adam.step", 226)
 CLOSURE = Frame(f"{LIGHTNING}/pytorch/loops/optimization/automatic.py", "Closure.closure", 132)
 MAIN = Frame("/home/me/train.py", "<module>", 10)
@@ -31,6 +32,9 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, LOADER, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 122)], "data", "hand over"),
         # A transform may be a module: below the loader it is input work all the same.
         ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), MODULE], "data", "fetch"),
+        ([MAIN, MODULE, Frame(f"{PACKAGES}/torchvision/transforms/v2/_geometry.py", "forward", 9)], "data", "fetch"),
+        ([MAIN, Frame(f"{PACKAGES}/transformers/tokenization_utils_base.py", "__call__", 9)], "data", "fetch"),
+        ([MAIN, Frame("/home/me/datasets/load.py", "load", 9)], "other", ""),
         ([MAIN, Frame(f"{TORCH}/optim/lbfgs.py", "step", 300), MODULE], "forward", ""),
         ([MAIN, ADAM, CLOSURE, Frame("/home/me/module.py", "Net.training_step", 30)], "other", ""),
         ([MAIN, ADAM, CLOSURE, MODULE], "forward", ""),

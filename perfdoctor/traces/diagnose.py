@@ -145,6 +145,11 @@ def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, la
         if mark := next(rank.unseen for rank, ledger in numbered if ledger.trainer.rank == late):
             why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
         found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
+    elif cause is None and not any(rank.silence for rank in ranks):
+        stacks = any(rank.origins.lines for rank in ranks)
+        why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
+        enable = "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
+        found.append(NotExamined("trace", why, enable))
     return list(dict.fromkeys(found))
 
 

@@ -18,8 +18,8 @@ Event = dict[str, Any]
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 _CALLS = ("cuda_runtime", "cuda_driver")
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-# Microseconds: from a launch to its kernel on an empty device, and between two kernels that depend on each other.
-_LATENCY, _NEAR = 8.0, 30.0
+# Microseconds from a launch to its kernel on an empty device.
+_LATENCY = 8.0
 
 
 class Planted:
@@ -55,6 +55,16 @@ class Planted:
             reached = max(reached, done)
         return total
 
+    def first_collectives(self) -> list[Event]:
+        """In each step the first that was launched in it, of NCCL's."""
+        calls, found = self._calls(lambda _: True), []
+        collectives = [event for event in self.on_device() if "nccl" in event["name"]]
+        for step in self.steps():
+            called = [calls[_correlation(one)]["ts"] if _correlation(one) in calls else 0.0 for one in collectives]
+            inside = (one for one, time in zip(collectives, called, strict=True) if step["ts"] <= time < _end(step))
+            found.append(next(inside))
+        return found
+
     def drained(self, moment: float) -> float:
         """When the device has done all that was launched before a moment."""
         launched = self._calls(lambda call: float(call["ts"]) < moment)
@@ -76,24 +86,27 @@ class Planted:
 
     def _replay(self, old: Mapping[int, tuple[float, float]], longer: Mapping[int, float]) -> None:
         calls = self._calls(lambda _: True)
-        ended: list[tuple[float, float]] = []  # of all streams: when it did, and when it does now
+        ended: list[tuple[float, float, float]] = []  # of all streams: when it did, when it does now, and its call
         last: dict[Any, tuple[float, float]] = {}
         for event in self.on_device():
             start, end = old[id(event)]
-            bounds = []
+            called = start
+            bounds: list[tuple[float, float] | None] = []
             if (call := calls.get(_correlation(event))) is not None:
-                lag = min(start - old[id(call)][0], _LATENCY)
-                bounds.append((old[id(call)][0] + lag, call["ts"] + lag))
+                called = old[id(call)][0]
+                lag = min(start - called, _LATENCY)
+                bounds.append((called + lag, call["ts"] + lag))
             if event["tid"] in last:
                 bounds.append(last[event["tid"]])
-            place = bisect.bisect_right(ended, (start, float("inf"))) - 1
-            if place >= 0 and start - ended[place][0] < _NEAR:
-                bounds.append(ended[place])
-            reason = max((before for before, _ in bounds), default=start)
-            event["ts"] = max((now for _, now in bounds), default=start) + max(start - reason, 0.0)
+            # A stream can wait only for what was launched before; the last of this to end is taken for it.
+            earlier = reversed(ended[: bisect.bisect_right(ended, (start, float("inf")))])
+            bounds += [next(((before, now) for before, now, launched in earlier if launched <= called), None)]
+            known = [bound for bound in bounds if bound is not None]
+            reason = max((before for before, _ in known), default=start)
+            event["ts"] = max((now for _, now in known), default=start) + max(start - reason, 0.0)
             event["dur"] = end - start + longer.get(id(event), 0.0)
             last[event["tid"]] = (end, _end(event))
-            bisect.insort(ended, last[event["tid"]])
+            bisect.insort(ended, (*last[event["tid"]], called))
 
     def _calls(self, wanted: Callable[[Event], bool]) -> dict[Any, Event]:
         return {_correlation(event): event for event in self.events if event["cat"] in _CALLS and wanted(event)}

@@ -1,7 +1,7 @@
 """Plants illnesses into recorded traces of sound jobs, so that the truth about each is known.
 
-The host is held up at chosen moments, or a device's work takes longer, and what follows is replayed: a call comes later by
-what was inserted before it, and work of a device begins once it was launched, its stream is free, and what it waited
+The host is held up at chosen moments, or a device's work takes longer, and what follows is replayed: a call comes later
+by what was inserted before it, and work of a device begins once it was launched, its stream is free, and what it waited
 for on other streams has ended. So the device idles by as much more as its queue does not cover.
 """
 

@@ -6,8 +6,8 @@ and the gap goes to what that thread did in a span as long as the gap that ends 
 waiting for the device, copying, or launching operators one by one.
 
 A host that waits for the device (``.item()``), loads, saves or does whatever else launches nothing loses its lead: it
-could have launched more work meanwhile. So later idle time in which it launches is the fault of what it did then, as far
-as the device was busy during it. Beyond that the host is slow by itself.
+could have launched more work meanwhile. So later idle time in which it launches is the fault of what it did then, as
+far as the device was busy during it. Beyond that the host is slow by itself.
 """
 
 from __future__ import annotations

@@ -111,8 +111,9 @@ def agreement(
     if cause is None or len(accounts) < 2:
         return 0.0
     random = Random(_SEED)  # not numpy's: loading that takes longer than to read a small trace
-    parts = range(len(accounts))
-    drawn = np.array([np.bincount(random.choices(parts, k=len(parts)), minlength=len(parts)) for _ in range(RESAMPLES)])
+    parts = len(accounts)
+    draws = np.array(random.choices(range(parts), k=RESAMPLES * parts)) + np.repeat(np.arange(RESAMPLES), parts) * parts
+    drawn = np.bincount(draws, minlength=RESAMPLES * parts).reshape(RESAMPLES, parts)
     found, late = _drawn(accounts, drawn), _drawn(waits, drawn) if waits else [{}] * RESAMPLES
     agreed = 0
     for account, waited in zip(found, late, strict=True):

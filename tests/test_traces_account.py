@@ -262,6 +262,22 @@ def test_a_job_on_the_cpu_has_no_idle_gpu(tmp_path: Path) -> None:
     }
 
 
+def test_a_frame_that_waits_for_other_threads_does_no_work_of_its_own(tmp_path: Path) -> None:
+    """With stacks the main thread is always in some frame; a rank that waits in the backward pass still waits."""
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.span("python_function", "train.py(3): step", 0.0, 10_000.0)
+    made.operator("aten::mm", 2000.0, 5000.0)
+    waiting = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+    made.span("python_function", waiting, 5000.0, 10_000.0)
+    made.annotation("gloo:all_reduce", 5500.0, 9500.0, thread=7)
+    assert shares(made, tmp_path) == {
+        "cpu.model_compute": pytest.approx(0.3, abs=0.002),
+        "communication.unattributed_wait": 0.4,
+        "cpu.python_overhead": pytest.approx(0.3, abs=0.002),
+    }
+
+
 def test_operators_on_the_cpu_that_call_others_compute_too(tmp_path: Path) -> None:
     made = MadeTrace()
     made.step(1, 0.0, 10_000.0)

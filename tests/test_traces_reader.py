@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.traces import pieces
+from perfdoctor.traces import files, pieces
 from perfdoctor.traces.model import UNKNOWN, DeviceKind, HostKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import GEMM, MadeTrace
@@ -63,6 +63,7 @@ def test_pieces_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.Mo
     made.document["distributedInfo"] = {"rank": 3, "world_size": 4, "pg_config": [{"a": 1}, {"b": 2}]}
     whole = read(made, tmp_path)
     monkeypatch.setattr(pieces, "PIECE", 1000)
+    monkeypatch.setattr(files, "_PIECE", 300)
     parts = read(made, tmp_path)
     assert table(parts) == table(whole)
     assert (parts.rank, parts.world, parts.notes, parts.events) == (3, 4, (), whole.events)

@@ -5,7 +5,7 @@ names a function that takes ``perfdoctor.facts.Facts`` and returns a ``perfdocto
 """
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Finding, NotExamined
@@ -46,8 +46,14 @@ def find(facts: Facts) -> tuple[list[Finding], list[NotExamined]]:
         The findings, largest share first, and a sentence for each user's rule that is broken.
     """
     findings = [found for rule in RULES if (found := rule(facts)) is not None]
-    own, broken = _apply_user_rules(facts, entry_points(group=GROUP))
+    own, broken = _apply_user_rules(facts, _find_user_rules())
     return sorted([*findings, *own], key=lambda found: -found.share), broken
+
+
+def _find_user_rules() -> Iterable[EntryPoint]:
+    """Mostly none: to look for the group's name takes a third of the time of parsing all packages' entry points."""
+    texts = (one.read_text("entry_points.txt") or "" for one in distributions())
+    return entry_points(group=GROUP) if any(GROUP in text for text in texts) else ()
 
 
 def _apply_user_rules(facts: Facts, points: Iterable[EntryPoint]) -> tuple[list[Finding], list[NotExamined]]:

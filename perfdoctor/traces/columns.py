@@ -71,7 +71,8 @@ _Numbers = npt.NDArray[Any]
 # Loops over millions of events run in C with these.
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
 _THREAD, _CORRELATION = attrgetter("pid", "tid"), attrgetter("args.correlation")
-_STACK = attrgetter("args.stack")
+_STACK, _GRID, _COLLECTIVE = attrgetter("args.stack"), attrgetter("args.grid"), attrgetter("args.collective")
+_DEVICE, _STREAM = attrgetter("args.device"), attrgetter("args.stream")
 _NO_STACK = (b'""', b"null")
 
 
@@ -172,7 +173,8 @@ class Columns:
         kinds = sorted(by_kind)
         events = [event for kind in kinds for event in by_kind[kind]]
         start = np.fromiter(map(_START, events), dtype=np.float64, count=len(events))  # None becomes nan
-        if np.isnan(start).any() or not all(map(_NAME, events)):
+        names = self.names.of(map(_NAME, events), len(events))
+        if np.isnan(start).any() or ("" in self.names and (names == self.names[""]).any()):
             complete = {kind: whole for kind in kinds if (whole := self._complete(by_kind[kind]))}
             if complete:
                 self._add_rows(complete)
@@ -181,7 +183,7 @@ class Columns:
         columns = {
             "start": start,
             "duration": self._durations(events),
-            "name": self.names.of(map(_NAME, events), len(events)),
+            "name": names,
             "kind": np.repeat(np.array([kind for _, kind in kinds], dtype=np.int8), counts),
         }
         host, calls = (
@@ -230,25 +232,23 @@ class Columns:
 
     def _of_device(self, events: list[Event], kinds: _Numbers) -> dict[str, _Numbers]:
         """What only events on a device have; kernels come first."""
-        arguments = [event.args for event in events]
         count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
-        correlation = whole_numbers((one.correlation for one in arguments), count)
+        correlation = whole_numbers(map(_CORRELATION, events), count)
         self.unlinked += int((correlation == UNKNOWN).sum())
         blocks = np.full(count, UNKNOWN, dtype=np.int64)
-        blocks[:kernels] = [product(one.grid) for one in arguments[:kernels]]
+        blocks[:kernels] = [product(grid) for grid in map(_GRID, events[:kernels])]
         self._messages += [
-            (self._devices_so_far + row, message(one))
-            for row, one in enumerate(arguments)
-            if one.collective is not None
+            (self._devices_so_far + row, message(events[row].args))
+            for row, name in enumerate(map(_COLLECTIVE, events))
+            if name is not None
         ]
+        devices = list(map(_DEVICE, events))
+        if None in devices:  # the first Kineto put it into pid only
+            devices = [event.pid if device is None else device for event, device in zip(events, devices, strict=True)]
         self._devices_so_far += count
         return {
-            # The first Kineto put the device into pid only.
-            "device": whole_numbers(
-                (event.pid if one.device is None else one.device for event, one in zip(events, arguments, strict=True)),
-                count,
-            ),
-            "stream": whole_numbers((one.stream for one in arguments), count),
+            "device": whole_numbers(devices, count),
+            "stream": whole_numbers(map(_STREAM, events), count),
             "correlation": correlation,
             "blocks": blocks,
         }

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
 from perfdoctor.diagnosis import TRACED, Diagnosis, Finding, NotExamined, Verdict
@@ -24,7 +24,7 @@ from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.settle import Settled, settle
 from perfdoctor.traces.silence import missing_for_cause
-from perfdoctor.verdict import first_cause, late_shares, straggler, surest
+from perfdoctor.verdict import MIN_SHARE, first_cause, late_shares, straggler, surest
 
 # As many steps are taken to be in a trace that marks none: the tutorial of torch.profiler records 3 (active=3).
 _FEWEST_STEPS = 3
@@ -56,7 +56,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
         findings = []
-    cause = None if silence else first_cause(facts.shares, late_shares(settled.ledgers), TRACED)
+    cause = None if silence else _first_cause(settled.ledgers, facts)
     verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
     verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
     return Diagnosis(
@@ -69,6 +69,15 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         not_examined=(*_not_examined(ranks, settled, cause, verdict.straggler_rank), *broken),
         job=_job(ranks, facts, settled),
     )
+
+
+def _first_cause(ledgers: Sequence[Ledger], facts: Facts) -> str | None:
+    """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
+    late = late_shares(ledgers)
+    cause = first_cause(facts.shares, late, TRACED)
+    ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
+    unseen = late.get(UNATTRIBUTED, 0.0)
+    return None if unseen >= max(MIN_SHARE, ill) and straggler(ledgers, UNATTRIBUTED) is not None else cause
 
 
 def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
@@ -145,6 +154,11 @@ def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, la
         if mark := next(rank.unseen for rank, ledger in numbered if ledger.trainer.rank == late):
             why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
         found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
+    elif cause is None and not any(rank.silence for rank in ranks):
+        stacks = any(rank.origins.lines for rank in ranks)
+        why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
+        enable = "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
+        found.append(NotExamined("trace", why, enable))
     return list(dict.fromkeys(found))
 
 

@@ -48,6 +48,8 @@ _COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
 _TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
 _TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")
 _COLLECTIVE = re.compile(r"^(gloo|mpi|ucc):|^c10d::(barrier|monitored_barrier)")
+# Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.
+_AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|monitored_barrier) of ")
 # Between two operators the interpreter takes some 10 us, and 100 us while a profiler takes stacks. What launches
 # nothing for ten times as long is not dispatch.
 JOINED_NS = 1_000_000
@@ -127,6 +129,11 @@ class Host:
         return self._named(_COMPILING)
 
     @cached_property
+    def awaiting(self) -> Bools:
+        """Which ranges are built-in functions in which a thread waits for other threads."""
+        return self._named(_AWAITING)
+
+    @cached_property
     def copying_in(self) -> Bools:
         """Which calls launch a copy to the device."""
         return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
@@ -155,6 +162,8 @@ class Host:
             Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
             Doing.OWN_CODE: self._ranges(on_host & python),
         }
+        if thread is not None:  # what others do meanwhile explains more than the frame that waits for them
+            found[Doing.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
         taken = Intervals.none()
         for one in Doing:
             found[one], taken = found[one] - taken, taken | found[one]

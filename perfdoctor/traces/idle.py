@@ -5,13 +5,14 @@ before the gap began, the work was queued, and the device itself was not ready f
 and the gap goes to what that thread did in a span as long as the gap that ends with the launch: loading, allocating,
 waiting for the device, copying, or launching operators one by one.
 
-A host that waits for the device (``.item()``), or loads, loses its lead: it could have launched more work meanwhile.
-So later idle time in which it launches is the wait's fault, as far as the wait lasted while the device was busy. Beyond
-that the host is slow by itself.
+A host that waits for the device (``.item()``), loads, saves or does whatever else launches nothing loses its lead: it
+could have launched more work meanwhile. So later idle time in which it launches is the fault of what it did then, as
+far as the device was busy during it. Beyond that the host is slow by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -163,14 +164,31 @@ def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
 
 
 def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[Reason, Floats], until: Int64s) -> None:
-    """Moves idle time from launching to what cost the host its lead before: waiting for the device, and loading."""
-    calls = host.trace.calls
-    waits = Intervals.union(calls.start[host.draining], calls.end[host.draining])
-    loading = host.doing(host.main)[Doing.LOADING]
-    for reason, lost in ((Reason.SYNCHRONIZING, waits), (Reason.LOADING, loading)):
+    """Moves idle time from launching to what cost the host its lead before."""
+    for reason, lost in _leads_lost(host, time):
         charged = _charged(reasons[Reason.DISPATCHING], until, lost, time.busy)
         reasons[reason] += charged
         reasons[Reason.DISPATCHING] -= charged
+
+
+def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[Reason, Intervals]]:
+    """When the host launched nothing, and why: the most telling reasons first, since they are charged first.
+
+    A call that takes long is none of them: it waits while the device's queue is full, which is all the lead there is.
+    Nor are copies to the device, which wait for it too: they are charged for their own time only, and what comes later
+    stays with launching, as experts read such traces.
+    """
+    calls = host.trace.calls
+    yield Reason.SYNCHRONIZING, Intervals.union(calls.start[host.draining], calls.end[host.draining])
+    main, everywhere = host.doing(host.main), host.doing(None)
+    for one in (Doing.LOADING, Doing.SAVING, Doing.COMPILING, Doing.ALLOCATING, Doing.COLLECTIVE):
+        yield _REASON[one], main[one]
+    yield Reason.OWN_CODE, everywhere[Doing.OWN_CODE]
+    seen = Intervals.union(
+        np.concatenate([times.start for times in everywhere.values()]),
+        np.concatenate([times.end for times in everywhere.values()]),
+    )
+    yield Reason.UNSEEN, (time.busy | time.idle) - seen
 
 
 def _charged(launching: Floats, until: Int64s, lost: Intervals, busy: Intervals) -> Floats:

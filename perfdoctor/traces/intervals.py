@@ -62,6 +62,8 @@ class Intervals:
 
     def __or__(self, other: Intervals) -> Intervals:
         """What is in one of them."""
+        if not len(self) or not len(other):
+            return self if len(self) else other
         return Intervals.union(np.concatenate((self.start, other.start)), np.concatenate((self.end, other.end)))
 
     def __and__(self, other: Intervals) -> Intervals:
@@ -77,6 +79,8 @@ class Intervals:
 
     def __sub__(self, other: Intervals) -> Intervals:
         """What is in this one only."""
+        if not len(self) or not len(other):
+            return self
         return self & other.complement(self)
 
     def complement(self, around: Intervals) -> Intervals:

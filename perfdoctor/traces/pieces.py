@@ -19,6 +19,8 @@ _LIST_ROOT = re.compile(rb"\s*\[")
 _LIST_END = re.compile(rb"\}\s*\]")
 # A pattern that is searched for lies in less than this, so that a search can go on where more text is added.
 _OVERLAP = 1 << 10
+# The last border of a piece is looked for this near its end first, so that little is carried over to the next.
+_NEAR_END = 1 << 12
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EVENT = msgspec.json.Decoder(Event)
@@ -50,10 +52,16 @@ class Pieces:
     def __iter__(self) -> Iterator[list[Event]]:
         if not self._open():
             return
-        while (border := self._search(_BORDER, PIECE)) is not None:
-            yield self._decode(*border)
-        yield self._read_tail()
+        parts = [bytes(self._text)]
         self._text.clear()
+        for piece in self._incoming:
+            if sum(map(len, parts)) + len(piece) < PIECE or (border := _find_border(piece)) is None:
+                parts.append(piece)
+                continue
+            brace, end = border
+            yield self._decode(b"".join((b"[", *parts, memoryview(piece)[: brace + 1], b"]")))
+            parts = [piece[end:]]
+        yield self._read_tail(b"".join(parts))
 
     def _open(self) -> bool:
         """Reads up to the first event; False if there is no list of events."""
@@ -91,9 +99,8 @@ class Pieces:
         except _WRONG:
             self.damaged += 1
 
-    def _read_tail(self) -> list[Event]:
+    def _read_tail(self, rest: bytes) -> list[Event]:
         """The last events, and what stands behind them."""
-        rest = bytes(self._text)
         try:
             if self._is_list:
                 events = _EVENTS.decode(b"[" + rest)
@@ -108,11 +115,8 @@ class Pieces:
                 setattr(self.document, name, value)
         return tail.events
 
-    def _decode(self, brace: int, end: int) -> list[Event]:
-        """The events up to a brace; they and what follows up to an end are dropped from the text."""
-        with memoryview(self._text) as view, view[: brace + 1] as part:
-            text = b"".join((b"[", part, b"]"))
-        del self._text[:end]
+    def _decode(self, text: bytes) -> list[Event]:
+        """The events of a list."""
         try:
             return _EVENTS.decode(text)
         except _WRONG:
@@ -145,3 +149,9 @@ class Pieces:
                 self.damaged += bool(text[end.end() :].strip(b" \r\n\t}"))
                 return
         self.damaged += bool(text.strip(b" \r\n\t]}"))
+
+
+def _find_border(piece: bytes) -> tuple[int, int] | None:
+    """Start and end of a border in a piece, near its end if there is one."""
+    found = _BORDER.search(piece, max(0, len(piece) - _NEAR_END)) or _BORDER.search(piece)
+    return None if found is None else found.span()

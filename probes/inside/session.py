@@ -43,7 +43,32 @@ MAX_NAMES = 100
 FLUSH_NS = NS_PER_S // 20
 
 
-class Session:
+class _Hot:
+    """What a step touches, side by side: after a step of a model, each line of memory is found cold."""
+
+    __slots__ = (
+        "_ended",
+        "_entered",
+        "_first_optimizer",
+        "_flush_ns",
+        "_left_loop",
+        "_left_step",
+        "_limit",
+        "_look_ns",
+        "_passed",
+        "_steps",
+        "_told",
+        "active",
+        "depth",
+        "late",
+        "loader_seen",
+        "marker",
+        "thread",
+        "worked",
+    )
+
+
+class Session(_Hot):
     """Watches the thread that makes it, until enough steps were seen.
 
     Args:
@@ -52,6 +77,27 @@ class Session:
     Raises:
         OSError: there is no memory for the ring.
     """
+
+    __slots__ = (
+        "_deadline_ns",
+        "_device",
+        "_follow_up",
+        "_hooks",
+        "_inner",
+        "_names",
+        "_observed_from",
+        "_observed_ns",
+        "_optimized_ns",
+        "_repeated",
+        "_ring",
+        "_start_ns",
+        "_step_s",
+        "_wishes",
+        "companion",
+        "pauses",
+        "pid",
+        "trial",
+    )
 
     def __init__(self, wishes: Wishes) -> None:
         self.thread = get_ident()
@@ -128,9 +174,8 @@ class Session:
         if get_ident() == self.thread:
             self.depth += 1
             if self.depth == 1:
-                if not (self._told or self.loader_seen) and self._observed_from is None:
-                    self._inner = max(self._inner, self._repeated)
-                self._repeated = self._passed = self._first_optimizer = self._optimized_ns = 0
+                if self._passed or self._first_optimizer:
+                    self._begin_anew()
                 self._told = told
                 self._entered(now())
 
@@ -141,10 +186,20 @@ class Session:
         self.depth -= 1
         if self.depth:
             return
-        if not (self._passed or self._told):
-            self._step_ended(now())
-            self._left_step(now())
+        if self._passed or self._told:
+            self._leave_loop()
             return
+        # What ``_step_ended`` does, once more: calling it here would cost as much as all of the rest.
+        time_ns = now()
+        self._ended(time_ns)
+        self.worked = False
+        self._steps += 1
+        if time_ns >= self._look_ns or self._steps == self._limit:
+            self._look(time_ns)
+            time_ns = now()
+        self._left_step(time_ns + 1)
+
+    def _leave_loop(self) -> None:
         if not self._passed:
             self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
         elif not self._told and self.worked:
@@ -190,11 +245,18 @@ class Session:
 
     def optimized(self) -> None:
         """An optimizer's step has ended, and no loader was seen."""
-        self._optimized_ns = now()
+        if self.depth:
+            self._optimized_ns = now()
 
     def catch_up(self) -> None:
         """Does what could not be done where a step ended."""
         self._look(self.late)
+
+    def _begin_anew(self) -> None:
+        """Forgets what the last ``with`` held."""
+        if not (self._told or self.loader_seen) and self._observed_from is None:
+            self._inner = max(self._inner, self._repeated)
+        self._repeated = self._passed = self._first_optimizer = self._optimized_ns = 0
 
     def _step_ended(self, time_ns: int, *, late: bool = False) -> None:
         self._ended(time_ns)

@@ -66,7 +66,8 @@ class Training:
         )
 
     def step(self, batch):
-        images, targets = batch
+        # Nothing is moved.
+        images, targets = (one.to("cpu") for one in batch)
         loss = self.criterion(self.model(images), targets)
         loss.backward()
         if self.options.way != "accumulate" or self.steps % 2:
@@ -224,6 +225,7 @@ def entries():
         torch.nn.Module.__call__,
         torch.autograd.backward,
         torch.autograd.grad,
+        torch.Tensor.to,
         DataLoader.__iter__,
         dataloader._BaseDataLoaderIter.__next__,
         torch.distributed.all_reduce,

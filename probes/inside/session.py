@@ -3,7 +3,7 @@
 A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
 ``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
 optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
-steps again. Several ``with`` in a row in which it does so a few times are steps, as those of reinforcement learning.
+steps again after all others did. Several ``with`` in a row in which it does so a few times are steps, as those of reinforcement learning.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ DEFAULT_S, DEFAULT_STEPS = 15, 10
 # A sidecar that does not look after this long will not.
 PATIENCE_S = 60
 MAX_NAMES = 100
+# An optimizer has at most so many more turns in a step while others have one.
+MAX_TURNS = 20
 # Marks are written at the end of a step, but not of every short one.
 FLUSH_NS = NS_PER_S // 20
 
@@ -88,10 +90,12 @@ class Session(_Hot):
         "_observed_from",
         "_observed_ns",
         "_optimized_ns",
+        "_others",
         "_repeated",
         "_ring",
         "_start_ns",
         "_step_s",
+        "_turns",
         "_wishes",
         "companion",
         "pauses",
@@ -125,6 +129,9 @@ class Session(_Hot):
         self._first_optimizer = 0
         # How often the first optimizer stepped again in this ``with``, and at most in one of those before.
         self._repeated = self._inner = 0
+        # Whether the other optimizers of this ``with`` stepped since its last step ended.
+        self._others: dict[int, bool] = {}
+        self._turns = 0
         self._optimized_ns = 0
         self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
@@ -232,6 +239,8 @@ class Session(_Hot):
         if self._told or not self.depth:
             return
         if optimizer == self._first_optimizer and self._optimized_ns:
+            if self._others_come():
+                return
             self._repeated += 1
             if self._repeated <= 2 * self._inner:
                 return
@@ -242,6 +251,19 @@ class Session(_Hot):
             self.worked = True
         elif not self._first_optimizer:
             self._first_optimizer = optimizer
+        elif optimizer != self._first_optimizer and self._turns <= MAX_TURNS:
+            self._others[optimizer] = True
+
+    def _others_come(self) -> bool:
+        """Whether other optimizers step before this step of the loop ends: a critic often has several turns."""
+        if all(self._others.values()):
+            self._others = dict.fromkeys(self._others, False)
+            self._turns = 0 if self._turns <= MAX_TURNS else self._turns
+            return False
+        self._turns += 1
+        if self._turns > MAX_TURNS:
+            self._others.clear()  # for good: they come too seldom, or are others each time
+        return self._turns <= MAX_TURNS
 
     def optimized(self) -> None:
         """An optimizer's step has ended, and no loader was seen."""
@@ -256,7 +278,8 @@ class Session(_Hot):
         """Forgets what the last ``with`` held."""
         if not (self._told or self.loader_seen) and self._observed_from is None:
             self._inner = max(self._inner, self._repeated)
-        self._repeated = self._passed = self._first_optimizer = self._optimized_ns = 0
+        self._repeated = self._passed = self._first_optimizer = self._optimized_ns = self._turns = 0
+        self._others.clear()
 
     def _step_ended(self, time_ns: int, *, late: bool = False) -> None:
         self._ended(time_ns)

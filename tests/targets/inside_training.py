@@ -173,6 +173,19 @@ def reinforced(training, options):
                 training.step(batch)
 
 
+def criticised(training, options):
+    """One step is three turns of one optimizer and one of the other."""
+    batch = torch.rand(16, 64), torch.zeros(16, dtype=torch.long)
+    training.diagnosis = watched(options)
+    with training.diagnosis:
+        while not training.enough:
+            for _ in range(3):
+                time.sleep(0.003)
+                training.step(batch)
+            training.criterion(training.model(batch[0]), batch[1]).backward()
+            training.second.step()
+
+
 def decorated(training, options):
     training.diagnosis = watched(options)
     step = training.diagnosis(training.step)
@@ -211,6 +224,7 @@ WAYS = {
     "decorator": decorated,
     "synthetic": without_loader,
     "reinforced": reinforced,
+    "criticised": criticised,
     "told": told,
     "forgotten": told,
 }

@@ -3,7 +3,8 @@
 A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
 ``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
 optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
-steps again after all others did. Several ``with`` in a row in which it does so a few times are steps, as those of reinforcement learning.
+steps again after all others did. Several ``with`` in a row in which it does so a few times are steps, as those of
+reinforcement learning.
 """
 
 from __future__ import annotations

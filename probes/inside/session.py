@@ -180,24 +180,23 @@ class Session(_Hot):
             told: the user says where each step ends.
         """
         if get_ident() == self.thread:
-            self.depth += 1
-            if self.depth == 1:
-                if self._passed or self._first_optimizer:
-                    self._begin_anew()
-                self._told = told
-                self._entered(now())
+            if self.depth:
+                self.depth += 1
+                return
+            if self._passed or self._first_optimizer:
+                self._begin_anew()
+            self.depth, self._told = 1, told
+            self._entered(now())
 
     def leave(self) -> None:
         """The user's ``with`` ends."""
-        if get_ident() != self.thread or self.depth == 0:
+        if get_ident() != self.thread:
             return
-        self.depth -= 1
-        if self.depth:
+        if self.depth != 1 or self._passed or self._told:
+            self._leave_other()
             return
-        if self._passed or self._told:
-            self._leave_loop()
-            return
-        # What ``_step_ended`` does, once more: calling it here would cost as much as all of the rest.
+        self.depth = 0
+        # What ``_step_ended`` does, once more: a call would cost as much again.
         time_ns = now()
         self._ended(time_ns)
         self.worked = False
@@ -207,7 +206,14 @@ class Session(_Hot):
             time_ns = now()
         self._left_step(time_ns + 1)
 
-    def _leave_loop(self) -> None:
+    def _leave_other(self) -> None:
+        """Leaves a ``with`` around a loop, or one that stands in another."""
+        if self.depth > 1:
+            self.depth -= 1
+            return
+        if self.depth == 0:
+            return
+        self.depth = 0
         if not self._passed:
             self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
         elif not self._told and self.worked:

@@ -93,13 +93,17 @@ def added(bare, watched, steps, *, before=lambda: None, after=lambda: None):
         before: called before each turn of watched steps.
         after: called after each.
     """
+
+    def unwatched():
+        bare()  # as deep in calls as the step that is watched
+
     differences, alone = [], []
     for turn in range(max(steps // TURN, 1)):
         took = {}
         # Now one, now the other first, so that a machine that gets slower does not count.
         for which in ("bare", "watched") if turn % 2 else ("watched", "bare"):
             if which == "bare":
-                took[which] = timed(bare, TURN)
+                took[which] = timed(unwatched, TURN)
             else:
                 before()
                 took[which] = timed(watched, TURN)
@@ -147,11 +151,14 @@ def measure_profiler(bare, _, steps):
 
     running = []
 
+    def watched():
+        bare()
+
     def before():
         running.append(profile(activities=[ProfilerActivity.CPU]))
         running[0].start()
 
-    return {PROFILER: added(bare, bare, steps, before=before, after=lambda: running.pop().stop())}
+    return {PROFILER: added(bare, watched, steps, before=before, after=lambda: running.pop().stop())}
 
 
 MEASURES = {ALONE: measure_diagnose, TRACEML: measure_traceml, PROFILER: measure_profiler}

@@ -38,6 +38,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # end of the script may be the end of everything.
 REPORT_WAIT_S = 30.0
 
+# Those of the phases that a user may name which are marked anyway.
+_PHASES = {name: KINDS.index(name) for name in (*KINDS[1:8], "transfer")}
+
 _session: Session | None = None
 _refused = ""
 _forked = False
@@ -119,7 +122,7 @@ class Phase:
     def __enter__(self) -> None:
         session = _session
         if session is not None and session.thread == threading.get_ident():
-            self._number = KINDS.index(self._name) if self._name in KINDS[1:8] else session.phase_number(self._name)
+            self._number = _PHASES.get(self._name) or session.phase_number(self._name)
             if self._number is not None:
                 session.marker(BEGIN | self._number)(monotonic_ns())
 

@@ -14,6 +14,8 @@ OWN = "own: "
 DEVICE = "device "
 SERIALISED = "serialised"
 
+# Where the user's code moves tensors: the account knows it as any other of the user's code.
+TRANSFER = "transfer"
 _DETAILS = {"loader start": "loader start", "gradient sync": "collective"}
 
 
@@ -141,7 +143,7 @@ class _Walk:
     def _segment(self, start_ns: int, end_ns: int) -> Segment:
         if not self.open or self.open[-1].what == "closure":
             return Segment(start_ns, end_ns, "other", "other", told=False, inside=self.in_scope)
-        what, value = self.open[-1].what, self.open[-1].value
+        what, value = self._innermost()
         detail = _DETAILS.get(what, "")
         if what in ("data", "loader start"):
             phase = "data"
@@ -149,9 +151,21 @@ class _Walk:
         elif what in ("forward", "loss") and any(mark.what == "backward" for mark in self.open):
             phase = "backward"  # activations that are computed anew
         else:
-            phase = "other" if what.startswith(OWN) else what
-        name = what.removeprefix(OWN) if what.startswith(OWN) else phase
+            phase = "other" if what.startswith(OWN) or what == TRANSFER else what
+        name = what.removeprefix(OWN) if phase == "other" else phase
         return Segment(start_ns, end_ns, phase, name, detail, told=phase != "other", inside=self.in_scope)
+
+
+    def _innermost(self) -> tuple[str, int]:
+        """What the thread is in, and the value of its mark: what a model or a loader moves is its own part."""
+        last = self.open[-1]
+        if last.what == TRANSFER:
+            for mark in reversed(self.open):
+                if mark.what == "closure":
+                    break
+                if mark.what != TRANSFER and not mark.what.startswith(OWN):
+                    return mark.what, mark.value
+        return last.what, last.value
 
 
 def _happening(mark: Mark, walk: _Walk) -> str:

@@ -33,6 +33,7 @@ class MarksProbe:
     def open(self, job: Processes) -> Iterable[Sample]:
         """Tells the training processes that they are looked at."""
         self._job = job
+        self._look()  # all ranks begin together, and none is left out where the first one ends soon
         for ring in self.rings.values():
             ring.tell(WATCHING)
         return ()

@@ -88,6 +88,13 @@ def test_a_step_may_hold_several_steps_of_one_optimizer(tmp_path: Path) -> None:
     assert run.steps["median_s"] > 0.008
 
 
+def test_an_optimizer_may_have_several_turns_while_another_has_one(tmp_path: Path) -> None:
+    run = run_inside(tmp_path, "--way", "criticised", "--observe", "60")
+    is_sound(run, 60)
+    # In each it sleeps three times.
+    assert run.steps["median_s"] > 0.009
+
+
 def test_steps_that_the_script_tells(tmp_path: Path) -> None:
     run = run_inside(tmp_path, *ENOUGH, "--way", "told")
     is_sound(run)

@@ -123,6 +123,31 @@ def test_what_runs_in_a_closure_is_not_the_optimizers() -> None:
     assert means == pytest.approx({"data": 10, "other": 6, "forward": 8, "loss": 2, "backward": 16, "optimizer": 4})
 
 
+def test_only_what_the_script_itself_moves_is_a_transfer() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.mark("begin", "observed")
+    for _ in range(5):
+        script.call("data", 10)
+        script.call("transfer", 3)
+        script.mark("begin", "forward", 3)
+        script.call("transfer", 2)
+        script.mark("end", "forward")
+        script.mark("begin", "optimizer")
+        script.mark("begin", "closure")
+        script.call("transfer", 5)
+        script.mark("end", "closure")
+        script.mark("end", "optimizer")
+        script.mark("begin", "own: augment")
+        script.wait(1)
+        script.call("transfer", 1)
+        script.mark("end", "own: augment")
+        script.ends()
+    told = script.steps().summary()
+    means = {name: phase["mean_s"] * 1000 for name, phase in told["phases"].items()}
+    assert means == pytest.approx({"data": 10, "transfer": 9, "forward": 2, "augment": 1})
+
+
 def test_the_first_batch_of_new_workers_ends_their_start() -> None:
     """Even where the loop asks for the second one at once, and is hardly ever seen outside of the loader."""
     script = Script()

@@ -5,6 +5,7 @@ Only the thread that trains is marked.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from threading import get_ident
 from time import monotonic_ns as now
@@ -21,6 +22,7 @@ from perfdoctor.probes.inside.ring import (
     LOADER_START,
     LOSS,
     SYNC,
+    TRANSFER,
 )
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
         ([marker.marker(BEGIN | kind, flag) for flag in flags], marker.marker(END | kind)) for kind in (FORWARD, LOSS)
     )
     is_compiling = None if compiler_tells else getattr(torch.compiler, "is_compiling", None)
-    inside = False
+    inside, modules = False, sys.modules
     # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
     # one Python call more would cost a step of many modules much more than all marks.
     direct = original is getattr(torch.nn.Module, "_wrapped_call_impl", None)
@@ -109,7 +111,9 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
         nonlocal inside
         if inside and direct and self._compiled_call_impl is None:
             return self._call_impl(*args, **kwargs)
-        if inside or (is_compiling is not None and is_compiling()) or get_ident() != marker.thread:
+        if inside or get_ident() != marker.thread:
+            return original(self, *args, **kwargs)
+        if is_compiling is not None and "torch._dynamo" in modules and is_compiling():
             return original(self, *args, **kwargs)
         if marker.late:
             marker.catch_up()
@@ -117,6 +121,8 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
         begun, ended = loss if isinstance(self, _Loss) else forward
         begun[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)](now())
         try:
+            if direct and self._compiled_call_impl is None:
+                return self._call_impl(*args, **kwargs)
             return original(self, *args, **kwargs)
         finally:
             inside = False
@@ -130,10 +136,10 @@ def works(marker: Marker, original: Entry) -> Entry:
     begun, ended = _marks(marker, BACKWARD)
 
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if marker.late and get_ident() == marker.thread:
-            marker.catch_up()
         if get_ident() != marker.thread:
             return original(*args, **kwargs)
+        if marker.late:
+            marker.catch_up()
         marker.worked = True
         begun(now())
         try:
@@ -218,6 +224,29 @@ def syncs(marker: Marker, original: Entry) -> Entry:
             ended(now())
 
     return collective
+
+
+def moves(marker: Marker, original: Entry) -> Entry:
+    """``Tensor.to`` and ``Tensor.cuda``: what takes the host's tensors to the device.
+
+    Tensors that override torch's functions see the original: they may know it by its identity. They are not marked.
+    """
+    from torch.overrides import handle_torch_function, has_torch_function_unary
+
+    begun, ended = _marks(marker, TRANSFER)
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if has_torch_function_unary(self):
+            return handle_torch_function(original, (self, *args), self, *args, **kwargs)
+        if not self.is_cpu or get_ident() != marker.thread:
+            return original(self, *args, **kwargs)
+        begun(now())
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            ended(now())
+
+    return to
 
 
 def collects(marker: Marker) -> Callable[[str, dict[str, int]], None]:

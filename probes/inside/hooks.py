@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.probes.inside import entries
 from perfdoctor.probes.inside.entries import Entry, Marker, Wrapper
 from perfdoctor.probes.inside.ring import BEGIN, END, OPTIMIZER
+from perfdoctor.timer import current_accelerator
 
 if TYPE_CHECKING:
     import torch
@@ -108,6 +109,9 @@ class Hooks:
 
             for place in (torch.distributed, distributed_c10d):
                 wrapped += [(place, name, entries.syncs) for name in COLLECTIVES]
+        # Without a device nothing is moved, and ``to`` is called in many a model.
+        if current_accelerator() is not None:
+            wrapped += [(torch.Tensor, name, entries.moves) for name in ("to", "cuda")]
         for owner, name, wrapper in wrapped:
             if owner is None or not hasattr(owner, name):
                 missing.append(name)
@@ -124,10 +128,12 @@ class Hooks:
             self._undo.pop()()
 
     def _wrap(self, owner: Any, name: str, wrapper: Wrapper) -> None:
-        before = vars(owner)[name]
+        before = vars(owner).get(name)
+        inherited = before is None
+        before = before or getattr(owner, name)
         ours = functools.wraps(before)(wrapper(self._marker, before))
         setattr(owner, name, ours)
-        self._undo.append(functools.partial(_put_back, owner, name, ours, before))
+        self._undo.append(functools.partial(_put_back, owner, name, ours, None if inherited else before))
 
     def _hook_optimizers(self, optim: Any) -> None:
         marker = self._marker
@@ -177,7 +183,18 @@ class Hooks:
         return compile
 
 
-def _put_back(owner: Any, name: str, ours: object, before: object) -> None:
-    """Undoes a wrap, unless somebody else has wrapped ours: then it stays below theirs, and marks nothing any more."""
-    if vars(owner).get(name) is ours:
+def _put_back(owner: Any, name: str, ours: object, before: object | None) -> None:
+    """Undoes a wrap, unless somebody else has wrapped ours: then it stays below theirs, and marks nothing any more.
+
+    Args:
+        owner: a module or class.
+        name: what was wrapped in it.
+        ours: what stands there now.
+        before: what stood there; None if the class inherits it.
+    """
+    if vars(owner).get(name) is not ours:
+        return
+    if before is None:
+        delattr(owner, name)
+    else:
         setattr(owner, name, before)

@@ -47,9 +47,10 @@ KINDS = (
     "closure",
     "serialised",
     "rank wait",
+    "transfer",
 )
 SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, STEP, OBSERVED, CLOSURE = range(12)
-SERIALISED, RANK_WAIT = 12, 13
+SERIALISED, RANK_WAIT, TRANSFER = 12, 13, 14
 OWN = 64
 BEGIN, END, POINT = 0, 1 << 8, 2 << 8
 # Added to a border: when the device came to it, and not the host.

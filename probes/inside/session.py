@@ -3,7 +3,8 @@
 A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
 ``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
 optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
-steps again. Several ``with`` in a row in which it does so a few times are steps, as those of reinforcement learning.
+steps again after all others did. Several ``with`` in a row in which it does so a few times are steps, as those of
+reinforcement learning.
 """
 
 from __future__ import annotations
@@ -39,11 +40,38 @@ DEFAULT_S, DEFAULT_STEPS = 15, 10
 # A sidecar that does not look after this long will not.
 PATIENCE_S = 60
 MAX_NAMES = 100
+# An optimizer has at most so many more turns in a step while others have one.
+MAX_TURNS = 20
 # Marks are written at the end of a step, but not of every short one.
 FLUSH_NS = NS_PER_S // 20
 
 
-class Session:
+class _Hot:
+    """What a step touches, side by side: after a step of a model, each line of memory is found cold."""
+
+    __slots__ = (
+        "_ended",
+        "_entered",
+        "_first_optimizer",
+        "_flush_ns",
+        "_left_loop",
+        "_left_step",
+        "_limit",
+        "_look_ns",
+        "_passed",
+        "_steps",
+        "_told",
+        "active",
+        "depth",
+        "late",
+        "loader_seen",
+        "marker",
+        "thread",
+        "worked",
+    )
+
+
+class Session(_Hot):
     """Watches the thread that makes it, until enough steps were seen.
 
     Args:
@@ -52,6 +80,29 @@ class Session:
     Raises:
         OSError: there is no memory for the ring.
     """
+
+    __slots__ = (
+        "_deadline_ns",
+        "_device",
+        "_follow_up",
+        "_hooks",
+        "_inner",
+        "_names",
+        "_observed_from",
+        "_observed_ns",
+        "_optimized_ns",
+        "_others",
+        "_repeated",
+        "_ring",
+        "_start_ns",
+        "_step_s",
+        "_turns",
+        "_wishes",
+        "companion",
+        "pauses",
+        "pid",
+        "trial",
+    )
 
     def __init__(self, wishes: Wishes) -> None:
         self.thread = get_ident()
@@ -79,6 +130,9 @@ class Session:
         self._first_optimizer = 0
         # How often the first optimizer stepped again in this ``with``, and at most in one of those before.
         self._repeated = self._inner = 0
+        # Whether the other optimizers of this ``with`` stepped since its last step ended.
+        self._others: dict[int, bool] = {}
+        self._turns = 0
         self._optimized_ns = 0
         self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
@@ -126,25 +180,40 @@ class Session:
             told: the user says where each step ends.
         """
         if get_ident() == self.thread:
-            self.depth += 1
-            if self.depth == 1:
-                if not (self._told or self.loader_seen) and self._observed_from is None:
-                    self._inner = max(self._inner, self._repeated)
-                self._repeated = self._passed = self._first_optimizer = self._optimized_ns = 0
-                self._told = told
-                self._entered(now())
+            if self.depth:
+                self.depth += 1
+                return
+            if self._passed or self._first_optimizer:
+                self._begin_anew()
+            self.depth, self._told = 1, told
+            self._entered(now())
 
     def leave(self) -> None:
         """The user's ``with`` ends."""
-        if get_ident() != self.thread or self.depth == 0:
+        if get_ident() != self.thread:
             return
-        self.depth -= 1
-        if self.depth:
+        if self.depth != 1 or self._passed or self._told:
+            self._leave_other()
             return
-        if not (self._passed or self._told):
-            self._step_ended(now())
-            self._left_step(now())
+        self.depth = 0
+        # What ``_step_ended`` does, once more: a call would cost as much again.
+        time_ns = now()
+        self._ended(time_ns)
+        self.worked = False
+        self._steps += 1
+        if time_ns >= self._look_ns or self._steps == self._limit:
+            self._look(time_ns)
+            time_ns = now()
+        self._left_step(time_ns + 1)
+
+    def _leave_other(self) -> None:
+        """Leaves a ``with`` around a loop, or one that stands in another."""
+        if self.depth > 1:
+            self.depth -= 1
             return
+        if self.depth == 0:
+            return
+        self.depth = 0
         if not self._passed:
             self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
         elif not self._told and self.worked:
@@ -177,6 +246,8 @@ class Session:
         if self._told or not self.depth:
             return
         if optimizer == self._first_optimizer and self._optimized_ns:
+            if self._others_come():
+                return
             self._repeated += 1
             if self._repeated <= 2 * self._inner:
                 return
@@ -187,14 +258,35 @@ class Session:
             self.worked = True
         elif not self._first_optimizer:
             self._first_optimizer = optimizer
+        elif optimizer != self._first_optimizer and self._turns <= MAX_TURNS:
+            self._others[optimizer] = True
+
+    def _others_come(self) -> bool:
+        """Whether other optimizers step before this step of the loop ends: a critic often has several turns."""
+        if all(self._others.values()):
+            self._others = dict.fromkeys(self._others, False)
+            self._turns = 0 if self._turns <= MAX_TURNS else self._turns
+            return False
+        self._turns += 1
+        if self._turns > MAX_TURNS:
+            self._others.clear()  # for good: they come too seldom, or are others each time
+        return self._turns <= MAX_TURNS
 
     def optimized(self) -> None:
         """An optimizer's step has ended, and no loader was seen."""
-        self._optimized_ns = now()
+        if self.depth:
+            self._optimized_ns = now()
 
     def catch_up(self) -> None:
         """Does what could not be done where a step ended."""
         self._look(self.late)
+
+    def _begin_anew(self) -> None:
+        """Forgets what the last ``with`` held."""
+        if not (self._told or self.loader_seen) and self._observed_from is None:
+            self._inner = max(self._inner, self._repeated)
+        self._repeated = self._passed = self._first_optimizer = self._optimized_ns = self._turns = 0
+        self._others.clear()
 
     def _step_ended(self, time_ns: int, *, late: bool = False) -> None:
         self._ended(time_ns)

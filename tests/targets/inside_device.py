@@ -2,6 +2,7 @@
 
 # ruff: noqa: TID253
 import argparse
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from perfdoctor import diagnose
-from perfdoctor.probes.inside import device, serial
+from perfdoctor.probes.inside import device, hooks, serial
 from tests.stand_in_device import MS, Stream
 
 DATA_MS, FORWARD_MS, BACKWARD_MS = 12, 8, 16
@@ -59,13 +60,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     parser.add_argument("--broken-after", type=int, default=0)
+    parser.add_argument("--move", action="store_true", help="convert 16 MB in each step, as a copy to a device would")
     options = parser.parse_args()
-    device.current_accelerator = serial.current_accelerator = lambda: STREAM
+    device.current_accelerator = hooks.current_accelerator = serial.current_accelerator = lambda: STREAM
+    images, moved = torch.ones(4_000_000), []
     model, steps, drained = Model(), 0, 0
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with diagnose(steps=60, report=None, json=options.json, profile=0) as doctor:
         for batch in DataLoader(Slow(), 1):
             before = STREAM.drains
+            if options.move:
+                begun = time.perf_counter()
+                images.to(torch.float64)
+                moved.append(time.perf_counter() - begun)
             model(batch).sum().backward()
             optimizer.step()
             # A device's queue is bounded: the host is at most one step ahead.
@@ -77,6 +84,8 @@ def main():
                 STREAM.broken = "the device is lost"
             if torch.nn.Module.__call__ is CALL and steps > 20:
                 break
+    print(f"moved {statistics.median(moved or [0])}")
+    print(f"clean {int('to' not in vars(torch.Tensor) and 'cuda' not in vars(torch.Tensor))}")
     print(f"drained {drained}")
     print(f"steps {steps}", flush=True)
     until = time.monotonic() + 20

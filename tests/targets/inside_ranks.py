@@ -52,16 +52,24 @@ def start_pair():
 
 
 def meet_fate(fate, enough):
-    """Lets this rank leave, or die, as soon as steps are serialised."""
-    begins = Serial._start
+    """Lets this rank leave, or die, as soon as steps are serialised, or will not be: on a busy machine ranks part."""
+    begins, ends = Serial._start, Serial.end
 
-    def start(serial):
-        begins(serial)
+    def meet():
         enough.append(fate)
         if fate == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Serial._start = start
+    def start(serial):
+        begins(serial)
+        meet()
+
+    def end(serial, *why):
+        ends(serial, *why)
+        if not enough:
+            meet()
+
+    Serial._start, Serial.end = start, end
 
 
 def parse():

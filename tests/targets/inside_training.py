@@ -66,7 +66,8 @@ class Training:
         )
 
     def step(self, batch):
-        images, targets = batch
+        # Nothing is moved.
+        images, targets = (one.to("cpu") for one in batch)
         loss = self.criterion(self.model(images), targets)
         loss.backward()
         if self.options.way != "accumulate" or self.steps % 2:
@@ -172,6 +173,19 @@ def reinforced(training, options):
                 training.step(batch)
 
 
+def criticised(training, options):
+    """One step is three turns of one optimizer and one of the other."""
+    batch = torch.rand(16, 64), torch.zeros(16, dtype=torch.long)
+    training.diagnosis = watched(options)
+    with training.diagnosis:
+        while not training.enough:
+            for _ in range(3):
+                time.sleep(0.003)
+                training.step(batch)
+            training.criterion(training.model(batch[0]), batch[1]).backward()
+            training.second.step()
+
+
 def decorated(training, options):
     training.diagnosis = watched(options)
     step = training.diagnosis(training.step)
@@ -210,6 +224,7 @@ WAYS = {
     "decorator": decorated,
     "synthetic": without_loader,
     "reinforced": reinforced,
+    "criticised": criticised,
     "told": told,
     "forgotten": told,
 }
@@ -224,6 +239,7 @@ def entries():
         torch.nn.Module.__call__,
         torch.autograd.backward,
         torch.autograd.grad,
+        torch.Tensor.to,
         DataLoader.__iter__,
         dataloader._BaseDataLoaderIter.__next__,
         torch.distributed.all_reduce,

@@ -43,7 +43,7 @@ class Place:
     Attributes:
         phase: one of ``PHASES``.
         detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
-            ``loader wait``, ``engine`` (autograd's, in C++ and without the interpreter lock), ``collective``,
+            ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine`` (autograd's, in C++ and without the interpreter lock), ``collective``,
             ``data parallel``, ``compile`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
@@ -98,6 +98,12 @@ _DOMINANT: tuple[tuple[_Rule, ...], ...] = (
         _rule(r"torch/utils/data/dataloader\.py", "", "data", "loader"),
         _rule(r"torch/utils/data/.*\.py", "", "data", "fetch"),
         _rule(r"torchdata/.*\.py", "", "data", "fetch"),
+    ),
+    (
+        # Below a dataset, the same functions keep prepared samples, which the loader's frames have claimed already.
+        _rule(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
+        _rule(r"joblib/numpy_pickle\.py", "dump", "saving"),
+        _rule(r"safetensors/numpy\.py", "save_file", "saving"),
     ),
     (
         _rule(
@@ -237,6 +243,9 @@ def _data_detail(detail: str, frames: Sequence[Frame]) -> str:
     """Refines the place inside the loader or a worker by the frames below it."""
     names = {frame.simple_name for frame in frames}
     files = [frame.file for frame in frames]
+    if detail.startswith("loader") and "_next_index" in names:
+        # The loader asks its sampler wherever a batch is handed out, with workers or without.
+        return "sampling"
     if detail == "worker":
         if any(file.endswith("torch/utils/data/_utils/fetch.py") for file in files):
             return "fetch"

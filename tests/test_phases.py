@@ -11,6 +11,9 @@ ADAM = Frame(f"{TORCH}/optim/adam.py", "Adam.step", 226)
 CLOSURE = Frame(f"{LIGHTNING}/pytorch/loops/optimization/automatic.py", "Closure.closure", 132)
 MAIN = Frame("/home/me/train.py", "<module>", 10)
 LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._next_data", 1400)
+LOADER_START = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._reset", 1276)
+SAVEZ = Frame("/env/lib/python3.11/site-packages/numpy/lib/_npyio_impl.py", "savez_compressed", 723)
+NEXT_INDEX = Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter._next_index", 714)
 MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
 
 
@@ -25,10 +28,15 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, Frame(f"{TORCH}/optim/lr_scheduler.py", "step", 9)], "other", ""),
         ([MAIN, MODULE, Frame(f"{TORCH}/nn/functional.py", "cross_entropy", 3555)], "loss", ""),
         ([MAIN, Frame(f"{TORCH}/serialization.py", "save", 900)], "saving", ""),
+        # Compressing is the larger part of saving arrays; below a dataset it is the dataset's.
+        ([MAIN, SAVEZ, Frame(f"{PYTHON}/zipfile.py", "_ZipWriteFile.write", 1140)], "saving", ""),
+        ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), SAVEZ], "data", "fetch"),
         ([MAIN, Frame(f"{PYTHON}/logging/__init__.py", "StreamHandler.flush", 1100)], "logging", ""),
         ([MAIN, Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 3000)], "gradient sync", "collective"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)], "data", "loader wait"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 122)], "data", "hand over"),
+        ([MAIN, LOADER, NEXT_INDEX, Frame("/home/me/data.py", "Hard.__iter__", 9)], "data", "sampling"),
+        ([MAIN, LOADER_START, NEXT_INDEX, Frame("/home/me/data.py", "Hard.__iter__", 9)], "data", "sampling"),
         # A transform may be a module: below the loader it is input work all the same.
         ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), MODULE], "data", "fetch"),
         ([MAIN, Frame(f"{TORCH}/optim/lbfgs.py", "step", 300), MODULE], "forward", ""),

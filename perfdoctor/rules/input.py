@@ -84,7 +84,7 @@ def _slow_sampler(facts: Facts, cause: str) -> Finding:
         facts,
         cause,
         takes(facts, cause, "Drawing the indices of the next batch"),
-        "own_sampling worker_busy workers_busy",
+        "worker_busy workers_busy",
         [
             Fix(
                 f"Draw many batches' indices at once at {at(facts, cause, 'the sampler')}",
@@ -96,8 +96,8 @@ def _slow_sampler(facts: Facts, cause: str) -> Finding:
             ),
             Fix(
                 "Draw ahead in a thread",
-                "A thread that fills a queue of indices works while the model computes, as far as it does so outside of "
-                "the interpreter.",
+                "A thread that fills a queue of indices works while the model computes, as far as it does so outside "
+                "of the interpreter.",
                 "queue.Queue(maxsize=100)  # filled by threading.Thread(target=draw, daemon=True), emptied in __iter__",
             ),
         ],

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfdoctor.amounts import Amounts
 from perfdoctor.machine_code import classify
 from perfdoctor.phases import PHASES, TRAINING_PHASES
 from perfdoctor.samples import CodeSample, Symbol
@@ -70,24 +71,51 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
         by_phase.setdefault(phase, Counter())[kind] += 1
     unclaimed = sum((counts for phase, counts in by_phase.items() if phase not in CLAIMED), Counter[str]())
     if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
-        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
-        by_phase = dict.fromkeys(PHASES, unclaimed)
+        running = _running_by_phase(scene, pid)
+        claimed = sum(part for phase, part in running.items() if phase in CLAIMED)
+        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), claimed)
+        in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
+        step, own = _apart(unclaimed, 1 - in_step / (1 - claimed) if claimed < 1 else 0.0)
+        by_phase = {phase: step if phase in TRAINING_PHASES else own for phase in PHASES}
     mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
     calls = unclaimed["interpreter"] + unclaimed["dispatch"]
     interpreter = unclaimed["interpreter"] / calls if calls >= MIN_SAMPLES else None
     return CodeMix({phase: mix for phase, mix in mixes.items() if mix}, interpreter)
 
 
-def _claimed_fraction(scene: Scene, pid: int) -> float:
-    """Fraction of a main thread's running time in phases whose cause is known without looking at machine code."""
+def _running_by_phase(scene: Scene, pid: int) -> dict[str, float]:
+    """A main thread's running time by phase, in fractions."""
     timeline = scene.timelines.main(pid)
-    claimed = running = 0
+    counts = Amounts[str]()
     for time_ns in timeline.times_ns.tolist() if timeline is not None else ():
         moment = scene.main_at(pid, time_ns)
         if moment.is_runnable:
-            running += 1
-            claimed += scene.place_at(pid, time_ns, moment).phase in CLAIMED
-    return claimed / running if running else 0.0
+            counts[scene.place_at(pid, time_ns, moment).phase] += 1
+    return counts.fractions()
+
+
+def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]]:
+    """Gives the samples of libraries to the job's own code, since a step of torch's has no use for them.
+
+    Args:
+        counts: samples by kind, of steps and of the job's own code together.
+        own: the own code's fraction of the time.
+
+    Returns:
+        Samples in steps and in the job's own code, together as many; the same mix for both where one is too small.
+    """
+    in_own = own * counts.total()
+    library = min(counts["library"], in_own)
+    rest = counts.total() - library
+    if min(in_own, counts.total() - in_own) < MIN_SAMPLES:
+        return counts, counts
+    part = (in_own - library) / rest
+    mine, steps = Counter[str](), Counter[str]()
+    for kind, count in counts.items():
+        shared = count - library if kind == "library" else count
+        mine[kind] = shared * part + (library if kind == "library" else 0)  # type: ignore[assignment]
+        steps[kind] = shared * (1 - part)  # type: ignore[assignment]
+    return steps, mine
 
 
 def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:

@@ -43,8 +43,8 @@ class Place:
     Attributes:
         phase: one of ``PHASES``.
         detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
-            ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine`` (autograd's, in C++ and
-            without the interpreter lock), ``collective``, ``data parallel``, ``compile`` or "".
+            ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine`` (autograd's, in C++
+            and without the interpreter lock), ``collective``, ``data parallel``, ``compile`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.

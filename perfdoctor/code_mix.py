@@ -77,7 +77,8 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
         in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
         step, own = _apart(unclaimed, 1 - in_step / (1 - claimed) if claimed < 1 else 0.0)
         by_phase = {phase: step if phase in TRAINING_PHASES else own for phase in PHASES}
-    mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
+    after = _after_the_model(scene, pid)
+    mixes = {phase: _fractions(counts, after) for phase, counts in by_phase.items()}
     calls = unclaimed["interpreter"] + unclaimed["dispatch"]
     interpreter = unclaimed["interpreter"] / calls if calls >= MIN_SAMPLES else None
     return CodeMix({phase: mix for phase, mix in mixes.items() if mix}, interpreter)
@@ -132,13 +133,45 @@ def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
     return left
 
 
-def _fractions(counts: Counter[str]) -> dict[str, float]:
-    """Counts of code kinds as fractions by cause; {} where they say too little."""
+def _after_the_model(scene: Scene, pid: int) -> float:
+    """Of the time in the job's own code, the part that comes after the model was called: it prepares no input.
+
+    Told in the function that holds the loop, by the order of its lines.
+    """
+    track = scene.stacks.main_track(pid)
+    if track is None:
+        return 0.0
+    seen = Counter(number for number in track.stacks.tolist() if number >= 0)
+    calls: dict[tuple[str, str], int] = {}
+    for number in seen:
+        if scene.stacks.places[number].phase == "forward":
+            for frame in scene.stacks.frames[number]:
+                key = frame.file, frame.function
+                calls[key] = min(frame.line, calls.get(key, frame.line))
+    own = after = 0
+    for number, times in seen.items():
+        if scene.stacks.places[number].phase == "other":
+            shared = [frame for frame in scene.stacks.frames[number] if (frame.file, frame.function) in calls]
+            own += times
+            after += times * bool(shared and shared[-1].line > calls[shared[-1].file, shared[-1].function])
+    return after / own if own else 0.0
+
+
+def _fractions(counts: Counter[str], after: float) -> dict[str, float]:
+    """Counts of code kinds as fractions by cause; {} where they say too little.
+
+    Args:
+        counts: samples by kind of code.
+        after: what part of the libraries' work prepares no input but uses the model's output, metrics for instance.
+    """
     known = counts.total() - counts["other"]
     if known < MIN_SAMPLES or counts["other"] > MAX_OTHER * counts.total():
         return {}
     found: Counter[str] = Counter()
     for kind, count in counts.items():
-        if kind != "other":
+        if kind == "library":
+            found[_CAUSES[kind]] += count * (1 - after)
+            found["cpu.python_overhead"] += count * after
+        elif kind != "other":
             found[_CAUSES[kind]] += count
     return {cause: count / known for cause, count in found.items()}

@@ -167,7 +167,7 @@ def _fractions(counts: Counter[str], after: float) -> dict[str, float]:
     known = counts.total() - counts["other"]
     if known < MIN_SAMPLES or counts["other"] > MAX_OTHER * counts.total():
         return {}
-    found: Counter[str] = Counter()
+    found = Amounts[str]()
     for kind, count in counts.items():
         if kind == "library":
             found[_CAUSES[kind]] += count * (1 - after)

@@ -32,6 +32,7 @@ class Occupancy:
 
     Args:
         cores: how many the job may use.
+        reachable: how many perfdoctor could use; 0 if unknown. A container confines both, the job's own mask not.
         kind_of: what a thread is: a trainer's main one; one of its arithmetic's pool; a supplier of input (a worker,
             another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer
             that only holds the interpreter lock; or another.
@@ -44,6 +45,7 @@ class Occupancy:
         counters: Counters,
         cores: float,
         kind_of: Callable[[Timeline], Kind],
+        reachable: float = 0.0,
     ) -> None:
         self._timelines, self._roles, self._counters = timelines, roles, counters
         self._cores, self._kind_of = cores, kind_of
@@ -54,8 +56,8 @@ class Occupancy:
             and (periods := counters.get(group, "quota_periods_total"))
         ]
         masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in roles.trainers]
-        # The job may use as many cores as its mask says: no quota is stricter.
-        self._by_mask = any(mask is not None and float(np.median(mask.values)) <= cores for mask in masks)
+        widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
+        self._by_mask = cores == widest < reachable  # and no quota is stricter
         self._known: dict[int, Amounts[str]] = {}
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:

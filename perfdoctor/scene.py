@@ -56,7 +56,8 @@ class Scene:
         self.counters = counters = Counters(recording)
         self.cores = counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         self.own_threads = OwnThreads(recording, self.timelines)
-        self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._kind_of)
+        reachable = float(recording.meta.get("reachable_cores", "0"))
+        self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._kind_of, reachable)
         self.kernel_work = KernelWork(counters)
         self.locks = Locks(self.stacks, self.timelines, self.roles, self.cores, self.stack_at)
         self._tracks: dict[int, Track | None] = {}

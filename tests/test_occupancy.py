@@ -32,7 +32,7 @@ class Readings:
         return []
 
 
-def why_delayed(cores: float, idle: float) -> dict[str, float]:
+def why_delayed(cores: float, idle: float, reachable: float = 2.0) -> dict[str, float]:
     """A trainer and a worker that get half of a core each of those that the job may use."""
     each = SimpleNamespace(use=lambda start, end: (cores / 2, cores / 2))
     threads = {TRAINER: SimpleNamespace(use=each.use, tid=TRAINER), WORKER: SimpleNamespace(use=each.use, tid=WORKER)}
@@ -43,7 +43,7 @@ def why_delayed(cores: float, idle: float) -> dict[str, float]:
     def kind_of(thread: Any) -> Kind:
         return "trainer" if thread.tid == TRAINER else "supplier"
 
-    return Occupancy(timelines, roles, counters, cores, kind_of).delay_parts(SECONDS * NS_PER_S // 2)
+    return Occupancy(timelines, roles, counters, cores, kind_of, reachable).delay_parts(SECONDS * NS_PER_S // 2)
 
 
 def test_workers_on_all_cores_of_the_host_take_them_for_the_input() -> None:
@@ -56,3 +56,7 @@ def test_workers_on_a_narrow_mask_queue_because_of_it() -> None:
     why = why_delayed(cores=1.0, idle=0.9)
     assert why["cpu.contention"] == pytest.approx(1, abs=0.01)
     assert why["cpu.input_preprocessing"] == 0
+
+
+def test_a_container_that_confines_everybody_is_no_mask_of_the_jobs_own() -> None:
+    assert why_delayed(cores=1.0, idle=0.9, reachable=1.0)["cpu.contention"] == 0

@@ -117,6 +117,19 @@ class Scene:
                 return number
         return nearest
 
+    def thread_line(self, thread: Timeline, time_ns: int) -> str:
+        """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen."""
+        ident = self.own_threads.ident(thread.tid)
+        track = next((track for track in self.stacks.others(thread.pid) if track.ident == ident), None)
+        if track is None:
+            return ""
+        for index in _nearest_first(track.times_ns, time_ns):
+            number = int(track.stacks[index])
+            place = self.stacks.places[number] if number >= 0 else UNKNOWN
+            if place.line and not place.only_waits:
+                return place.line
+        return ""
+
     def stack_changes_per_s(self, pid: int) -> float:
         """How often per second a process's main thread was seen in another stack than before."""
         track = self.stacks.main_track(pid)

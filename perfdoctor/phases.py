@@ -217,7 +217,9 @@ def marked_place(phase: str, detail: str, sampled: Place, *, told: bool) -> Plac
     """
     if not told and sampled.phase != "other":
         return sampled
-    return replace(sampled, phase=phase, detail=detail or sampled.detail)
+    # A loader's mark spans the drawing of indices as well as the wait for a batch.
+    detail = "sampling" if sampled.detail == "sampling" else detail or sampled.detail
+    return replace(sampled, phase=phase, detail=detail)
 
 
 def _phase(frames: Sequence[Frame]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.phases import Frame, locate
+from perfdoctor.phases import Frame, locate, marked_place
 
 TORCH = "/env/lib/python3.11/site-packages/torch"
 PYTHON = "/usr/lib/python3.11"
@@ -84,3 +84,10 @@ def test_hooks_of_diagnose_are_nobodys_line() -> None:
     hook = Frame("/src/perfdoctor/probes/inside/entries.py", "works.<locals>.backward", 196)
     engine = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)
     assert locate([MAIN, hook, engine]).line == "/home/me/train.py:10 <module>"
+
+
+def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
+    drawing = locate([MAIN, LOADER, NEXT_INDEX])
+    assert marked_place("data", "loader wait", drawing, told=True).detail == "sampling"
+    waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
+    assert marked_place("data", "loader wait", waiting, told=True).detail == "loader wait"

@@ -145,7 +145,8 @@ def _thread_parts(scene: Scene, thread: Timeline, time_ns: int, saved_paths: Map
     moment = thread.at(time_ns)
     if moment.is_runnable and moment.running + moment.delayed > BUSY:
         cause = "cpu.data_transfer" if "pin" in thread.name else "cpu.input_preprocessing"
-        return running_parts(scene, thread.pid, moment, time_ns, {cause: 1.0}, "")
+        line = scene.thread_line(thread, time_ns)
+        return running_parts(scene, thread.pid, moment, time_ns, {cause: 1.0}, line)
     if moment.is_blocked:
         return [Part(storage_cause(scene, moment, time_ns, UNKNOWN, saved_paths), 1.0, target=moment.target)]
     if is_network(moment) and moment.syscall not in ("accept", "accept4", "epoll_wait"):

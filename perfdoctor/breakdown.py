@@ -27,7 +27,7 @@ LOOPBACK_BYTES_PER_S = 1e9
 UNFILLED = 0.25
 BANDWIDTH, LATENCY = "communication.bandwidth", "communication.latency"
 BLOCK_NS = NS_PER_S
-IN_LOADER = (*LOADER_WAITS, "loader start")
+IN_LOADER = (*LOADER_WAITS, "loader start", "sampling")
 
 
 def account(scene: Scene) -> list[Ledger]:

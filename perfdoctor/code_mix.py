@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfdoctor.amounts import Amounts
 from perfdoctor.machine_code import classify
-from perfdoctor.phases import PHASES, PREPARES, TRAINING_PHASES, Place
+from perfdoctor.phases import AFTERWARDS, PHASES, PREPARES, TRAINING_PHASES, Place
 from perfdoctor.samples import CodeSample, Symbol
 from perfdoctor.scene import Scene
 from perfdoctor.timelines import Moment
@@ -66,8 +67,8 @@ class CodeMix:
 
 
 def _key(place: Place) -> str:
-    """What samples are told apart by: the phase, and the preparation in a loop of the job's own."""
-    return PREPARES if place.detail == PREPARES else place.phase
+    """What samples are told apart by: the phase and, in a loop of the job's own, the side of the model's call."""
+    return place.detail if place.detail in (PREPARES, AFTERWARDS) else place.phase
 
 
 def read_code_mix(scene: Scene, pid: int) -> CodeMix:
@@ -78,9 +79,8 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     unclaimed = sum((counts for phase, counts in by_phase.items() if phase not in claimed), Counter[str]())
     blurred = scene.stack_changes_per_s(pid) > BLURRED_PER_S
     if blurred:
-        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid, claimed))
-        by_phase = dict.fromkeys({*PHASES, PREPARES} - claimed, unclaimed)
-    mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
+        unclaimed, by_phase = _share_out(sum(by_phase.values(), Counter()), _running_by_key(scene, pid), claimed)
+    mixes = {phase: _fractions(counts, phase) for phase, counts in by_phase.items()}
     if PREPARES in mixes and not blurred:
         mixes[PREPARES] = _as_input(mixes[PREPARES], calls_only)
     calls = unclaimed["interpreter"] + unclaimed["dispatch"]
@@ -126,16 +126,55 @@ def _as_input(mix: Mapping[str, float], calls_only: bool) -> dict[str, float]:
     return {**found, "cpu.input_preprocessing": 1 - sum(found.values())} if mix else {}
 
 
-def _claimed_fraction(scene: Scene, pid: int, claimed_phases: frozenset[str]) -> float:
-    """Fraction of a main thread's running time in phases whose cause is known without looking at machine code."""
+def _share_out(
+    counts: Counter[str], running: Mapping[str, float], claimed: frozenset[str]
+) -> tuple[Counter[str], dict[str, Counter[str]]]:
+    """Samples of machine code for phases of which each is too short to be met by a sample's time.
+
+    Returns:
+        All that no claimed phase accounts for, and the same by phase.
+    """
+    taken = sum(part for phase, part in running.items() if phase in claimed)
+    unclaimed = _without_claimed(counts, taken)
+    in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
+    step, own = _apart(unclaimed, 1 - in_step / (1 - taken) if taken < 1 else 0.0)
+    phases = {*PHASES, PREPARES, AFTERWARDS} - claimed
+    return unclaimed, {phase: step if phase in TRAINING_PHASES else own for phase in phases}
+
+
+def _running_by_key(scene: Scene, pid: int) -> dict[str, float]:
+    """A main thread's running time by phase and side of the model's call, in fractions."""
     timeline = scene.timelines.main(pid)
-    claimed = running = 0
+    counts = Amounts[str]()
     for time_ns in timeline.times_ns.tolist() if timeline is not None else ():
         moment = scene.main_at(pid, time_ns)
         if moment.is_runnable:
-            running += 1
-            claimed += _key(scene.place_at(pid, time_ns, moment)) in claimed_phases
-    return claimed / running if running else 0.0
+            counts[_key(scene.place_at(pid, time_ns, moment))] += 1
+    return counts.fractions()
+
+
+def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]]:
+    """Gives the samples of libraries to the job's own code, since a step of torch's has no use for them.
+
+    Args:
+        counts: samples by kind, of steps and of the job's own code together.
+        own: the own code's fraction of the time.
+
+    Returns:
+        Samples in steps and in the job's own code, together as many; the same mix for both where one is too small.
+    """
+    in_own = own * counts.total()
+    library = min(counts["library"], in_own)
+    rest = counts.total() - library
+    if min(in_own, counts.total() - in_own) < MIN_SAMPLES:
+        return counts, counts
+    part = (in_own - library) / rest
+    mine, steps = Counter[str](), Counter[str]()
+    for kind, count in counts.items():
+        shared = count - library if kind == "library" else count
+        mine[kind] = shared * part + (library if kind == "library" else 0)  # type: ignore[assignment]
+        steps[kind] = shared * (1 - part)  # type: ignore[assignment]
+    return steps, mine
 
 
 def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
@@ -152,13 +191,18 @@ def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
     return left
 
 
-def _fractions(counts: Counter[str]) -> dict[str, float]:
-    """Counts of code kinds as fractions by cause; {} where they say too little."""
+def _fractions(counts: Counter[str], phase: str) -> dict[str, float]:
+    """Counts of code kinds in a phase as fractions by cause; {} where they say too little.
+
+    What libraries compute from the model's output, metrics for instance, prepares no input.
+    """
     known = counts.total() - counts["other"]
     if known < MIN_SAMPLES or counts["other"] > MAX_OTHER * counts.total():
         return {}
-    found: Counter[str] = Counter()
+    found: Amounts[str] = Amounts()
     for kind, count in counts.items():
-        if kind != "other":
+        if kind == "library" and phase == AFTERWARDS:
+            found["cpu.python_overhead"] += count
+        elif kind != "other":
             found[_CAUSES[kind]] += count
     return {cause: count / known for cause, count in found.items()}

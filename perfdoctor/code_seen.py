@@ -51,7 +51,7 @@ def read_code_settings(scene: Scene) -> dict[str, str | float]:
 
 
 def measure_code(ledgers: Sequence[Ledger]) -> Numbers:
-    """What main threads run around the arithmetic, and how long they prepare batches themselves."""
+    """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
     numbers: Numbers = {}
     parts = [
         (sum(causes["cpu.python_overhead"] for causes in ledger.own.values()), ledger.interpreter)
@@ -63,6 +63,8 @@ def measure_code(ledgers: Sequence[Ledger]) -> Numbers:
     for ledger in ledgers:
         pid, watched = ledger.trainer.pid, ledger.seconds
         put(numbers, f"own_fetching.{pid}", ledger.fetching / watched if watched else None, f" (process {pid})")
+        if ledger.sampling:
+            put(numbers, f"own_sampling.{pid}", ledger.sampling / watched, f" (process {pid})")
     return numbers
 
 

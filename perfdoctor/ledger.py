@@ -26,6 +26,7 @@ class Ledger:
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
         fetching: in which the main thread prepared batches itself.
+        sampling: in which it drew the indices of batches.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not looked at.
     """
@@ -37,6 +38,7 @@ class Ledger:
     targets: dict[str, Amounts[str]] = field(default_factory=dict)
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
     fetching: float = 0.0
+    sampling: float = 0.0
     interpreter: float | None = None
 
     def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
@@ -44,6 +46,8 @@ class Ledger:
         self.phases[place.phase] += seconds
         if place.detail in ("fetch", PREPARES):
             self.fetching += seconds
+        elif place.detail == "sampling":
+            self.sampling += seconds
         for part in parts:
             amount = part.weight * seconds
             if part.rank is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+
 from perfdoctor.amounts import Amounts
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.counters import Counters
@@ -13,6 +15,8 @@ from perfdoctor.timelines import Timeline, Timelines
 
 # Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
 MARGIN = 0.2
+# From this many idle cores of the host on, a mask that leaves them out is why the job's threads queue.
+_LEFT_OUT = 0.5
 Kind = Literal["trainer", "pool", "supplier", "lock holder", "other"]
 _CAUSES = {
     "supplier": "cpu.input_preprocessing",
@@ -28,6 +32,7 @@ class Occupancy:
 
     Args:
         cores: how many the job may use.
+        reachable: how many perfdoctor could use; 0 if unknown. A container confines both, the job's own mask not.
         kind_of: what a thread is: a trainer's main one; one of its arithmetic's pool; a supplier of input (a worker,
             another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer
             that only holds the interpreter lock; or another.
@@ -40,6 +45,7 @@ class Occupancy:
         counters: Counters,
         cores: float,
         kind_of: Callable[[Timeline], Kind],
+        reachable: float = 0.0,
     ) -> None:
         self._timelines, self._roles, self._counters = timelines, roles, counters
         self._cores, self._kind_of = cores, kind_of
@@ -49,6 +55,9 @@ class Occupancy:
             if (throttled := counters.get(group, "throttled_periods_total"))
             and (periods := counters.get(group, "quota_periods_total"))
         ]
+        masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in roles.trainers]
+        widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
+        self._by_mask = cores == widest < reachable  # and no quota is stricter
         self._known: dict[int, Amounts[str]] = {}
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:
@@ -57,7 +66,8 @@ class Occupancy:
         The quota, if it stopped the group; else whoever is on the CPUs instead: those that prepare input, whose work is
         then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well; or
         other threads of the job and neighbours. Cores that were idle are nobody's fault but the scheduler's: their
-        weight is missing in the sum.
+        weight is missing in the sum. Where the job's mask leaves out cores of the host that are idle, not the work of
+        suppliers is the cause, but that they must share these few.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
         key = time_ns // _BUCKET_NS
@@ -92,5 +102,14 @@ class Occupancy:
         if len(self._roles.trainers) > 1:
             # Ranks that crowd each other out are each other's competition.
             others += used["trainer"]
+        if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= _LEFT_OUT:
+            others += used.pop("supplier", 0.0)
         kept = {"supplier": used["supplier"], "lock holder": used["lock holder"], "other": others}
         return Amounts({**kept, "nobody": max(1e-3, unused - neighbours - MARGIN)})
+
+    def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
+        """Idle cores of the host that the job's mask leaves out."""
+        idle = self._counters.get("host", "idle_seconds_total")
+        if idle is None or not self._by_mask:
+            return 0.0
+        return idle.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2 - idle_inside

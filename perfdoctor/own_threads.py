@@ -21,7 +21,9 @@ class OwnThreads:
         self._python: dict[int, set[int]] = {}
         self._looks: Counter[int] = Counter()
         self._held: Counter[tuple[int, int]] = Counter()
+        self._idents: dict[int, int] = {}
         for thread in recording.rows(PythonThread):
+            self._idents[thread.tid] = thread.ident
             self._python.setdefault(thread.pid, set()).add(thread.tid)
         for sample in recording.rows(InterpreterSample):
             if sample.gil_tid is None:
@@ -34,6 +36,10 @@ class OwnThreads:
     def python(self, pid: int) -> set[int]:
         """Threads that run Python code: py-spy named them, or they were seen to hold the interpreter lock."""
         return self._python.get(pid, set())
+
+    def ident(self, tid: int) -> int | None:
+        """Python's identifier of a thread, in which stacks speak; None if py-spy did not name it."""
+        return self._idents.get(tid)
 
     def holds_lock(self, pid: int, tid: int) -> bool:
         """Whether a thread computes in Python itself, rather than in a library that gives the interpreter lock back."""

@@ -43,8 +43,9 @@ class Place:
     Attributes:
         phase: one of ``PHASES``.
         detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
-            ``loader wait``, ``engine`` (autograd's, in C++ and without the interpreter lock), ``collective``,
-            ``data parallel``, ``compile``, ``PREPARES`` (set by ``perfdoctor.preparing``) or "".
+            ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine`` (autograd's, in C++
+            and without the interpreter lock), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
+            ``AFTERWARDS`` (both are set by ``perfdoctor.own_loop``) or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -58,8 +59,9 @@ class Place:
 
 
 UNKNOWN = Place("other")
-# Detail of code in the loop itself that prepares a step's input.
+# Details of code in the loop itself that prepares a step's input, and that uses the model's output.
 PREPARES = "prepares"
+AFTERWARDS = "afterwards"
 
 # Matched from the innermost frame outwards; the first group in which any frame matches wins. (group, file, functions,
 # phase, detail); no functions means any.
@@ -115,6 +117,12 @@ _DOMINANT: tuple[tuple[_Rule, ...], ...] = (
             "data",
             "fetch",
         ),
+    ),
+    (
+        # Below a dataset, the same functions keep prepared samples, which the loader's frames have claimed already.
+        _rule(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
+        _rule(r"joblib/numpy_pickle\.py", "dump", "saving"),
+        _rule(r"safetensors/numpy\.py", "save_file", "saving"),
     ),
     (
         _rule(
@@ -228,7 +236,9 @@ def marked_place(phase: str, detail: str, sampled: Place, *, told: bool) -> Plac
     """
     if not told and sampled.phase != "other":
         return sampled
-    return replace(sampled, phase=phase, detail=detail or sampled.detail)
+    # A loader's mark spans the drawing of indices as well as the wait for a batch.
+    detail = "sampling" if sampled.detail == "sampling" else detail or sampled.detail
+    return replace(sampled, phase=phase, detail=detail)
 
 
 def _phase(frames: Sequence[Frame]) -> tuple[str, str]:
@@ -254,6 +264,9 @@ def _data_detail(detail: str, frames: Sequence[Frame]) -> str:
     """Refines the place inside the loader or a worker by the frames below it."""
     names = {frame.simple_name for frame in frames}
     files = [frame.file for frame in frames]
+    if detail.startswith("loader") and "_next_index" in names:
+        # The loader asks its sampler wherever a batch is handed out, with workers or without.
+        return "sampling"
     if detail == "worker":
         if any(file.endswith("torch/utils/data/_utils/fetch.py") for file in files):
             return "fetch"

@@ -11,9 +11,9 @@ from perfdoctor.kernel_work import KernelWork
 from perfdoctor.locks import Locks
 from perfdoctor.marks import Segment, read_marks
 from perfdoctor.occupancy import Kind, Occupancy
+from perfdoctor.own_loop import mark_own_loop
 from perfdoctor.own_threads import OwnThreads
 from perfdoctor.phases import TRAINING_PHASES, UNKNOWN, Place, agrees, marked_place
-from perfdoctor.preparing import mark_preparing
 from perfdoctor.recording import Recording
 from perfdoctor.roles import assign_roles
 from perfdoctor.stacks import Stacks, Track
@@ -51,14 +51,15 @@ class Scene:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.stacks = Stacks.read(recording)
-        mark_preparing(self.stacks)
+        mark_own_loop(self.stacks)
         self.timelines = Timelines(recording)
         self.steps = {pid: Steps(marks) for pid, marks in read_marks(recording).items()}
         self.roles = assign_roles(recording, self.stacks, self.timelines, frozenset(self.steps))
         self.counters = counters = Counters(recording)
         self.cores = counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         self.own_threads = OwnThreads(recording, self.timelines)
-        self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._kind_of)
+        reachable = float(recording.meta.get("reachable_cores", "0"))
+        self.occupancy = Occupancy(self.timelines, self.roles, counters, self.cores, self._kind_of, reachable)
         self.kernel_work = KernelWork(counters)
         self.locks = Locks(self.stacks, self.timelines, self.roles, self.cores, self.stack_at)
         self._tracks: dict[int, Track | None] = {}
@@ -117,6 +118,19 @@ class Scene:
             if _fits(place, moment, self.roles.world_size > 1) and not (holds_lock and place.detail == "engine"):
                 return number
         return nearest
+
+    def thread_line(self, thread: Timeline, time_ns: int) -> str:
+        """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen."""
+        ident = self.own_threads.ident(thread.tid)
+        track = next((track for track in self.stacks.others(thread.pid) if track.ident == ident), None)
+        if track is None:
+            return ""
+        for index in _nearest_first(track.times_ns, time_ns):
+            number = int(track.stacks[index])
+            place = self.stacks.places[number] if number >= 0 else UNKNOWN
+            if place.line and not place.only_waits:
+                return place.line
+        return ""
 
     def stack_changes_per_s(self, pid: int) -> float:
         """How often per second a process's main thread was seen in another stack than before."""

@@ -61,6 +61,7 @@ def recording_facts(pid: int) -> dict[str, str]:
         "machine": platform.machine(),
         "kernel": platform.release(),
         "cores": str(os.cpu_count() or 1),
+        "reachable_cores": str(len(os.sched_getaffinity(0))),
     }
 
 

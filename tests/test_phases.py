@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.phases import Frame, locate
+from perfdoctor.phases import Frame, locate, marked_place
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -12,6 +12,9 @@ ADAM = Frame(f"{TORCH}/optim/adam.py", "Adam.step", 226)
 CLOSURE = Frame(f"{LIGHTNING}/pytorch/loops/optimization/automatic.py", "Closure.closure", 132)
 MAIN = Frame("/home/me/train.py", "<module>", 10)
 LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._next_data", 1400)
+LOADER_START = Frame(f"{TORCH}/utils/data/dataloader.py", "_MultiProcessingDataLoaderIter._reset", 1276)
+SAVEZ = Frame("/env/lib/python3.11/site-packages/numpy/lib/_npyio_impl.py", "savez_compressed", 723)
+NEXT_INDEX = Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter._next_index", 714)
 MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
 
 
@@ -26,10 +29,15 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, Frame(f"{TORCH}/optim/lr_scheduler.py", "step", 9)], "other", ""),
         ([MAIN, MODULE, Frame(f"{TORCH}/nn/functional.py", "cross_entropy", 3555)], "loss", ""),
         ([MAIN, Frame(f"{TORCH}/serialization.py", "save", 900)], "saving", ""),
+        # Compressing is the larger part of saving arrays; below a dataset it is the dataset's.
+        ([MAIN, SAVEZ, Frame(f"{PYTHON}/zipfile.py", "_ZipWriteFile.write", 1140)], "saving", ""),
+        ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), SAVEZ], "data", "fetch"),
         ([MAIN, Frame(f"{PYTHON}/logging/__init__.py", "StreamHandler.flush", 1100)], "logging", ""),
         ([MAIN, Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 3000)], "gradient sync", "collective"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)], "data", "loader wait"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 122)], "data", "hand over"),
+        ([MAIN, LOADER, NEXT_INDEX, Frame("/home/me/data.py", "Hard.__iter__", 9)], "data", "sampling"),
+        ([MAIN, LOADER_START, NEXT_INDEX, Frame("/home/me/data.py", "Hard.__iter__", 9)], "data", "sampling"),
         # A transform may be a module: below the loader it is input work all the same.
         ([MAIN, Frame(f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52), MODULE], "data", "fetch"),
         ([MAIN, MODULE, Frame(f"{PACKAGES}/torchvision/transforms/v2/_geometry.py", "forward", 9)], "data", "fetch"),
@@ -80,3 +88,10 @@ def test_hooks_of_diagnose_are_nobodys_line() -> None:
     hook = Frame("/src/perfdoctor/probes/inside/entries.py", "works.<locals>.backward", 196)
     engine = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)
     assert locate([MAIN, hook, engine]).line == "/home/me/train.py:10 <module>"
+
+
+def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
+    drawing = locate([MAIN, LOADER, NEXT_INDEX])
+    assert marked_place("data", "loader wait", drawing, told=True).detail == "sampling"
+    waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
+    assert marked_place("data", "loader wait", waiting, told=True).detail == "loader wait"

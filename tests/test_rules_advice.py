@@ -51,6 +51,23 @@ def test_what_compiles_again_and_again_is_not_told_to_compile() -> None:
     assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={"traced_compiling": 0.1}))
 
 
+def test_a_narrow_mask_is_widened_and_its_gain_counts_the_hosts_cores() -> None:
+    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 4.0}
+    numbers = {"job_cores": 1.0, "host_cores_busy": 1.1, "runnable_threads": 2.0}
+    found = finding("cpu.contention", numbers=numbers, settings=settings, workers=2)
+    assert titles(found)[0] == "Let the job use more cores"
+    assert found.predicted_speedup == pytest.approx(2.0)
+    full = finding("cpu.contention", numbers={**numbers, "host_cores_busy": 3.9}, settings=settings, workers=2)
+    assert "Let the job use more cores" not in titles(full)
+    assert full.predicted_speedup == pytest.approx(1.0)
+
+
+def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
+    title = "Turn anomaly detection off"
+    assert titles(finding("cpu.python_overhead", below={"traceback": 0.1, "linecache": 0.05}))[0] == title
+    assert title not in titles(finding("cpu.python_overhead", below={"traceback": 0.01, "torch": 0.9}))
+
+
 def test_own_threads_are_fitted_to_the_cores() -> None:
     found = finding(
         "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0, "neighbour_cores": 0.0},

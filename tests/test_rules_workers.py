@@ -217,6 +217,14 @@ def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
     assert advised(served) is None
 
 
+def test_a_slow_sampler_is_not_helped_by_workers() -> None:
+    found = first(job(0.42, 2, numbers={"workers_busy": 0.04, "own_sampling.100": 0.4}, settings={"cores": 8.0}))
+    assert advised(found) is None
+    assert "indices" in found.fixes[0].title
+    fast = first(job(0.42, 1, numbers={"workers_busy": 0.9, "own_sampling.100": 0.1}, settings={"cores": 8.0}))
+    assert "indices" not in fast.fixes[0].title
+
+
 def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
     found = first(job(0.1, 1, numbers={"workers_busy": 0.82, "job_cores": 1.9}, settings={"cores": 2.0}))
     assert "preparing them takes cores that the trainer's arithmetic needs" in found.fixes[0].why

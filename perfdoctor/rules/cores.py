@@ -19,7 +19,7 @@ from perfdoctor.rules.making import (
 _NEIGHBOURS = 0.25
 # Runnable threads per core from which the job alone outnumbers its cores.
 _CROWDED = 1.1
-_IDLE_CORES = 1.0
+_IDLE_CORES = 0.5
 
 # The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
 _FULL = 0.85
@@ -65,8 +65,9 @@ def contention(facts: Facts) -> Finding | None:
     # threads than there are cores, most of it is burnt while they wait for each other at barriers (measured: 3.3 times
     # the pace where this bound said 1.1).
     used = facts.number("job_cores")
+    room = setting(facts, "host_cores") if cores and _affinity_fix(facts) else cores
     burnt = runnable is not None and cores is not None and runnable > _CROWDED * cores * _processes(facts)
-    return bounded(found, used / cores) if used and cores and not burnt else found
+    return bounded(found, used / room) if used and room and not burnt else found
 
 
 def _processes(facts: Facts) -> int:

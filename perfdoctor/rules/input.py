@@ -14,6 +14,8 @@ _SLACK = 0.20
 
 # Of the preparation, the part below which a decoder is not worth a word.
 _DECODES = 0.05
+# Of the preparation, the part in the sampler from which the dataset's own work is not worth a word.
+_MOSTLY_SAMPLING = 0.5
 # Of the preparation, the part in torch's own loader from which the dataset itself has nothing to make cheaper.
 _TORCHS = 0.5
 _DECODE = ", decode to the size that is needed (image.draft('RGB', size) before load)"
@@ -31,6 +33,8 @@ def input_preprocessing(facts: Facts) -> Finding | None:
     cause = "cpu.input_preprocessing"
     if facts.share(cause) < REPORTED:
         return None
+    if _mostly_sampling(facts, cause):
+        return _slow_sampler(facts, cause)
     plan = plan_workers(facts, cause)
     fixes = worker_fixes(facts, cause, plan)
     line = at(facts, cause, "the dataset's transforms")
@@ -65,6 +69,40 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         fixes,
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
         "not what holds the job up.",
+    )
+
+
+def _mostly_sampling(facts: Facts, cause: str) -> bool:
+    """Whether most of it is the sampler's: indices are drawn in the trainer, however many workers there are."""
+    drawing = [facts.number(f"own_sampling.{trainer.pid}") or 0.0 for trainer in facts.trainers]
+    return bool(drawing) and sum(drawing) / len(drawing) >= _MOSTLY_SAMPLING * facts.share(cause)
+
+
+def _slow_sampler(facts: Facts, cause: str) -> Finding:
+    share = facts.share(cause)
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, "Drawing the indices of the next batch"),
+        "worker_busy workers_busy",
+        [
+            Fix(
+                f"Draw many batches' indices at once at {at(facts, cause, 'the sampler')}",
+                f"The loader's sampler runs in the trainer's main thread and takes {percent(share)} of the time. More "
+                "workers will not help: they only get what it has drawn.",
+                "indices = torch.multinomial(weights, 1000 * batch_size, replacement=True)  # once per 1000 batches\n"
+                "yield from indices.split(batch_size)",
+                freed(share),
+            ),
+            Fix(
+                "Draw ahead in a thread",
+                "A thread that fills a queue of indices works while the model computes, as far as it does so outside "
+                "of the interpreter.",
+                "queue.Queue(maxsize=100)  # filled by threading.Thread(target=draw, daemon=True), emptied in __iter__",
+            ),
+        ],
+        "Pass a list of indices that was drawn beforehand as sampler: if the pace stays the same, drawing them is not "
+        "what holds the job up.",
     )
 
 

@@ -13,11 +13,23 @@ _DEBUG_SWITCHES = (
     ("PYTORCH_JIT_LOG_LEVEL", "Logging of the compiler costs time in every call."),
 )
 
+# Of the overhead, the part spent on formatting tracebacks from which something formats them all the time.
+_TRACED = 0.05
+_NO_ANOMALY_MODE = Fix(
+    "Turn anomaly detection off",
+    "Tracebacks are formatted all the time, as autograd's anomaly detection does for every operator of the forward "
+    "pass; it also looks for NaN in every gradient.",
+    "torch.autograd.set_detect_anomaly(False)  # Lightning: Trainer(detect_anomaly=False)",
+)
+
 
 def debug_fixes(facts: Facts) -> list[Fix]:
     """Takes away switches for debugging that slow down every call."""
     fixes = [fix for name, why in _DEBUG_SWITCHES for fix in unset(facts, name, why)]
-    return [fix for fix in fixes if "TORCH_DISTRIBUTED_DEBUG" not in fix.title or _is_detail(facts)]
+    fixes = [fix for fix in fixes if "TORCH_DISTRIBUTED_DEBUG" not in fix.title or _is_detail(facts)]
+    below = facts.below.get("cpu.python_overhead", {})
+    traced = sum(below.get(package, 0.0) for package in ("traceback", "linecache"))
+    return [_NO_ANOMALY_MODE, *fixes] if traced >= _TRACED else fixes
 
 
 def _is_detail(facts: Facts) -> bool:

@@ -1,10 +1,10 @@
-"""What a loop of the job's own does above the line that calls the model prepares the input."""
+"""What a loop of the job's own does above the line that calls the model prepares the input; below it comes the rest."""
 
 import numpy as np
 import pytest
 
-from perfdoctor.phases import PREPARES, Frame, locate
-from perfdoctor.preparing import mark_preparing
+from perfdoctor.own_loop import mark_own_loop
+from perfdoctor.phases import AFTERWARDS, PREPARES, Frame, locate
 from perfdoctor.stacks import Stacks, Track
 
 MODULE = Frame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
@@ -28,14 +28,14 @@ def seen(*stacks: tuple[tuple[Frame, ...], int]) -> dict[tuple[Frame, ...], str]
     numbers = np.array([number for number, (_, times) in enumerate(stacks) for _ in range(times)], dtype=np.int64)
     times = np.arange(len(numbers), dtype=np.int64) * NANOSECONDS
     found.tracks = [Track(1, 1, times, numbers, is_main=True)]
-    mark_preparing(found)
+    mark_own_loop(found)
     return {stack: place.detail for stack, place in zip(found.frames, found.places, strict=True)}
 
 
 def test_above_the_call_is_input_and_below_is_not() -> None:
     loop = (main(20), own(7)), (main(22), MODULE), (main(24), OPTIMIZER), (main(25), own(40))
     details = seen(*((stack, 5) for stack in loop))
-    assert list(details.values()) == [PREPARES, "", "", ""]
+    assert list(details.values()) == [PREPARES, "", "", AFTERWARDS]
 
 
 def test_the_innermost_function_that_both_share_decides() -> None:
@@ -46,14 +46,14 @@ def test_the_innermost_function_that_both_share_decides() -> None:
         ((main(21), Frame("/home/me/train.py", "train_step", 7), own(3, "augment")), 5),
         ((main(21), Frame("/home/me/train.py", "train_step", 9), own(3, "metrics")), 5),
     )
-    assert list(details.values()) == [PREPARES, "", PREPARES, ""]
+    assert list(details.values()) == [PREPARES, "", PREPARES, AFTERWARDS]
 
 
 def test_a_validation_at_the_top_of_the_loop_is_no_call_of_the_models_training() -> None:
     validation = (main(18), own(3, "validate"), MODULE)
     often, seldom = ({validation: times, (main(20), own(7)): 5, (main(22), MODULE): 40} for times in (20, 1))
     assert seen(*seldom.items())[main(20), own(7)] == PREPARES
-    assert seen(*often.items())[main(20), own(7)] == ""
+    assert seen(*often.items())[main(20), own(7)] == AFTERWARDS
 
 
 def test_the_same_line_tells_nothing() -> None:

@@ -1,7 +1,8 @@
-"""Which of the job's own code prepares a step's input: what its loop runs before it calls the model.
+"""Where in a loop of the job's own the time goes: above the line that calls the model, or below it.
 
 A loop that makes its batches itself, without a DataLoader, shows no frame of torch's while it does. But it shows an
-order: the line from which a batch is prepared stands above the one from which the model is called.
+order: the line from which a batch is prepared stands above the one from which the model is called, and what is made of
+the model's output stands below it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.phases import PREPARES, Frame, Place, is_own
+from perfdoctor.phases import AFTERWARDS, PREPARES, Frame, Place, is_own
 from perfdoctor.stacks import Stacks
 
 # A line with less of the model's time than this is no training: a validation now and then at the top of the loop.
@@ -19,12 +20,12 @@ _REGULAR = 0.05
 _Function = tuple[tuple[Frame, ...], str, str]
 
 
-def mark_preparing(stacks: Stacks) -> None:
-    """Gives the detail ``PREPARES`` to the places of stacks in which a main thread prepares a step's input.
+def mark_own_loop(stacks: Stacks) -> None:
+    """Gives the details ``PREPARES`` and ``AFTERWARDS`` to the places of main threads' stacks in the job's own code.
 
     A stack of no phase of torch's is compared with those in which the model is called, in the innermost function of the
     job's own that they share: whoever is at a line above all regular calls of the model prepares what it is called
-    with. Lines below it, and the same line, tell nothing.
+    with, and whoever is at a line below the first uses what it gave. The same line tells nothing.
     """
     for track in stacks.tracks:
         if not track.is_main:
@@ -37,21 +38,23 @@ def mark_preparing(stacks: Stacks) -> None:
                     calls.setdefault(function, Amounts())[line] += amount
         for number in amounts:
             place = stacks.places[number]
-            if _unclaimed(place) and _stands_above(stacks.frames[number], calls):
-                stacks.places[number] = replace(place, detail=PREPARES)
+            if _unclaimed(place):
+                stacks.places[number] = replace(place, detail=_side(stacks.frames[number], calls))
 
 
 def _unclaimed(place: Place) -> bool:
     return place.phase == "other" and not place.detail and bool(place.line)
 
 
-def _stands_above(stack: tuple[Frame, ...], calls: dict[_Function, Amounts[int]]) -> bool:
-    """Whether a stack is at a line above those from which the same function calls the model."""
+def _side(stack: tuple[Frame, ...], calls: dict[_Function, Amounts[int]]) -> str:
+    """On which side of the model's call a stack is in the innermost function that calls it; "" if on none."""
     for function, line in reversed(list(_functions(stack))):
         if function in calls:
-            regular = [at for at, part in calls[function].fractions().items() if part >= _REGULAR]
-            return is_own(stack[len(function[0])]) and line < min(regular)
-    return False
+            first = min(at for at, part in calls[function].fractions().items() if part >= _REGULAR)
+            if line == first or not is_own(stack[len(function[0])]):
+                return ""
+            return PREPARES if line < first else AFTERWARDS
+    return ""
 
 
 def _functions(stack: tuple[Frame, ...]) -> Iterator[tuple[_Function, int]]:

@@ -8,6 +8,7 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.rank import summarize
 from perfdoctor.traces.reader import read_trace
 from tests.attaching import TARGETS
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
@@ -260,6 +261,18 @@ def test_a_job_on_the_cpu_has_no_idle_gpu(tmp_path: Path) -> None:
         "communication.unattributed_wait": 0.2,
         "cpu.python_overhead": pytest.approx(0.0015, abs=0.001),
     }
+
+
+def test_what_the_profiler_records_while_a_batch_is_fetched_is_not_the_loaders_time(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.annotation(LOADER, 0.0, 3000.0)
+    for number in range(1000):
+        made.operator("aten::to", number * 3.0 + 0.5, number * 3.0 + 2.5)
+    made.operator("aten::linear", 3000.0, 10_000.0)
+    rank = summarize(read_trace(made.write(tmp_path / "trace.json")))
+    assert rank.loading == pytest.approx(2 / 9, abs=0.002)  # 1000 records of 1 us
+    assert rank.numbers["traced_loading"] == rank.loading
 
 
 def test_operators_on_the_cpu_that_call_others_compute_too(tmp_path: Path) -> None:

@@ -17,15 +17,13 @@ from perfdoctor.blame import (
 )
 from perfdoctor.blame_gpu import Gpus
 from perfdoctor.blame_input import BUSY, input_parts
-from perfdoctor.code_mix import SPIN, CodeMix
+from perfdoctor.code_mix import SPIN, SURE_DELAY, CodeMix, pool_delay
 from perfdoctor.locks import LOCK_CALLS
 from perfdoctor.phases import TRAINING_PHASES, Place
 from perfdoctor.roles import Process
 from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment
 
-# A delay of this fraction of the wanted CPU time explains all spinning at a barrier.
-SURE_DELAY = 0.25
 # Every rank is in the collective; whether bytes or messages take the time is told at the end, from the whole recording.
 COMMUNICATION = "communication.bandwidth"
 LOADER_WAITS = ("loader wait", "hand over")
@@ -96,26 +94,26 @@ class Blame:
         elif place.detail == "collective":
             causes = {COMMUNICATION: 1.0}
         else:
-            causes, queued = self._at_barrier(trainer, self.mixes[trainer.pid].causes(place.phase), time_ns)
+            causes, queued = self._at_barrier(trainer, place.phase, time_ns)
         parts = running_parts(self.scene, trainer.pid, moment, time_ns, {**causes, **queued}, place.line)
         # Whoever has the CPU that a barrier waits for is not at this line.
         return [replace(part, line="") if part.cause in queued else part for part in parts]
 
     def _at_barrier(
-        self, trainer: Process, mix: Mapping[str, float], time_ns: int
+        self, trainer: Process, phase: str, time_ns: int
     ) -> tuple[Mapping[str, float], Mapping[str, float]]:
         """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU.
 
         Returns:
             What the thread computes, and why those that it waits for get no CPU: cause to weight, summing to 1.
         """
+        lacking = pool_delay(self.scene, trainer.pid, time_ns)
+        mix = self.mixes[trainer.pid].causes(phase, held_up=lacking >= SURE_DELAY)
         spin = mix.get(SPIN, 0.0)
         if not spin:
             return mix, {}
-        pool = [thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid)]
-        delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
         # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
-        delay = min(1.0, max(delays, default=0.0) / SURE_DELAY)
+        delay = min(1.0, lacking / SURE_DELAY)
         why = self.scene.occupancy.delay_parts(time_ns)
         causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
         causes["cpu.model_compute"] += spin * (1 - delay * sum(why.values()))

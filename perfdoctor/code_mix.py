@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfdoctor.machine_code import classify
 from perfdoctor.phases import PHASES, TRAINING_PHASES
@@ -25,6 +25,9 @@ CLAIMED = frozenset(("data", "saving", "logging"))
 # would mislead.
 MAX_OTHER = 0.2
 SPIN = "spin"
+# A thread of the pool that lacks a CPU for this fraction of the time in which it wants one explains all spinning at a
+# barrier.
+SURE_DELAY = 0.25
 
 # Which cause each class of machine code counts for.
 _CAUSES = {
@@ -44,16 +47,23 @@ class CodeMix:
     ``spin`` stands beside the causes: waiting at a barrier for other threads of the pool, with a busy CPU.
 
     Attributes:
+        held_up: the same while a thread of the arithmetic's pool lacks a CPU. The others spin then, and do not before
+            and after, so a neighbour that comes and goes costs more than a mean over all of the time would tell.
+        undisturbed: the same while none does.
         interpreter: of interpreter and dispatch together, the interpreter's part; None where too little was sampled.
     """
 
     by_phase: Mapping[str, Mapping[str, float]]
     interpreter: float | None = None
+    held_up: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    undisturbed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
-    def causes(self, phase: str) -> Mapping[str, float]:
+    def causes(self, phase: str, *, held_up: bool) -> Mapping[str, float]:
         """What running in a phase counts for, ``spin`` included, summing to 1."""
-        if phase in self.by_phase:
-            return self.by_phase[phase]
+        then = self.held_up if held_up else self.undisturbed
+        for mixes in (then, self.by_phase):
+            if phase in mixes:
+                return mixes[phase]
         # Without a look at the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
         return {"cpu.model_compute" if phase in TRAINING_PHASES else "cpu.python_overhead": 1.0}
 
@@ -61,21 +71,52 @@ class CodeMix:
 def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
     symbols = {(row.image, row.offset): row.symbol for row in scene.recording.rows(Symbol)}
-    by_phase: dict[str, Counter[str]] = {}
+    counted: dict[bool, dict[str, Counter[str]]] = {False: {}, True: {}}
     for row in scene.recording.rows(CodeSample):
         if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
             continue
         phase = scene.place_at(pid, row.time_ns, _RUNNING).phase
         kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
-        by_phase.setdefault(phase, Counter())[kind] += 1
-    unclaimed = sum((counts for phase, counts in by_phase.items() if phase not in CLAIMED), Counter[str]())
-    if scene.stack_changes_per_s(pid) > BLURRED_PER_S:
-        unclaimed = _without_claimed(sum(by_phase.values(), Counter()), _claimed_fraction(scene, pid))
-        by_phase = dict.fromkeys(PHASES, unclaimed)
-    mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
+        counted[pool_delay(scene, pid, row.time_ns) >= SURE_DELAY].setdefault(phase, Counter())[kind] += 1
+    blurred = scene.stack_changes_per_s(pid) > BLURRED_PER_S
+    claimed = _claimed_fraction(scene, pid) if blurred else None
+    undisturbed, held_up = counted[False], counted[True]
+    both = {phase: undisturbed.get(phase, Counter()) + held_up.get(phase, Counter()) for phase in PHASES}
+    unclaimed = _unclaimed(both, claimed)
     calls = unclaimed["interpreter"] + unclaimed["dispatch"]
-    interpreter = unclaimed["interpreter"] / calls if calls >= MIN_SAMPLES else None
-    return CodeMix({phase: mix for phase, mix in mixes.items() if mix}, interpreter)
+    return CodeMix(
+        _mixes(both, claimed),
+        interpreter=unclaimed["interpreter"] / calls if calls >= MIN_SAMPLES else None,
+        held_up=_mixes(held_up, claimed),
+        undisturbed=_mixes(undisturbed, claimed),
+    )
+
+
+def pool_delay(scene: Scene, pid: int, time_ns: int) -> float:
+    """Of the time in which a thread of the arithmetic's pool wants a CPU, the fraction that it lacks one; the worst."""
+    pool = [thread.at(time_ns) for thread in scene.pool_threads(pid)]
+    return max((helper.delay_fraction for helper in pool if helper.is_runnable), default=0.0)
+
+
+def _mixes(by_phase: Mapping[str, Counter[str]], claimed: float | None) -> dict[str, dict[str, float]]:
+    """Per phase, cause to fraction; ``claimed`` where all phases have the same, as in ``_unclaimed``."""
+    if claimed is not None:
+        by_phase = dict.fromkeys(PHASES, _unclaimed(by_phase, claimed))
+    mixes = {phase: _fractions(counts) for phase, counts in by_phase.items()}
+    return {phase: mix for phase, mix in mixes.items() if mix}
+
+
+def _unclaimed(by_phase: Mapping[str, Counter[str]], claimed: float | None) -> Counter[str]:
+    """What was sampled outside of phases that have a cause of their own.
+
+    Args:
+        by_phase: what was sampled.
+        claimed: which fraction of the running time is in such phases, where a sample cannot be given to a phase by its
+            time.
+    """
+    if claimed is not None:
+        return _without_claimed(sum(by_phase.values(), Counter()), claimed)
+    return sum((counts for phase, counts in by_phase.items() if phase not in CLAIMED), Counter())
 
 
 def _claimed_fraction(scene: Scene, pid: int) -> float:

@@ -32,6 +32,8 @@ from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
 
 _SHOWN = 5
+# Lines that are known for less than this part of a cause's time do not tell where it is.
+_TELLING = 1 / 8
 
 
 def examine(recording: Recording) -> Diagnosis:
@@ -77,7 +79,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         for ledger in ledgers
     ]
     trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
-    own = {cause: Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers) for cause in together}
+    own = {cause: _telling(ledgers, cause, together[cause]) for cause in together}
     under = below_lines(scene.stacks)
     return Facts(
         shares=together.fractions(),
@@ -100,6 +102,12 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
+
+
+def _telling(ledgers: Sequence[Ledger], cause: str, seconds: float) -> Amounts[str]:
+    """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
+    lines = Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers)
+    return lines if lines.total >= _TELLING * seconds else Amounts()
 
 
 def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:

@@ -26,6 +26,7 @@ from perfdoctor.samples import Event, ProcessSeen, Unavailable
 from perfdoctor.scene import Scene
 from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
+from perfdoctor.several import told_several
 from perfdoctor.silence import why_silent
 from perfdoctor.steps import Steps
 from perfdoctor.trial import Trial, judge, read_trial
@@ -64,7 +65,7 @@ def examine(recording: Recording) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
         steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*told_between(scene), *_not_examined(recording), *profiled.not_examined, *broken),
+        not_examined=(*_of_steps(scene), *_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
@@ -175,6 +176,10 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
         "phases": dict(trainer.phases),
         "waits_for": {str(rank): share for rank, share in trainer.blamed.items()},
     }
+
+
+def _of_steps(scene: Scene) -> list[NotExamined]:
+    return [*told_between(scene), *told_several(scene)]
 
 
 def _not_examined(recording: Recording) -> list[NotExamined]:

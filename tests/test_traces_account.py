@@ -8,6 +8,7 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.rank import summarize
 from perfdoctor.traces.reader import read_trace
 from tests.attaching import TARGETS
@@ -292,6 +293,20 @@ def test_arithmetic_that_pytorch_really_profiled_is_arithmetic(tmp_path: Path) -
     file = tmp_path / "trace.json"
     subprocess.run([sys.executable, str(TARGETS / "matrix_products.py"), str(file)], check=True, timeout=60)
     assert account_for(read_trace(file)).shares["cpu.model_compute"] > 0.7
+
+
+@pytest.mark.parametrize(("loader", "advice"), [(False, "2 * batch_size"), (True, "DataLoader(")])
+def test_a_loader_is_advised_only_where_batches_come_from_one(tmp_path: Path, loader: bool, advice: str) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    for number in range(900):
+        made.operator("aten::add", number * 10.0, number * 10.0 + 6.0)
+    if loader:
+        made.annotation(LOADER, 9500.0, 9600.0)
+    found = diagnose_traces([read_trace(made.write(tmp_path / "trace.json"))])
+    larger = [fix for fix in found.findings[0].fixes if fix.title == "Use a larger batch"]
+    assert found.verdict.cause == "cpu.python_overhead"
+    assert [fix.change.startswith(advice) for fix in larger] == [True]
 
 
 def test_tiny_operators_on_the_cpu_are_overhead(tmp_path: Path) -> None:

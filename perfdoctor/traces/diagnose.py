@@ -107,6 +107,9 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
         found["gpus"] = float(sum(len(rank.devices) for rank in ranks))
         if first.capability is not None:
             found["compute_capability"] = first.capability
+    if all(rank.window.steps for rank in ranks):
+        # The profiler marks each fetch from a loader, and in whole steps there would be some.
+        found["loader"] = "yes" if any(rank.loading for rank in ranks) else "no"
     if first.world is not None:
         found["env.WORLD_SIZE"] = str(first.world)
     return found

@@ -79,6 +79,19 @@ def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
     assert not any("compute thread" in title for title in titles(found))
 
 
+@pytest.mark.parametrize(
+    ("share", "neighbours", "threads", "times"),
+    [(0.95, 1.4, 2.0, "6 times"), (0.95, 1.4, 1.0, ""), (0.5, 1.0, 2.0, ""), (0.9, 0.1, 2.0, "")],
+)
+def test_a_pool_that_stands_still_beside_neighbours_is_made_smaller(
+    share: float, neighbours: float, threads: float, times: str
+) -> None:
+    numbers = {"runnable_threads": threads, "job_cores": 0.6, "neighbour_cores": neighbours}
+    found = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0}, share=share)
+    smaller = [fix for fix in found.fixes if fix.title == "While they run, use 1 compute thread"]
+    assert [times in fix.why for fix in smaller] == ([True] if times else [])
+
+
 def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
     settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 8.0}
     idle = finding("cpu.contention", numbers={"host_cores_busy": 1.0}, settings=settings)

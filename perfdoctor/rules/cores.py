@@ -20,6 +20,8 @@ _NEIGHBOURS = 0.25
 # Runnable threads per core from which the job alone outnumbers its cores.
 _CROWDED = 1.1
 _IDLE_CORES = 1.0
+# Fewer threads are worth a try beside neighbours from this gain on.
+_WORTH_TRYING = 1.2
 
 # The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
 _FULL = 0.85
@@ -41,7 +43,7 @@ def contention(facts: Facts) -> Finding | None:
     runnable = facts.number("runnable_threads")
     crowded = runnable is not None and cores is not None and runnable > _CROWDED * cores
     own = [*_affinity_fix(facts), *_thread_fixes(facts, cores), *_worker_fixes(facts, cores)]
-    other = _neighbour_fixes(facts, neighbours)
+    other = [*_neighbour_fixes(facts, neighbours), *_beside_neighbours(facts, cores, neighbours)]
     by_neighbours = bool(other) and (not crowded or (neighbours or 0) > (facts.number("job_cores") or 0))
     fixes = [*other, *own] if by_neighbours else [*own, *other]
     reason = ""
@@ -109,6 +111,29 @@ def _neighbour_fixes(facts: Facts, neighbours: float | None) -> list[Fix]:
             + (f", of {few} that the job may use." if few else "."),
             "renice +19 -p OTHER_PID            # they run when the job does not\n"
             "taskset -c CORES python train.py   # or give the job cores of its own",
+        )
+    ]
+
+
+def _beside_neighbours(facts: Facts, cores: float | None, neighbours: float | None) -> list[Fix]:
+    """Fewer threads, where what the pool loses by its barriers is more than the threads are good for."""
+    runnable = facts.number("runnable_threads")
+    if cores is None or runnable is None or neighbours is None or neighbours < _NEIGHBOURS:
+        return []
+    trainers = max(1, len(facts.trainers))
+    if any(trainer.workers for trainer in facts.trainers):
+        return []  # who of them the runnable threads are is not known
+    free = max(0.0, cores - neighbours) / trainers
+    threads, fitting = round(runnable / trainers), max(1, int(free))
+    gain = min(fitting, free) / max(threads, 1) / max(1 - facts.share("cpu.contention"), 0.01)
+    if threads <= fitting or gain < _WORTH_TRYING:
+        return []
+    return [
+        Fix(
+            f"While they run, use {counted(fitting, 'compute thread')}",
+            f"Threads of a pool meet at barriers, so {threads} of them are as slow as the one that lacks a core. With "
+            f"{counted(fitting, 'thread')} the job could be {gain:.2g} times as fast as it is beside them.",
+            f"OMP_NUM_THREADS={fitting} python train.py   # in code: torch.set_num_threads({fitting})",
         )
     ]
 

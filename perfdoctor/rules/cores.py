@@ -121,8 +121,9 @@ def _beside_neighbours(facts: Facts, cores: float | None, neighbours: float | No
     if cores is None or runnable is None or neighbours is None or neighbours < _NEIGHBOURS:
         return []
     trainers = max(1, len(facts.trainers))
-    if any(trainer.workers for trainer in facts.trainers):
-        return []  # who of them the runnable threads are is not known
+    used = facts.number("worker_cores")
+    if any(trainer.workers for trainer in facts.trainers) and (used is None or used >= _NEIGHBOURS):
+        return []  # which of the threads are workers is not known
     free = max(0.0, cores - neighbours) / trainers
     threads, fitting = round(runnable / trainers), max(1, int(free))
     gain = min(fitting, free) / max(threads, 1) / max(1 - facts.share("cpu.contention"), 0.01)

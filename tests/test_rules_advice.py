@@ -301,6 +301,9 @@ def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     assert crowded.predicted_speedup == pytest.approx(2 / 1.8, abs=0.01)
     burnt_at_barriers = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0})
     assert burnt_at_barriers.predicted_speedup == pytest.approx(2.0)
+    numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
+    beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
+    assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
     light = finding(
         "cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0}
     )

@@ -63,12 +63,31 @@ def contention(facts: Facts) -> Finding | None:
         "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer's "
         "run delay stays, threads do not outnumber cores.",
     )
-    # The CPU time that the job uses today needs its cores even if nobody queues; but where each process alone has more
-    # threads than there are cores, most of it is burnt while they wait for each other at barriers (measured: 3.3 times
-    # the pace where this bound said 1.1).
+    # The CPU time that the job uses today needs its cores even if nobody queues, unless it is burnt at barriers.
     used = facts.number("job_cores")
-    burnt = runnable is not None and cores is not None and runnable > _CROWDED * cores * _processes(facts)
-    return bounded(found, used / cores) if used and cores and not burnt else found
+    return bounded(found, used / cores) if used and cores and not _burns(facts, cores) else found
+
+
+def _burns(facts: Facts, cores: float) -> bool:
+    """Whether most CPU time of the job is burnt by threads that wait for each other at barriers.
+
+    They do where each process alone has more threads than there are cores (measured: 3.3 times the pace where the bound
+    by its CPU time said 1.1), and where a pool shares its cores with neighbours (2.2 times where it said 1.5).
+    """
+    runnable = facts.number("runnable_threads")
+    if runnable is None:
+        return False
+    beside = bool(_neighbour_fixes(facts, facts.number("neighbour_cores"))) and _pool_threads(facts) > 1
+    return beside or runnable > _CROWDED * cores * _processes(facts)
+
+
+def _pool_threads(facts: Facts) -> int:
+    """Threads of each trainer that run or queue at a time; 0 where it is not known which of them are workers."""
+    runnable, used = facts.number("runnable_threads"), facts.number("worker_cores")
+    workers = any(trainer.workers for trainer in facts.trainers)
+    if runnable is None or (workers and (used is None or used >= _NEIGHBOURS)):
+        return 0
+    return round(runnable / max(1, len(facts.trainers)))
 
 
 def _processes(facts: Facts) -> int:
@@ -117,16 +136,12 @@ def _neighbour_fixes(facts: Facts, neighbours: float | None) -> list[Fix]:
 
 def _beside_neighbours(facts: Facts, cores: float | None, neighbours: float | None) -> list[Fix]:
     """Fewer threads, where what the pool loses by its barriers is more than the threads are good for."""
-    runnable = facts.number("runnable_threads")
-    if cores is None or runnable is None or neighbours is None or neighbours < _NEIGHBOURS:
+    threads = _pool_threads(facts)
+    if cores is None or neighbours is None or neighbours < _NEIGHBOURS or not threads:
         return []
-    trainers = max(1, len(facts.trainers))
-    used = facts.number("worker_cores")
-    if any(trainer.workers for trainer in facts.trainers) and (used is None or used >= _NEIGHBOURS):
-        return []  # which of the threads are workers is not known
-    free = max(0.0, cores - neighbours) / trainers
-    threads, fitting = round(runnable / trainers), max(1, int(free))
-    gain = min(fitting, free) / max(threads, 1) / max(1 - facts.share("cpu.contention"), 0.01)
+    free = max(0.0, cores - neighbours) / max(1, len(facts.trainers))
+    fitting = max(1, int(free))
+    gain = min(fitting, free) / threads / max(1 - facts.share("cpu.contention"), 0.01)
     if threads <= fitting or gain < _WORTH_TRYING:
         return []
     return [

@@ -1,5 +1,7 @@
 """Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
 
+from typing import Any
+
 import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
@@ -77,6 +79,20 @@ def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
     assert titles(found)[0] == "Keep other processes off these cores"
     assert "processes outside the job keep 2 cores busy" in found.summary
     assert not any("compute thread" in title for title in titles(found))
+
+
+def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
+    cause = "communication.latency"
+    settings: dict[str, str | float] = {"ddp": "yes", "backend": "gloo"}
+    ddps = titles(finding(cause, settings=settings, ranks=2, backward=0.8))
+    assert ddps[0] == "Exchange gradients every few steps"
+    assert "Send many small tensors as one" not in ddps
+    by_hand: dict[str, Any] = {"gradient sync": 0.5}
+    own = titles(finding(cause, settings=settings, ranks=2, backward=0.3, **by_hand))
+    assert own[0] == "Send many small tensors as one"
+    for found in (ddps, own):
+        assert "Leave the gradients to DistributedDataParallel" not in found
+    assert "Leave the gradients to DistributedDataParallel" in titles(finding(cause, settings={"ddp": "no"}, ranks=2))
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,19 @@ def test_a_loader_is_advised_only_where_batches_come_from_one(tmp_path: Path, lo
     assert [fix.change.startswith(advice) for fix in larger] == [True]
 
 
+@pytest.mark.parametrize("workers", [False, True])
+def test_what_a_trace_of_a_cpu_cannot_tell_is_said(tmp_path: Path, workers: bool) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.annotation(LOADER.replace("_SingleProcess", "_MultiProcessing") if workers else LOADER, 0.0, 300.0)
+    made.operator("aten::linear", 300.0, 10_000.0)
+    found = diagnose_traces([read_trace(made.write(tmp_path / "trace.json"))])
+    told = " ".join(missing.reason for missing in found.not_examined)
+    assert found.verdict.cause == "cpu.model_compute"
+    assert "lack a core" in told
+    assert ("loader workers" in told) == workers
+
+
 def test_tiny_operators_on_the_cpu_are_overhead(tmp_path: Path) -> None:
     made = MadeTrace()
     made.step(1, 0.0, 10_000.0)

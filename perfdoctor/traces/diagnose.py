@@ -141,7 +141,7 @@ def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:
 def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, late: int | None) -> list[NotExamined]:
     found = [missing for rank in ranks for missing in rank.missing]
     found += missing_in_job(ranks, settled)
-    found += missing_for_cause(cause, loading=any(rank.loading for rank in ranks))
+    found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
     if late is not None and cause is None:
         why = f"The trace does not show what rank {late} does while the others wait for it."
         numbered = zip(ranks, settled.ledgers, strict=True)

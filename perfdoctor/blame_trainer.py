@@ -17,6 +17,7 @@ from perfdoctor.blame import (
 )
 from perfdoctor.blame_gpu import Gpus
 from perfdoctor.blame_input import BUSY, input_parts
+from perfdoctor.code_counts import SURE_DELAY, pool_delay
 from perfdoctor.code_mix import SPIN, CodeMix
 from perfdoctor.locks import LOCK_CALLS
 from perfdoctor.phases import PREPARES, TRAINING_PHASES, Place
@@ -24,8 +25,6 @@ from perfdoctor.roles import Process
 from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment
 
-# A delay of this fraction of the wanted CPU time explains all spinning at a barrier.
-SURE_DELAY = 0.25
 # Every rank is in the collective; whether bytes or messages take the time is told at the end, from the whole recording.
 COMMUNICATION = "communication.bandwidth"
 LOADER_WAITS = ("loader wait", "hand over")
@@ -109,14 +108,13 @@ class Blame:
         Returns:
             What the thread computes, and why those that it waits for get no CPU: cause to weight, summing to 1.
         """
-        mix = self.mixes[trainer.pid].causes(place)
+        lacking = pool_delay(self.scene, trainer.pid, time_ns)
+        mix = self.mixes[trainer.pid].causes(place, held_up=lacking >= SURE_DELAY)
         spin = mix.get(SPIN, 0.0)
         if not spin:
             return mix, {}
-        pool = [thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid)]
-        delays = [helper.delay_fraction for helper in pool if helper.is_runnable]
         # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
-        delay = min(1.0, max(delays, default=0.0) / SURE_DELAY)
+        delay = min(1.0, lacking / SURE_DELAY)
         why = self.scene.occupancy.delay_parts(time_ns)
         causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
         causes[_arithmetic(place)] += spin * (1 - delay * sum(why.values()))

@@ -26,12 +26,15 @@ from perfdoctor.samples import Event, ProcessSeen, Unavailable
 from perfdoctor.scene import Scene
 from perfdoctor.series import chart_series
 from perfdoctor.settings import read_settings
+from perfdoctor.several import told_several
 from perfdoctor.silence import why_silent
 from perfdoctor.steps import Steps
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
 
 _SHOWN = 5
+# Lines that are known for less than this part of a cause's time do not tell where it is.
+_TELLING = 1 / 8
 
 
 def examine(recording: Recording) -> Diagnosis:
@@ -62,7 +65,7 @@ def examine(recording: Recording) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
         steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*told_between(scene), *_not_examined(recording), *profiled.not_examined, *broken),
+        not_examined=(*_of_steps(scene), *_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
@@ -77,7 +80,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         for ledger in ledgers
     ]
     trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
-    own = {cause: Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers) for cause in together}
+    own = {cause: _telling(ledgers, cause, together[cause]) for cause in together}
     under = below_lines(scene.stacks)
     return Facts(
         shares=together.fractions(),
@@ -100,6 +103,12 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
         watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
     )
+
+
+def _telling(ledgers: Sequence[Ledger], cause: str, seconds: float) -> Amounts[str]:
+    """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
+    lines = Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers)
+    return lines if lines.total >= _TELLING * seconds else Amounts()
 
 
 def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
@@ -167,6 +176,10 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
         "phases": dict(trainer.phases),
         "waits_for": {str(rank): share for rank, share in trainer.blamed.items()},
     }
+
+
+def _of_steps(scene: Scene) -> list[NotExamined]:
+    return [*told_between(scene), *told_several(scene)]
 
 
 def _not_examined(recording: Recording) -> list[NotExamined]:

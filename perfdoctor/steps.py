@@ -46,10 +46,12 @@ class Steps:
     Attributes:
         all: the steps in order; empty if none was complete.
         tracks: as in ``Marks``.
+        happenings: as in ``Marks``.
     """
 
     def __init__(self, marks: Marks) -> None:
         self.tracks = marks.tracks
+        self.happenings = marks.happenings
         self._segments = marks.segments
         self._starts = np.array([segment.start_ns for segment in marks.segments], dtype=np.int64)
         self._pauses = np.array(marks.pauses, dtype=np.int64).reshape(-1, 2)
@@ -64,6 +66,10 @@ class Steps:
     def outside_ns(self) -> int:
         """What no step is charged with, from the first one's start to the last one's end; 0 without steps."""
         return self.all[-1].end_ns - self.all[0].start_ns - int(self.lengths_ns.sum()) if self.all else 0
+
+    def holds(self, phase: str) -> bool:
+        """Whether some step has a part of this name."""
+        return bool(phase in self._by_phase())
 
     def at(self, time_ns: int) -> Segment | None:
         """The part of a step at an instant; None before the first mark and after the last."""

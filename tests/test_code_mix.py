@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.code_mix import _apart, _fractions
+from perfdoctor.code_counts import _apart
+from perfdoctor.code_mix import _fractions
 from perfdoctor.phases import AFTERWARDS
 
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)

@@ -5,6 +5,7 @@ import pytest
 
 from perfdoctor.marks import in_order
 from perfdoctor.samples import Mark
+from perfdoctor.several import untold_passes
 from perfdoctor.steps import Steps
 
 MS = 1_000_000
@@ -257,3 +258,35 @@ def test_marks_without_a_complete_step() -> None:
     script.call("forward", 4, 3)
     assert script.steps().summary() == {}
     assert script.steps().at(0) is not None
+
+
+def _epochs_of(passes: int, *, optimizer: bool = False, loader: bool = False, told: bool = False) -> Script:
+    """A ``with`` around each of 4 epochs."""
+    script = Script()
+    script.mark("begin", "observed")
+    for _ in range(4):
+        script.mark("begin", "scope")
+        for _ in range(passes):
+            if loader:
+                script.call("data", 1)
+            script.call("forward", 4, 3)
+            script.call("backward", 8)
+            if optimizer:
+                script.call("optimizer", 2)
+            if told:
+                script.ends()
+        if not told:
+            script.ends()
+        script.mark("end", "scope", int(told))
+        script.wait(1)
+    return script
+
+
+def test_an_epoch_that_counts_as_one_step_is_told() -> None:
+    assert untold_passes(_epochs_of(9).steps()) == 9
+    assert untold_passes(_epochs_of(1).steps()) == 1
+
+
+@pytest.mark.parametrize("known", ["optimizer", "loader", "told"])
+def test_steps_that_something_tells_apart_are_not_doubted(known: str) -> None:
+    assert untold_passes(_epochs_of(9, **{known: True}).steps()) == 0

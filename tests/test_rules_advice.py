@@ -1,5 +1,7 @@
 """Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
 
+from typing import Any
+
 import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
@@ -94,6 +96,33 @@ def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
     assert titles(found)[0] == "Keep other processes off these cores"
     assert "processes outside the job keep 2 cores busy" in found.summary
     assert not any("compute thread" in title for title in titles(found))
+
+
+def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
+    cause = "communication.latency"
+    settings: dict[str, str | float] = {"ddp": "yes", "backend": "gloo"}
+    ddps = titles(finding(cause, settings=settings, ranks=2, backward=0.8))
+    assert ddps[0] == "Exchange gradients every few steps"
+    assert "Send many small tensors as one" not in ddps
+    by_hand: dict[str, Any] = {"gradient sync": 0.5}
+    own = titles(finding(cause, settings=settings, ranks=2, backward=0.3, **by_hand))
+    assert own[0] == "Send many small tensors as one"
+    for found in (ddps, own):
+        assert "Leave the gradients to DistributedDataParallel" not in found
+    assert "Leave the gradients to DistributedDataParallel" in titles(finding(cause, settings={"ddp": "no"}, ranks=2))
+
+
+@pytest.mark.parametrize(
+    ("share", "neighbours", "threads", "times"),
+    [(0.95, 1.4, 2.0, "6 times"), (0.95, 1.4, 1.0, ""), (0.5, 1.0, 2.0, ""), (0.9, 0.1, 2.0, "")],
+)
+def test_a_pool_that_stands_still_beside_neighbours_is_made_smaller(
+    share: float, neighbours: float, threads: float, times: str
+) -> None:
+    numbers = {"runnable_threads": threads, "job_cores": 0.6, "neighbour_cores": neighbours}
+    found = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0}, share=share)
+    smaller = [fix for fix in found.fixes if fix.title == "While they run, use 1 compute thread"]
+    assert [times in fix.why for fix in smaller] == ([True] if times else [])
 
 
 def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
@@ -305,6 +334,9 @@ def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     assert crowded.predicted_speedup == pytest.approx(2 / 1.8, abs=0.01)
     burnt_at_barriers = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0})
     assert burnt_at_barriers.predicted_speedup == pytest.approx(2.0)
+    numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
+    beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
+    assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
     light = finding(
         "cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0}
     )

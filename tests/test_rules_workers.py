@@ -122,6 +122,14 @@ def test_no_more_workers_when_they_keep_up_on_average() -> None:
     assert "More workers will not help: the 8 there are" in found.fixes[0].why
 
 
+def test_workers_that_take_cores_from_the_arithmetic_are_not_waited_for() -> None:
+    """Batches lie ready, but a worker on a core holds up the thread of the arithmetic that was there."""
+    facts = job(0.03, 4, numbers={"workers_busy": 0.28, "job_cores": 1.8}, settings={"cores": 2.0})
+    found = first(replace(facts, shares={CAUSE: 0.12, "cpu.model_compute": 0.88}))
+    assert advised(found) is None
+    assert "takes cores that the trainer's arithmetic needs" in found.fixes[0].why
+
+
 def test_ranks_share_the_cores() -> None:
     facts = job(0.8, 0, ranks=4, numbers={"job_cores": 4.0}, settings={"cores": 8.0})
     assert plan(facts).useful == 2

@@ -8,6 +8,8 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.traces.rank import summarize
 from perfdoctor.traces.reader import read_trace
 from tests.attaching import TARGETS
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
@@ -278,6 +280,18 @@ def test_a_frame_that_waits_for_other_threads_does_no_work_of_its_own(tmp_path: 
     }
 
 
+def test_what_the_profiler_records_while_a_batch_is_fetched_is_not_the_loaders_time(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.annotation(LOADER, 0.0, 3000.0)
+    for number in range(1000):
+        made.operator("aten::to", number * 3.0 + 0.5, number * 3.0 + 2.5)
+    made.operator("aten::linear", 3000.0, 10_000.0)
+    rank = summarize(read_trace(made.write(tmp_path / "trace.json")))
+    assert rank.loading == pytest.approx(2 / 9, abs=0.002)  # 1000 records of 1 us
+    assert rank.numbers["traced_loading"] == rank.loading
+
+
 def test_operators_on_the_cpu_that_call_others_compute_too(tmp_path: Path) -> None:
     made = MadeTrace()
     made.step(1, 0.0, 10_000.0)
@@ -295,6 +309,33 @@ def test_arithmetic_that_pytorch_really_profiled_is_arithmetic(tmp_path: Path) -
     file = tmp_path / "trace.json"
     subprocess.run([sys.executable, str(TARGETS / "matrix_products.py"), str(file)], check=True, timeout=60)
     assert account_for(read_trace(file)).shares["cpu.model_compute"] > 0.7
+
+
+@pytest.mark.parametrize(("loader", "advice"), [(False, "2 * batch_size"), (True, "DataLoader(")])
+def test_a_loader_is_advised_only_where_batches_come_from_one(tmp_path: Path, loader: bool, advice: str) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    for number in range(900):
+        made.operator("aten::add", number * 10.0, number * 10.0 + 6.0)
+    if loader:
+        made.annotation(LOADER, 9500.0, 9600.0)
+    found = diagnose_traces([read_trace(made.write(tmp_path / "trace.json"))])
+    larger = [fix for fix in found.findings[0].fixes if fix.title == "Use a larger batch"]
+    assert found.verdict.cause == "cpu.python_overhead"
+    assert [fix.change.startswith(advice) for fix in larger] == [True]
+
+
+@pytest.mark.parametrize("workers", [False, True])
+def test_what_a_trace_of_a_cpu_cannot_tell_is_said(tmp_path: Path, workers: bool) -> None:
+    made = MadeTrace()
+    made.step(1, 0.0, 10_000.0)
+    made.annotation(LOADER.replace("_SingleProcess", "_MultiProcessing") if workers else LOADER, 0.0, 300.0)
+    made.operator("aten::linear", 300.0, 10_000.0)
+    found = diagnose_traces([read_trace(made.write(tmp_path / "trace.json"))])
+    told = " ".join(missing.reason for missing in found.not_examined)
+    assert found.verdict.cause == "cpu.model_compute"
+    assert "lack a core" in told
+    assert ("loader workers" in told) == workers
 
 
 def test_tiny_operators_on_the_cpu_are_overhead(tmp_path: Path) -> None:

@@ -164,6 +164,31 @@ _FEWER_METRICS = Fix(
 )
 
 
+_IN_BUCKETS = Fix(
+    "Leave the gradients to DistributedDataParallel",
+    "It gathers gradients into buckets of 25 MB and sends them during the backward pass.",
+    "model = DistributedDataParallel(model, bucket_cap_mb=25)",
+)
+_SELDOM = Fix(
+    "Exchange gradients every few steps",
+    "DistributedDataParallel exchanges gradients in each backward pass, and the pass waits for the round of messages "
+    "that it takes, however small the model. Accumulating over 4 steps needs a quarter of the rounds, and so does a "
+    "batch of 4 times the size.",
+    _ACCUMULATE,
+)
+_LARGE_BUCKETS = Fix(
+    "Keep its buckets large",
+    "Each bucket is an exchange of its own.",
+    "DistributedDataParallel(model)  # bucket_cap_mb is 25 unless it is set",
+)
+
+
+def _by_hand(facts: Facts) -> float:
+    """The part of the time in collectives that the script itself calls."""
+    spent = [trainer.phases.get("gradient sync", 0.0) for trainer in facts.trainers]
+    return sum(spent) / max(1, len(spent))
+
+
 def latency(facts: Facts) -> Finding | None:
     """Many small collectives."""
     cause = "communication.latency"
@@ -174,30 +199,27 @@ def latency(facts: Facts) -> Finding | None:
         if facts.number("bytes_per_packet") is not None
         else ""
     )
-    fixes = [
-        *transport_fixes(facts),
-        Fix(
-            "Send many small tensors as one",
-            "Every collective costs a round of wake-ups, however few bytes it moves: "
-            f"{percent(facts.share(cause))} of the time.{size}",
-            "flat = torch._utils._flatten_dense_tensors(tensors)\n"
-            "torch.distributed.all_reduce(flat)\n"
-            "for old, new in zip(tensors, torch._utils._unflatten_dense_tensors(flat, tensors)): "
-            "old.copy_(new)",
-        ),
-        Fix(
-            "Leave the gradients to DistributedDataParallel",
-            "It gathers gradients into buckets of 25 MB and sends them during the backward pass.",
-            "model = DistributedDataParallel(model, bucket_cap_mb=25)",
-        ),
-        _FEWER_METRICS,
-    ]
+    small = Fix(
+        "Send many small tensors as one",
+        f"Every collective costs a round of wake-ups, however few bytes it moves: {percent(facts.share(cause))} of the "
+        f"time.{size}",
+        "flat = torch._utils._flatten_dense_tensors(tensors)\n"
+        "torch.distributed.all_reduce(flat)\n"
+        "for old, new in zip(tensors, torch._utils._unflatten_dense_tensors(flat, tensors)): "
+        "old.copy_(new)",
+    )
+    if facts.settings.get("ddp") != "yes":
+        fixes = [small, _IN_BUCKETS]
+    elif _by_hand(facts) < facts.share(cause) / 2:
+        fixes = [*_one_process(facts, _whole(facts, "WORLD_SIZE") or len(facts.trainers)), _SELDOM, _LARGE_BUCKETS]
+    else:
+        fixes = [small]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Many small exchanges between ranks"),
         "packets bytes_per_packet received trainer_switches traced_exposed traced_hidden traced_collectives",
-        fixes,
+        [*transport_fixes(facts), *fixes, _FEWER_METRICS],
         "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number of "
         "exchanges costs; if it takes ten times as long, the bytes do.",
     )

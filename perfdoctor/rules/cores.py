@@ -20,6 +20,8 @@ _NEIGHBOURS = 0.25
 # Runnable threads per core from which the job alone outnumbers its cores.
 _CROWDED = 1.1
 _IDLE_CORES = 0.5
+# Fewer threads are worth a try beside neighbours from this gain on.
+_WORTH_TRYING = 1.2
 
 # The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
 _FULL = 0.85
@@ -41,7 +43,7 @@ def contention(facts: Facts) -> Finding | None:
     runnable = facts.number("runnable_threads")
     crowded = runnable is not None and cores is not None and runnable > _CROWDED * cores
     own = [*_affinity_fix(facts), *_thread_fixes(facts, cores), *_worker_fixes(facts, cores)]
-    other = _neighbour_fixes(facts, neighbours)
+    other = [*_neighbour_fixes(facts, neighbours), *_beside_neighbours(facts, cores, neighbours)]
     by_neighbours = bool(other) and (not crowded or (neighbours or 0) > (facts.number("job_cores") or 0))
     fixes = [*other, *own] if by_neighbours else [*own, *other]
     reason = ""
@@ -61,13 +63,32 @@ def contention(facts: Facts) -> Finding | None:
         "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer's "
         "run delay stays, threads do not outnumber cores.",
     )
-    # The CPU time that the job uses today needs its cores even if nobody queues; but where each process alone has more
-    # threads than there are cores, most of it is burnt while they wait for each other at barriers (measured: 3.3 times
-    # the pace where this bound said 1.1).
+    # The CPU time that the job uses today needs its cores even if nobody queues, unless it is burnt at barriers.
     used = facts.number("job_cores")
     room = setting(facts, "host_cores") if cores and _affinity_fix(facts) else cores
-    burnt = runnable is not None and cores is not None and runnable > _CROWDED * cores * _processes(facts)
-    return bounded(found, used / room) if used and room and not burnt else found
+    return bounded(found, used / room) if used and room and cores and not _burns(facts, cores) else found
+
+
+def _burns(facts: Facts, cores: float) -> bool:
+    """Whether most CPU time of the job is burnt by threads that wait for each other at barriers.
+
+    They do where each process alone has more threads than there are cores (measured: 3.3 times the pace where the bound
+    by its CPU time said 1.1), and where a pool shares its cores with neighbours (2.2 times where it said 1.5).
+    """
+    runnable = facts.number("runnable_threads")
+    if runnable is None:
+        return False
+    beside = bool(_neighbour_fixes(facts, facts.number("neighbour_cores"))) and _pool_threads(facts) > 1
+    return beside or runnable > _CROWDED * cores * _processes(facts)
+
+
+def _pool_threads(facts: Facts) -> int:
+    """Threads of each trainer that run or queue at a time; 0 where it is not known which of them are workers."""
+    runnable, used = facts.number("runnable_threads"), facts.number("worker_cores")
+    workers = any(trainer.workers for trainer in facts.trainers)
+    if runnable is None or (workers and (used is None or used >= _NEIGHBOURS)):
+        return 0
+    return round(runnable / max(1, len(facts.trainers)))
 
 
 def _processes(facts: Facts) -> int:
@@ -110,6 +131,26 @@ def _neighbour_fixes(facts: Facts, neighbours: float | None) -> list[Fix]:
             + (f", of {few} that the job may use." if few else "."),
             "renice +19 -p OTHER_PID            # they run when the job does not\n"
             "taskset -c CORES python train.py   # or give the job cores of its own",
+        )
+    ]
+
+
+def _beside_neighbours(facts: Facts, cores: float | None, neighbours: float | None) -> list[Fix]:
+    """Fewer threads, where what the pool loses by its barriers is more than the threads are good for."""
+    threads = _pool_threads(facts)
+    if cores is None or neighbours is None or neighbours < _NEIGHBOURS or not threads:
+        return []
+    free = max(0.0, cores - neighbours) / max(1, len(facts.trainers))
+    fitting = max(1, int(free))
+    gain = min(fitting, free) / threads / max(1 - facts.share("cpu.contention"), 0.01)
+    if threads <= fitting or gain < _WORTH_TRYING:
+        return []
+    return [
+        Fix(
+            f"While they run, use {counted(fitting, 'compute thread')}",
+            f"Threads of a pool meet at barriers, so {threads} of them are as slow as the one that lacks a core. With "
+            f"{counted(fitting, 'thread')} the job could be {gain:.2g} times as fast as it is beside them.",
+            f"OMP_NUM_THREADS={fitting} python train.py   # in code: torch.set_num_threads({fitting})",
         )
     ]
 

@@ -2,7 +2,7 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, amount, finding, percent, setting, takes, variable
+from perfdoctor.rules.making import REPORTED, amount, finding, percent, setting, takes, twice_the_batch, variable
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0
@@ -79,7 +79,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
     larger = Fix(
         "Use a larger batch",
         f"Kernels run on a part of the GPU only{_multiprocessors(facts)}.{room}",
-        "DataLoader(..., batch_size=2 * batch_size)",
+        twice_the_batch(facts),
     )
     fused = Fix(
         "Merge small kernels",

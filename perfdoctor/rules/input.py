@@ -42,7 +42,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
     cheaper = Fix(
         f"Make {line} cheaper",
         f"Preparing the input holds the trainer up for {percent(facts.share(cause))} of the "
-        f"time.{no_more_workers(plan)}",
+        f"time.{no_more_workers(plan, facts.share(cause))}",
         f"Work on whole arrays instead of elements{decode}, and leave out what the model does not use.",
         freed(facts.share(cause)),
     )

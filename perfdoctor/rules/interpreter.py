@@ -2,7 +2,7 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, finding, hot_line, percent, switched_on, takes, unset
+from perfdoctor.rules.making import REPORTED, finding, hot_line, percent, switched_on, takes, twice_the_batch, unset
 
 # From this share of the step an optimizer is worth a fix of its own (catalogue CPU-13: 15 to 20 %).
 _OPTIMIZER = 0.15
@@ -53,11 +53,10 @@ def optimizer_fixes(facts: Facts) -> list[Fix]:
 
 
 def _larger_batch(facts: Facts) -> Fix:
-    change = "2 * batch_size" if facts.settings.get("loader") == "no" else "DataLoader(..., batch_size=2 * batch_size)"
     return Fix(
         "Use a larger batch",
         "The number of calls per step stays the same while each computes more.",
-        f"{change}  # and check that the loss still falls as before",
+        f"{twice_the_batch(facts)}  # and check that the loss still falls as before",
     )
 
 

@@ -3,7 +3,7 @@
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.interpreter import debug_fixes, optimizer_fixes
-from perfdoctor.rules.making import REPORTED, at, finding, percent, takes, unset
+from perfdoctor.rules.making import REPORTED, at, finding, percent, takes, twice_the_batch, unset
 
 
 def kernel_launch(facts: Facts) -> Finding | None:
@@ -28,7 +28,7 @@ def kernel_launch(facts: Facts) -> Finding | None:
                 if (used := facts.number("gpu_memory_share")) is not None
                 else ""
             ),
-            "DataLoader(..., batch_size=2 * batch_size)",
+            twice_the_batch(facts),
         ),
     ]
     return finding(

@@ -165,6 +165,11 @@ def at(facts: Facts, cause: str, otherwise: str) -> str:
     return hot_line(facts, cause) or otherwise
 
 
+def twice_the_batch(facts: Facts) -> str:
+    """The change that doubles the batch, in a loader if the job has one."""
+    return "2 * batch_size" if facts.settings.get("loader") == "no" else "DataLoader(..., batch_size=2 * batch_size)"
+
+
 def setting(facts: Facts, name: str) -> float | None:
     """A setting as a number; None if unknown or not a number."""
     try:

@@ -38,7 +38,7 @@ def storage_read(facts: Facts) -> Finding | None:
         busy = percent(facts.number("device_busy") or 0)
         why = f" More workers will not help: the device had requests under way for {busy} of the time."
     else:
-        why = no_more_workers(plan)
+        why = no_more_workers(plan, facts.share(cause))
     fixes.append(
         Fix(
             "Read fewer bytes",

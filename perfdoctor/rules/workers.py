@@ -138,13 +138,20 @@ def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]
     return [Fix(f"Use {counted(plan.useful, 'loader worker')}", f"{need}.", change, pace)]
 
 
-def no_more_workers(plan: WorkerPlan | None) -> str:
-    """Why more workers would not help, as a sentence; empty where they would, or where it is not known."""
+def no_more_workers(plan: WorkerPlan | None, share: float) -> str:
+    """Why more workers would not help, as a sentence; empty where they would, or where it is not known.
+
+    Args:
+        plan: for the trainer that waits for data most.
+        share: what the input costs it. What it does not wait for batches, it waits for cores.
+    """
     if plan is None or plan.helps:
         return ""
-    if plan.needed <= plan.now and plan.busy >= _MOSTLY * plan.now:
+    crowded = plan.busy >= _MOSTLY * plan.now or (plan.now and 1 - plan.own < _MOSTLY * share)
+    if plan.needed <= plan.now and crowded:
+        count = "the one there is" if plan.now == 1 else f"the {plan.now} there are"
         return (
-            f" More workers will not help: {plan.now} can prepare batches as fast as the trainer takes them, but "
+            f" More workers will not help: {count} can prepare batches as fast as the trainer takes them, but "
             "preparing them takes cores that the trainer's arithmetic needs."
         )
     if plan.needed <= plan.now:

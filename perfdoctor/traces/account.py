@@ -12,7 +12,7 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.traces.device import DeviceTime, split_devices
 from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.host_only import split_host
+from perfdoctor.traces.host_only import FETCHING, fetching_ns, split_host
 from perfdoctor.traces.idle import Gaps, Reason, explain_idle
 from perfdoctor.traces.intervals import Floats, Intervals, spread
 from perfdoctor.traces.kernels import Work, sort_work
@@ -116,6 +116,14 @@ class RankAccount:
         """Cause to fraction of the window; sums to 1, empty where nothing was accounted for."""
         return Amounts.summed(self.slices).fractions()
 
+    @cached_property
+    def loading(self) -> float:
+        """Fraction of the window in which the main thread fetches batches."""
+        if not self.devices:
+            return self.shares.get(FETCHING, 0.0)
+        times = self.host.doing(self.host.main)[Doing.LOADING]
+        return (times & Intervals.one(self.window.start, self.window.end)).total / max(self.window.length, 1)
+
     def idle_for(self, reason: Reason) -> float:
         """Fraction of the devices' time that was idle for a reason."""
         length = self.window.length * max(len(self.gaps), 1)
@@ -155,6 +163,8 @@ def account_for(trace: Trace) -> RankAccount:
     account = RankAccount(trace, window, host, sort_work(trace))
     if not len(trace.device):
         split = split_host(trace, host, account.operators, window, compiling=account.cause_of(Reason.COMPILING))
+        fetched = split.pop(FETCHING)
+        account.book(FETCHING, fetched.start, fetched.end, fetching_ns(host, fetched))
         for cause, times in split.items():
             account.book_times(cause, times)
         account.exchanges.append(split_host_collectives(host, split[WAIT]))

@@ -116,6 +116,9 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
         found["gpus"] = float(sum(len(rank.devices) for rank in ranks))
         if first.capability is not None:
             found["compute_capability"] = first.capability
+    if all(rank.window.steps for rank in ranks):
+        # The profiler marks each fetch from a loader, and in whole steps there would be some.
+        found["loader"] = "yes" if any(rank.loading for rank in ranks) else "no"
     if first.world is not None:
         found["env.WORLD_SIZE"] = str(first.world)
     return found
@@ -147,7 +150,7 @@ def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:
 def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, late: int | None) -> list[NotExamined]:
     found = [missing for rank in ranks for missing in rank.missing]
     found += missing_in_job(ranks, settled)
-    found += missing_for_cause(cause, loading=any(rank.loading for rank in ranks))
+    found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
     if late is not None and cause is None:
         why = f"The trace does not show what rank {late} does while the others wait for it."
         numbered = zip(ranks, settled.ledgers, strict=True)

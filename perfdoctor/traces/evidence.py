@@ -84,7 +84,7 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     inside = (calls.start >= account.window.start) & (calls.start < account.window.end)
     per_second = NS_PER_S / length
     found: dict[str, float | None] = {}
-    found["traced_loading"] = (account.host.doing(account.host.main)[Doing.LOADING] & whole).total / length
+    found["traced_loading"] = account.loading
     compiling = (everywhere[Doing.COMPILING] & whole).total
     if compiling and account.recompiles:
         found["traced_compiling"] = compiling / length

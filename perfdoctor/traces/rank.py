@@ -10,7 +10,6 @@ from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.collectives import Collectives, list_collectives
 from perfdoctor.traces.evidence import mean_evidence, measure_trace
-from perfdoctor.traces.host import Doing
 from perfdoctor.traces.kernel_evidence import time_kernels
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.origins import Origins, find_origins
@@ -67,7 +66,6 @@ def summarize(trace: Trace) -> Rank:
     """Accounts for a trace, and keeps what the diagnosis of a job needs of it."""
     account = account_for(trace)
     roofline = compare_with_peak(account)
-    loading = account.host.doing(account.host.main)[Doing.LOADING].total
     return Rank(
         source=trace.source,
         number=trace.rank,
@@ -78,7 +76,7 @@ def summarize(trace: Trace) -> Rank:
         events=trace.events,
         window=account.window,
         slices=account.slices,
-        loading=loading / account.window.length if account.window.length else 0.0,
+        loading=account.loading,
         workers=int(any("_MultiProcessingDataLoaderIter" in name for name in trace.names)),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),

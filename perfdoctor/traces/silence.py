@@ -73,12 +73,16 @@ def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
 
     Args:
         cause: the verdict's.
-        loading: whether the trainer fetched batches from a loader.
+        loading: whether the trainer fetched batches from a loader with workers.
     """
+    found = []
     if cause in ("cpu.kernel_launch", "cpu.python_overhead"):
         why = "Profiling itself makes launching slower, so without it this cause is smaller."
         return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
+    if cause == "cpu.model_compute":
+        why = "A trace does not show whether threads lack a core meanwhile: on a CPU that looks like arithmetic."
+        found.append(NotExamined("trace", why, "perfdoctor attach PID, which sees who has the cores"))
     if loading:
         why = "A trace does not show what loader workers do while the trainer waits for them."
-        return [NotExamined("trace", why, "perfdoctor attach PID, which looks into workers")]
-    return []
+        found.append(NotExamined("trace", why, "perfdoctor attach PID, which looks into workers"))
+    return found

@@ -1,0 +1,49 @@
+"""What a main thread computes, told from its sampled instructions and from what its pool lacks meanwhile."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from perfdoctor.code_mix import SPIN, CodeMix, read_code_mix
+from perfdoctor.phases import Place
+from perfdoctor.samples import CodeSample
+from perfdoctor.timelines import Moment
+
+TRAINER = 10
+S = 1_000_000_000
+KERNEL, BARRIER = ("libmkl_core.so", "mkl_blas_sgemm"), ("libgomp.so.1", "gomp_barrier_wait_end")
+COMPUTES, LACKS_A_CORE = Moment("R", None, "", 1.0, 0.0), Moment("R", None, "", 0.5, 0.5)
+
+
+def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
+    """A trainer in a forward pass, sampled 100 times a second, of which the pool's other thread lacks a core later."""
+    codes = [code for code, times in seen for _ in range(times)]
+    samples = [CodeSample(n * S // 100, TRAINER, image, 0, name) for n, (image, name) in enumerate(codes)]
+    helper = SimpleNamespace(at=lambda time: LACKS_A_CORE if time >= disturbed_from_s * S else COMPUTES)
+    return SimpleNamespace(
+        recording=SimpleNamespace(rows=lambda kind: samples if kind is CodeSample else []),
+        timelines=SimpleNamespace(interpreter_at=lambda pid, time: (None, False)),
+        place_at=lambda pid, time, moment: Place("forward"),
+        pool_threads=lambda pid: [helper],
+        stack_changes_per_s=lambda pid: 1.0,
+        stacks=SimpleNamespace(main_track=lambda pid: None),
+        roles=SimpleNamespace(workers_of=lambda pid: []),
+    )
+
+
+def spinning(mix: CodeMix, *, held_up: bool) -> float:
+    return mix.causes(Place("forward"), held_up=held_up).get(SPIN, 0.0)
+
+
+def test_a_barrier_takes_the_time_in_which_the_pool_lacks_a_core() -> None:
+    mix = read_code_mix(scene((KERNEL, 300), (BARRIER, 100), disturbed_from_s=3.0), TRAINER)
+    assert spinning(mix, held_up=True) == 1.0
+    assert spinning(mix, held_up=False) == 0.0
+
+
+@pytest.mark.parametrize("held_up", [True, False])
+def test_too_few_samples_of_either_leave_the_mean(held_up: bool) -> None:
+    late = 3.9 if held_up else 0.1
+    mix = read_code_mix(scene((KERNEL, 300), (BARRIER, 100), disturbed_from_s=late), TRAINER)
+    assert spinning(mix, held_up=held_up) == 0.25

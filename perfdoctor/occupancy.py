@@ -13,10 +13,11 @@ from perfdoctor.timelines import Timeline, Timelines
 
 # Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
 MARGIN = 0.2
-Kind = Literal["trainer", "pool", "supplier", "lock holder", "other"]
+Kind = Literal["trainer", "pool", "supplier", "lock holder", "collective", "other"]
 _CAUSES = {
     "supplier": "cpu.input_preprocessing",
     "lock holder": "cpu.gil_contention",
+    "collective": "communication.bandwidth",
     "other": "cpu.contention",
 }
 _BUCKET_NS = NS_PER_S // 10
@@ -30,7 +31,7 @@ class Occupancy:
         cores: how many the job may use.
         kind_of: what a thread is: a trainer's main one; one of its arithmetic's pool; a supplier of input (a worker,
             another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer
-            that only holds the interpreter lock; or another.
+            that only holds the interpreter lock; one that moves and adds up what ranks exchange; or another.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class Occupancy:
         """Why a runnable thread does not run: cause to weight.
 
         The quota, if it stopped the group; else whoever is on the CPUs instead: those that prepare input, whose work is
-        then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well; or
-        other threads of the job and neighbours. Cores that were idle are nobody's fault but the scheduler's: their
-        weight is missing in the sum.
+        then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well;
+        threads of a collective, which run beside the backward pass; or other threads of the job and neighbours. Cores
+        that were idle are nobody's fault but the scheduler's: their weight is missing in the sum.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
         key = time_ns // _BUCKET_NS
@@ -74,7 +75,7 @@ class Occupancy:
         return max((stopped / periods for stopped, periods in ran if periods > 0), default=0.0)
 
     def _occupants(self, time_ns: int) -> Amounts[str]:
-        """Cores used by suppliers, by lock holders, by everybody else but a trainer itself, and by nobody."""
+        """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by nobody."""
         used, wanted = Amounts[str](), Amounts[str]()
         for thread in self._timelines.threads.values():
             running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
@@ -89,8 +90,8 @@ class Occupancy:
         demand = wanted["trainer"] + wanted["pool"]
         crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
         others = used["other"] + neighbours + used["pool"] * crowd
-        if len(self._roles.trainers) > 1:
-            # Ranks that crowd each other out are each other's competition.
-            others += used["trainer"]
-        kept = {"supplier": used["supplier"], "lock holder": used["lock holder"], "other": others}
-        return Amounts({**kept, "nobody": max(1e-3, unused - neighbours - MARGIN)})
+        if (ranks := len(self._roles.trainers)) > 1:
+            # Ranks crowd each other out where there are more of them than cores, or where their pools fill these.
+            others += used["trainer"] * (1.0 if ranks > self._cores else crowd)
+        kept = {kind: used[kind] for kind in ("supplier", "lock holder", "collective")}
+        return Amounts({**kept, "other": others, "nobody": max(1e-3, unused - neighbours - MARGIN)})

@@ -134,7 +134,8 @@ class Blame:
         if place.detail in LOADER_WAITS:
             if self._waits_for_restart(trainer, time_ns):
                 return [Part("cpu.worker_startup", 1.0, line=place.line)]
-            return input_parts(scene, trainer, time_ns, saved)
+            prepared = bool(scene.roles.workers_of(trainer.pid))
+            return [replace(part, awaited=prepared) for part in input_parts(scene, trainer, time_ns, saved)]
         if moment.syscall == "futex":
             return self._in_futex(trainer, moment, place, time_ns, follow_ranks)
         if self._is_collective_wait(trainer, moment, place, time_ns):

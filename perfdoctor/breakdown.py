@@ -10,6 +10,7 @@ from perfdoctor.blame_trainer import LOADER_WAITS, Blame
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.code_mix import read_code_mix
 from perfdoctor.ledger import Ledger, settle_waits
+from perfdoctor.pipeline import settle_pipeline
 from perfdoctor.roles import Process
 from perfdoctor.samples import Fact
 from perfdoctor.scene import Scene
@@ -41,6 +42,8 @@ def account(scene: Scene) -> list[Ledger]:
         restarts={trainer.pid: _restart_waits(scene, trainer) for trainer in trainers},
     )
     ledgers = [_account_for(scene, blame, trainer) for trainer in trainers]
+    for ledger in ledgers:
+        settle_pipeline(scene, ledger, blame.saved_paths[ledger.trainer.pid])
     settle_waits(ledgers)
     if _many_small_messages(scene, ledgers):
         for ledger in ledgers:

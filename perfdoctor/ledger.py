@@ -21,6 +21,7 @@ class Ledger:
     Attributes:
         own: per second of the recording, causes that lie in this trainer.
         waits: per second of the recording and rank that was waited for, causes that lie in that rank.
+        awaited: of ``own``, what loader workers did while the trainer waited for them.
         phases: by phase.
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
@@ -32,6 +33,7 @@ class Ledger:
     trainer: Process
     own: dict[int, Amounts[str]] = field(default_factory=dict)
     waits: dict[tuple[int, int], Amounts[str]] = field(default_factory=dict)
+    awaited: dict[int, Amounts[str]] = field(default_factory=dict)
     phases: Amounts[str] = field(default_factory=Amounts)
     targets: dict[str, Amounts[str]] = field(default_factory=dict)
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class Ledger:
             amount = part.weight * seconds
             if part.rank is None:
                 self.own.setdefault(block, Amounts())[part.cause] += amount
+                if part.awaited:
+                    self.awaited.setdefault(block, Amounts())[part.cause] += amount
             else:
                 self.waits.setdefault((block, part.rank), Amounts())[part.cause] += amount
             if part.target:
@@ -62,6 +66,14 @@ class Ledger:
         for detail in (self.targets, self.lines):
             if old in detail:
                 detail[new] = Amounts.summed([detail.pop(old), detail.get(new, {})])
+
+    def recharge(self, old: str, new: str, part: float) -> None:
+        """Books a part of what workers were waited for under another cause."""
+        for block, amounts in self.awaited.items():
+            moved = part * amounts[old]
+            for account in (amounts, self.own[block]):
+                account[old] -= moved
+                account[new] += moved
 
     @property
     def seconds(self) -> float:

@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perfdoctor.blame import Part
-from perfdoctor.breakdown import account
+from perfdoctor.breakdown import account, as_counted
 from perfdoctor.ledger import Ledger
 from perfdoctor.phases import Place
 from perfdoctor.pipeline import going_with_the_largest
@@ -141,3 +142,31 @@ def test_what_is_recharged_is_neither_lost_nor_made_up() -> None:
     ledger.add(0, 1.0, Place("data"), [Part(DECODE, 1.0)])
     ledger.recharge(DECODE, READ, 0.5)
     assert ledger.causes() == pytest.approx({READ: 0.875, DECODE: 1.125})
+
+
+def _weighed(seen: int, running: float, delayed: float) -> float:
+    """Seconds that 100 looks of a hundredth of a second stand for where a thread is runnable, as it was in some."""
+    spans, runnable = np.full(100, 0.01), np.arange(100) < seen
+    weighed = as_counted(spans, runnable, spans, (running, delayed))
+    assert weighed.sum() == pytest.approx(1.0)
+    return float(weighed[runnable].sum())
+
+
+def test_looks_are_weighed_by_what_the_kernel_counted() -> None:
+    assert _weighed(98, 0.9, 0.01) == pytest.approx(0.91)
+    assert _weighed(20, 0.3, 0.1) == pytest.approx(0.3)
+
+
+def test_what_lies_between_running_and_all_delays_stands_as_seen() -> None:
+    assert _weighed(35, 0.3, 0.1) == pytest.approx(0.35)
+
+
+def test_what_was_never_seen_gets_no_weight() -> None:
+    assert _weighed(100, 0.9, 0.0) == pytest.approx(1.0)
+    assert _weighed(50, 0.0, 0.0) == pytest.approx(0.5)
+
+
+def test_a_recording_is_weighed_by_what_the_kernel_counted(accounted: Account) -> None:
+    """Looks that find a thread asleep half of the time, of which the kernel knows that it ran for three quarters."""
+    (ledger,) = accounted([_process(100), *_thread(100, 100, "python", "RS", run=0.75)])
+    assert ledger.causes().fractions()["cpu.python_overhead"] == pytest.approx(0.75, abs=0.01)

@@ -23,6 +23,7 @@ from perfdoctor.phases import TRAINING_PHASES, Place
 from perfdoctor.roles import Process
 from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment
+from perfdoctor.turns import Turns
 
 # A delay of this fraction of the wanted CPU time explains all spinning at a barrier.
 SURE_DELAY = 0.25
@@ -39,6 +40,7 @@ class Blame:
         mixes: per trainer, what its main thread computes in each phase.
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all
         others.
+        turns: whether ranks wait for each other by turns.
     """
 
     scene: Scene
@@ -46,7 +48,10 @@ class Blame:
     saved_paths: Mapping[int, Mapping[str, str]]
     restarts: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
     gpus: Gpus | None = None
-    _waits: dict[int, float] = field(default_factory=dict)
+    turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.scene.timelines, self.scene.roles.trainers, self.in_collective)
 
     def parts(self, trainer: Process, time_ns: int) -> list[Part]:
         """The parts of an instant, weights summing to 1."""
@@ -240,33 +245,10 @@ class Blame:
         found: list[Part] = []
         for other in late:
             parts = self._host_parts(other, time_ns, follow_ranks=False)
-            bytes_too = self._mutual(waiting, other) if moving else 0.0
+            bytes_too = self.turns.mutual(waiting, other) if moving else 0.0
             parts = [Part(COMMUNICATION, bytes_too), *scale(parts, 1 - bytes_too)]
             found += [_in_rank(part, other.rank) for part in scale(parts, 1 / len(late))]
         return [part for part in found if part.weight > 0]
-
-    def _mutual(self, waiting: Process, late: Process) -> float:
-        """How far a wait for a late rank, while an exchange is under way, is for what is exchanged.
-
-        DistributedDataParallel exchanges gradients while main threads are still in the backward pass. Ranks that wait
-        for each other by turns wait for bytes of other layers then, although one of them still computes. A rank
-        that others wait for, and that waits for nobody, hides the exchange behind its own work.
-        """
-        spent = self._late_waits(waiting)
-        return min(1.0, self._late_waits(late) / spent) if spent else 0.0
-
-    def _late_waits(self, trainer: Process) -> float:
-        """Fraction of a trainer's samples in which it waits while another rank is not in the collective."""
-        if trainer.pid not in self._waits:
-            timeline = self.scene.timelines.main(trainer.pid)
-            times = timeline.times_ns.tolist() if timeline is not None else []
-            others = [other for other in self.scene.roles.trainers if other.pid != trainer.pid]
-            waits = (
-                self.in_collective(trainer, time) and not all(self.in_collective(other, time) for other in others)
-                for time in times
-            )
-            self._waits[trainer.pid] = sum(waits) / (len(times) or 1)
-        return self._waits[trainer.pid]
 
     def _waits_for_restart(self, trainer: Process, time_ns: int) -> bool:
         """Whether the trainer has been waiting since before some of its workers were started."""

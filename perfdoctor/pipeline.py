@@ -94,4 +94,4 @@ def _cores_used(scene: Scene) -> float:
         thread.use(start, end)[0] * float(thread.times_ns[-1] - thread.times_ns[0])
         for thread in scene.timelines.threads.values()
     )
-    return min(1.0, running_ns / (end - start) / scene.cores)
+    return float(min(1.0, running_ns / (end - start) / scene.cores))

@@ -69,7 +69,7 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
     # What lies outside of observed steps, a validation for instance, is not charged to training.
     spans = np.diff(edges) / NS_PER_S if steps is None or not steps.all else steps.weigh(times, edges)
     runnable = np.array([state == "R" for state in timeline.states], dtype=bool)[alive]
-    spans = as_counted(spans, runnable, np.diff(edges), timeline.use(int(times[0]), int(times[-1])))
+    spans = as_counted(spans, runnable, timeline.uses(edges, spans > 0))
     for time, seconds in zip(times.tolist(), spans.tolist(), strict=True):
         if seconds <= 0:
             continue
@@ -79,7 +79,7 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
     return ledger
 
 
-def as_counted(spans: Spans, runnable: Flags, lengths: Spans, counted: tuple[float, float]) -> Spans:
+def as_counted(spans: Spans, runnable: Flags, counted: tuple[float, float]) -> Spans:
     """Spans of time scaled so that a thread is runnable for as long as the kernel counted, and else asleep.
 
     Looks are no fair sample where the job's own wake-ups and the observer's fall on the same ticks of a clock: a loop
@@ -90,16 +90,14 @@ def as_counted(spans: Spans, runnable: Flags, lengths: Spans, counted: tuple[flo
     Args:
         spans: seconds that each look stands for.
         runnable: whether the thread was on a CPU or ready for one then.
-        lengths: the time up to halfway to the neighbouring looks, in any unit.
         counted: fractions of the time that the kernel counted it as on a CPU, and as ready for one.
     """
-    seen = float(lengths[runnable].sum() / lengths.sum())
+    seen = float(spans[runnable].sum() / (spans.sum() or 1.0))
     running, delayed = counted
     was = min(max(seen, running), running + delayed)
     if not 0 < seen < 1 or not 0 < was < 1:
         return spans
-    scaled = spans * np.where(runnable, was / seen, (1 - was) / (1 - seen))
-    return np.asarray(scaled * (spans.sum() / (scaled.sum() or 1.0)))
+    return np.asarray(spans * np.where(runnable, was / seen, (1 - was) / (1 - seen)))
 
 
 def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:

@@ -147,7 +147,7 @@ def test_what_is_recharged_is_neither_lost_nor_made_up() -> None:
 def _weighed(seen: int, running: float, delayed: float) -> float:
     """Seconds that 100 looks of a hundredth of a second stand for where a thread is runnable, as it was in some."""
     spans, runnable = np.full(100, 0.01), np.arange(100) < seen
-    weighed = as_counted(spans, runnable, spans, (running, delayed))
+    weighed = as_counted(spans, runnable, (running, delayed))
     assert weighed.sum() == pytest.approx(1.0)
     return float(weighed[runnable].sum())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -122,9 +122,9 @@ def settle_waits(ledgers: Sequence[Ledger]) -> None:
 
     A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time
     on than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as
-    there is no excess, the instant's own activity stands.
+    there is no excess, the instant's own activity stands. What ranks exchange with each other makes none of them late.
     """
-    own = {ledger.trainer.rank or 0: Amounts.summed(ledger.own.values()) for ledger in ledgers}
+    own = {ledger.trainer.rank or 0: Amounts.summed(map(_local, ledger.own.values())) for ledger in ledgers}
     for ledger in ledgers:
         mine = own[ledger.trainer.rank or 0]
         for rank, waited in ledger.waited_for().items():
@@ -137,6 +137,10 @@ def settle_waits(ledgers: Sequence[Ledger]) -> None:
                     new = {cause: amount * (1 - charged) for cause, amount in amounts.items()}
                     moved = {cause: part * charged * amounts.total for cause, part in excess.fractions().items()}
                     ledger.waits[block, other] = Amounts.summed([new, moved])
+
+
+def _local(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {cause: amount for cause, amount in amounts.items() if not cause.startswith("communication.")}
 
 
 def find_culprits(ledgers: Sequence[Ledger]) -> dict[str, tuple[int, ...]]:

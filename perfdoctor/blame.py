@@ -32,6 +32,7 @@ class Part:
         rank: the rank in which the cause lies, if the wait was followed to another.
         target: file, socket … that it is about.
         line: source line of the job's own code.
+        awaited: a trainer waits for its loader's workers to be through with it.
     """
 
     cause: str
@@ -39,6 +40,7 @@ class Part:
     rank: int | None = None
     target: str = ""
     line: str = ""
+    awaited: bool = False
 
 
 def scale(parts: Iterable[Part], factor: float) -> list[Part]:

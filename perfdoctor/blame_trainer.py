@@ -24,6 +24,7 @@ from perfdoctor.phases import PREPARES, TRAINING_PHASES, Place
 from perfdoctor.roles import Process
 from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment
+from perfdoctor.turns import Turns
 
 # Every rank is in the collective; whether bytes or messages take the time is told at the end, from the whole recording.
 COMMUNICATION = "communication.bandwidth"
@@ -38,6 +39,7 @@ class Blame:
         mixes: per trainer, what its main thread computes in each phase.
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all
         others.
+        turns: whether ranks wait for each other by turns.
     """
 
     scene: Scene
@@ -45,6 +47,10 @@ class Blame:
     saved_paths: Mapping[int, Mapping[str, str]]
     restarts: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
     gpus: Gpus | None = None
+    turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.scene.timelines, self.scene.roles.trainers, self.in_collective)
 
     def parts(self, trainer: Process, time_ns: int) -> list[Part]:
         """The parts of an instant, weights summing to 1."""
@@ -132,7 +138,8 @@ class Blame:
         if place.detail in LOADER_WAITS:
             if self._waits_for_restart(trainer, time_ns):
                 return [Part("cpu.worker_startup", 1.0, line=place.line)]
-            return input_parts(scene, trainer, time_ns, saved)
+            prepared = bool(scene.roles.workers_of(trainer.pid))
+            return [replace(part, awaited=prepared) for part in input_parts(scene, trainer, time_ns, saved)]
         if moment.syscall == "futex":
             return self._in_futex(trainer, moment, place, time_ns, follow_ranks)
         if self._is_collective_wait(trainer, moment, place, time_ns):
@@ -228,11 +235,14 @@ class Blame:
         if not late:
             unseen = len(others) + 1 < self.scene.roles.world_size
             return [Part("communication.unattributed_wait" if unseen else COMMUNICATION, 1.0)]
+        moving = self.scene.exchanges_at(time_ns)
         found: list[Part] = []
         for other in late:
             parts = self._host_parts(other, time_ns, follow_ranks=False)
-            found += [replace(part, rank=other.rank) for part in scale(parts, 1 / len(late))]
-        return found
+            bytes_too = self.turns.mutual(waiting, other) if moving else 0.0
+            parts = [Part(COMMUNICATION, bytes_too), *scale(parts, 1 - bytes_too)]
+            found += [_in_rank(part, other.rank) for part in scale(parts, 1 / len(late))]
+        return [part for part in found if part.weight > 0]
 
     def _waits_for_restart(self, trainer: Process, time_ns: int) -> bool:
         """Whether the trainer has been waiting since before some of its workers were started."""
@@ -242,3 +252,8 @@ class Blame:
 def _arithmetic(place: Place) -> str:
     """What arithmetic on tensors counts for in a place."""
     return "cpu.input_preprocessing" if place.detail == PREPARES else "cpu.model_compute"
+
+
+def _in_rank(part: Part, rank: int | None) -> Part:
+    """A part that lies in another rank; an exchange lies in none of them."""
+    return part if part.cause == COMMUNICATION else replace(part, rank=rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.blame import WRITES
 from perfdoctor.blame_gpu import read_gpus
@@ -10,6 +11,7 @@ from perfdoctor.blame_trainer import LOADER_WAITS, Blame
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.code_mix import read_code_mix
 from perfdoctor.ledger import Ledger, settle_waits
+from perfdoctor.pipeline import settle_pipeline
 from perfdoctor.roles import Process
 from perfdoctor.samples import Fact
 from perfdoctor.scene import Scene
@@ -27,6 +29,8 @@ LOOPBACK_BYTES_PER_S = 1e9
 UNFILLED = 0.25
 BANDWIDTH, LATENCY = "communication.bandwidth", "communication.latency"
 BLOCK_NS = NS_PER_S
+Spans = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 IN_LOADER = (*LOADER_WAITS, "loader start", "sampling")
 
 
@@ -41,6 +45,8 @@ def account(scene: Scene) -> list[Ledger]:
         restarts={trainer.pid: _restart_waits(scene, trainer) for trainer in trainers},
     )
     ledgers = [_account_for(scene, blame, trainer) for trainer in trainers]
+    for ledger in ledgers:
+        settle_pipeline(scene, ledger, blame.saved_paths[ledger.trainer.pid])
     settle_waits(ledgers)
     if _many_small_messages(scene, ledgers):
         for ledger in ledgers:
@@ -53,7 +59,8 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
     timeline = scene.timelines.main(trainer.pid)
     if timeline is None:
         return ledger
-    times = timeline.times_ns[[state != "X" for state in timeline.states]]
+    alive = np.array([state != "X" for state in timeline.states], dtype=bool)
+    times = timeline.times_ns[alive]
     if len(times) < 2:
         return ledger
     # Each sample stands for the time up to halfway to its neighbours.
@@ -61,6 +68,8 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
     steps = scene.steps.get(trainer.pid)
     # What lies outside of observed steps, a validation for instance, is not charged to training.
     spans = np.diff(edges) / NS_PER_S if steps is None or not steps.all else steps.weigh(times, edges)
+    runnable = np.array([state == "R" for state in timeline.states], dtype=bool)[alive]
+    spans = as_counted(spans, runnable, timeline.uses(edges, spans > 0))
     for time, seconds in zip(times.tolist(), spans.tolist(), strict=True):
         if seconds <= 0:
             continue
@@ -68,6 +77,27 @@ def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
         block = (time - scene.recording.start_ns) // BLOCK_NS
         ledger.add(block, seconds, place, blame.parts(trainer, time))
     return ledger
+
+
+def as_counted(spans: Spans, runnable: Flags, counted: tuple[float, float]) -> Spans:
+    """Spans of time scaled so that a thread is runnable for as long as the kernel counted, and else asleep.
+
+    Looks are no fair sample where the job's own wake-ups and the observer's fall on the same ticks of a clock: a loop
+    that waited for its log for 9 % of the time was seen waiting in 2 % of the looks (measured). The kernel's clocks
+    miss nothing. This is post-stratification, as surveys do it. A delay may end a wait or interrupt work, so between
+    time on a CPU and that with all delays, what was seen stands.
+
+    Args:
+        spans: seconds that each look stands for.
+        runnable: whether the thread was on a CPU or ready for one then.
+        counted: fractions of the time that the kernel counted it as on a CPU, and as ready for one.
+    """
+    seen = float(spans[runnable].sum() / (spans.sum() or 1.0))
+    running, delayed = counted
+    was = min(max(seen, running), running + delayed)
+    if not 0 < seen < 1 or not 0 < was < 1:
+        return spans
+    return np.asarray(spans * np.where(runnable, was / seen, (1 - was) / (1 - seen)))
 
 
 def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ class Ledger:
     Attributes:
         own: per second of the recording, causes that lie in this trainer.
         waits: per second of the recording and rank that was waited for, causes that lie in that rank.
+        awaited: of ``own``, what loader workers did while the trainer waited for them.
         phases: by phase.
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
@@ -34,6 +35,7 @@ class Ledger:
     trainer: Process
     own: dict[int, Amounts[str]] = field(default_factory=dict)
     waits: dict[tuple[int, int], Amounts[str]] = field(default_factory=dict)
+    awaited: dict[int, Amounts[str]] = field(default_factory=dict)
     phases: Amounts[str] = field(default_factory=Amounts)
     targets: dict[str, Amounts[str]] = field(default_factory=dict)
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
@@ -52,6 +54,8 @@ class Ledger:
             amount = part.weight * seconds
             if part.rank is None:
                 self.own.setdefault(block, Amounts())[part.cause] += amount
+                if part.awaited:
+                    self.awaited.setdefault(block, Amounts())[part.cause] += amount
             else:
                 self.waits.setdefault((block, part.rank), Amounts())[part.cause] += amount
             if part.target:
@@ -67,6 +71,14 @@ class Ledger:
         for detail in (self.targets, self.lines):
             if old in detail:
                 detail[new] = Amounts.summed([detail.pop(old), detail.get(new, {})])
+
+    def recharge(self, old: str, new: str, part: float) -> None:
+        """Books a part of what workers were waited for under another cause."""
+        for block, amounts in self.awaited.items():
+            moved = part * amounts[old]
+            for account in (amounts, self.own[block]):
+                account[old] -= moved
+                account[new] += moved
 
     @property
     def seconds(self) -> float:
@@ -115,9 +127,9 @@ def settle_waits(ledgers: Sequence[Ledger]) -> None:
 
     A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time
     on than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as
-    there is no excess, the instant's own activity stands.
+    there is no excess, the instant's own activity stands. What ranks exchange with each other makes none of them late.
     """
-    own = {ledger.trainer.rank or 0: Amounts.summed(ledger.own.values()) for ledger in ledgers}
+    own = {ledger.trainer.rank or 0: Amounts.summed(map(_local, ledger.own.values())) for ledger in ledgers}
     for ledger in ledgers:
         mine = own[ledger.trainer.rank or 0]
         for rank, waited in ledger.waited_for().items():
@@ -130,6 +142,10 @@ def settle_waits(ledgers: Sequence[Ledger]) -> None:
                     new = {cause: amount * (1 - charged) for cause, amount in amounts.items()}
                     moved = {cause: part * charged * amounts.total for cause, part in excess.fractions().items()}
                     ledger.waits[block, other] = Amounts.summed([new, moved])
+
+
+def _local(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {cause: amount for cause, amount in amounts.items() if not cause.startswith("communication.")}
 
 
 def find_culprits(ledgers: Sequence[Ledger]) -> dict[str, tuple[int, ...]]:

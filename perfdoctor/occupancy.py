@@ -17,10 +17,11 @@ from perfdoctor.timelines import Timeline, Timelines
 MARGIN = 0.2
 # From this many idle cores of the host on, a mask that leaves them out is why the job's threads queue.
 _LEFT_OUT = 0.5
-Kind = Literal["trainer", "pool", "supplier", "lock holder", "other"]
+Kind = Literal["trainer", "pool", "supplier", "lock holder", "collective", "other"]
 _CAUSES = {
     "supplier": "cpu.input_preprocessing",
     "lock holder": "cpu.gil_contention",
+    "collective": "communication.bandwidth",
     "other": "cpu.contention",
 }
 _BUCKET_NS = NS_PER_S // 10
@@ -35,7 +36,7 @@ class Occupancy:
         reachable: how many perfdoctor could use; 0 if unknown. A container confines both, the job's own mask not.
         kind_of: what a thread is: a trainer's main one; one of its arithmetic's pool; a supplier of input (a worker,
             another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer
-            that only holds the interpreter lock; or another.
+            that only holds the interpreter lock; one that moves and adds up what ranks exchange; or another.
     """
 
     def __init__(
@@ -64,10 +65,11 @@ class Occupancy:
         """Why a runnable thread does not run: cause to weight.
 
         The quota, if it stopped the group; else whoever is on the CPUs instead: those that prepare input, whose work is
-        then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well; or
-        other threads of the job and neighbours. Cores that were idle are nobody's fault but the scheduler's: their
-        weight is missing in the sum. Where the job's mask leaves out cores of the host that are idle, not the work of
-        suppliers is the cause, but that they must share these few.
+        then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well;
+        threads of a collective, which run beside the backward pass; or other threads of the job and neighbours. Cores
+        that were idle are nobody's fault but the scheduler's: their weight is missing in the sum. Where the job's mask
+        leaves out cores of the host that are idle, not the work of suppliers is the cause, but that they must share
+        these few.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
         key = time_ns // _BUCKET_NS
@@ -84,7 +86,7 @@ class Occupancy:
         return max((stopped / periods for stopped, periods in ran if periods > 0), default=0.0)
 
     def _occupants(self, time_ns: int) -> Amounts[str]:
-        """Cores used by suppliers, by lock holders, by everybody else but a trainer itself, and by nobody."""
+        """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by nobody."""
         used, wanted = Amounts[str](), Amounts[str]()
         for thread in self._timelines.threads.values():
             running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
@@ -99,13 +101,13 @@ class Occupancy:
         demand = wanted["trainer"] + wanted["pool"]
         crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
         others = used["other"] + neighbours + used["pool"] * crowd
-        if len(self._roles.trainers) > 1:
-            # Ranks that crowd each other out are each other's competition.
-            others += used["trainer"]
+        if (ranks := len(self._roles.trainers)) > 1:
+            # Ranks crowd each other out where there are more of them than cores, or where their pools fill these.
+            others += used["trainer"] * (1.0 if ranks > self._cores else crowd)
         if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= _LEFT_OUT:
             others += used.pop("supplier", 0.0)
-        kept = {"supplier": used["supplier"], "lock holder": used["lock holder"], "other": others}
-        return Amounts({**kept, "nobody": max(1e-3, unused - neighbours - MARGIN)})
+        kept = {kind: used[kind] for kind in ("supplier", "lock holder", "collective")}
+        return Amounts({**kept, "other": others, "nobody": max(1e-3, unused - neighbours - MARGIN)})
 
     def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
         """Idle cores of the host that the job's mask leaves out."""

@@ -30,6 +30,8 @@ MIN_DELAY = 0.02
 # A trainer that waits for others less than this fraction of the time is not supplied by its threads.
 SUPPLIED = 0.02
 # Calls in which a thread waits for somebody to send or signal something.
+# Threads that move what ranks exchange, and add it up: gloo's own, and those that torch starts for it.
+COLLECTIVE_THREADS = ("gloo", "pt_gloo")
 WAITING_CALLS = frozenset((
     "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
     "accept", "accept4", "wait4", "waitid", "futex",
@@ -65,6 +67,7 @@ class Scene:
         self._tracks: dict[int, Track | None] = {}
         self._supplied: dict[int, bool] = {}
         self._pools: dict[int, list[Timeline]] = {}
+        self._collective: list[Timeline] | None = None
 
     def main_at(self, pid: int, time_ns: int) -> Moment:
         """The main thread of a process at an instant."""
@@ -153,6 +156,13 @@ class Scene:
             ]
         return self._pools[pid]
 
+    def exchanges_at(self, time_ns: int) -> bool:
+        """Whether ranks of this host exchange something at an instant: threads of a collective are at work."""
+        if self._collective is None:
+            threads = (thread for rank in self.roles.trainers for thread in self.timelines.of(rank.pid))
+            self._collective = [thread for thread in threads if thread.name.startswith(COLLECTIVE_THREADS)]
+        return any(thread.at(time_ns).is_runnable for thread in self._collective)
+
     def _kind_of(self, thread: Timeline) -> Kind:
         """What a thread is to the trainer that it competes with for cores."""
         process = self.roles.processes.get(thread.pid)
@@ -161,6 +171,8 @@ class Scene:
             return "supplier" if process is not None and process.trainer_pid and is_main else "other"
         if is_main:
             return "trainer"
+        if thread.name.startswith(COLLECTIVE_THREADS):
+            return "collective"
         if thread.tid not in self.own_threads.python(thread.pid):
             return "pool" if thread in self.pool_threads(thread.pid) else "other"
         if self.is_supplied_by_threads(thread.pid):

@@ -104,6 +104,19 @@ class Timeline:
         delay = np.interp(ends, self._counted_ns, self._delay)
         return float((run[1] - run[0]) / span), float((delay[1] - delay[0]) / span)
 
+    def uses(self, edges_ns: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]) -> tuple[float, float]:
+        """As ``use``, for some of the spans between neighbouring edges together.
+
+        Args:
+            edges_ns: borders of spans.
+            chosen: which of them; one less than edges.
+        """
+        length = float(np.diff(edges_ns)[chosen].sum())
+        if length <= 0 or len(self._counted_ns) < 2:
+            return 0.0, 0.0
+        run, delay = (np.diff(np.interp(edges_ns, self._counted_ns, used)) for used in (self._run, self._delay))
+        return float(run[chosen].sum()) / length, float(delay[chosen].sum()) / length
+
 
 class Timelines:
     """The timelines of all threads of the job."""

@@ -36,6 +36,17 @@ def test_ranks_that_do_the_same_keep_what_was_seen() -> None:
     assert first.by_rank()["cpu.contention", 1] == pytest.approx(0.1)
 
 
+def test_an_exchange_makes_no_rank_late() -> None:
+    victim, culprit = _ledger(0), _ledger(1)
+    culprit.add(0, 0.6, Place("backward"), [Part("communication.bandwidth", 1.0)])
+    culprit.add(0, 0.4, Place("data"), [Part("io.storage_read", 1.0)])
+    victim.add(0, 0.6, Place("forward"), [Part("cpu.model_compute", 1.0)])
+    victim.add(0, 0.4, Place("backward"), [Part("cpu.model_compute", 1.0, rank=1)])
+    settle_waits([victim, culprit])
+    assert victim.by_rank()["io.storage_read", 1] == pytest.approx(0.4)
+    assert victim.causes()["communication.bandwidth"] == 0.0
+
+
 def test_parts_of_an_instant_are_booked_by_weight() -> None:
     ledger = _ledger(0)
     ledger.add(3, 2.0, Place("data"), [Part("io.storage_read", 0.25, target="file:/x"), Part("cpu.contention", 0.75)])

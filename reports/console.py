@@ -7,7 +7,8 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.reports.outline import COST, Card, Outline, Part, RankBar, outline
+from perfdoctor.reports.cards import Card
+from perfdoctor.reports.outline import COST, Outline, Part, RankBar, outline
 from perfdoctor.reports.tables import Rows
 from perfdoctor.reports.text import lower_first
 

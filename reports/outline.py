@@ -3,31 +3,22 @@
 All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, Verdict
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
+from perfdoctor.reports.cards import Card, card, texts
+from perfdoctor.reports.headline import basis, claim, figures, headline, straggler, tone
 from perfdoctor.reports.places import Places
 from perfdoctor.reports.tables import Rows, cost_rows, job_rows, step_rows
-from perfdoctor.reports.text import (
-    clean,
-    clean_lines,
-    is_prose,
-    percent,
-    quantity,
-    sentence,
-    speedup,
-)
+from perfdoctor.reports.text import clean, percent, sentence
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
 
 COST = "What this diagnosis cost"
-
-_RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "communication"}
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -55,39 +46,6 @@ class RankBar:
     detail: str
     straggler: bool
     parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is ""."""
-
-    title: str
-    why: str
-    told: str
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One finding.
-
-    Attributes:
-        evidence: rows of what was measured, the value, and the probe that saw it.
-        ranks: e.g. ``ranks 0 and 3``; "" for a job of one trainer.
-        summary: one sentence; "" where the verdict says it already.
-    """
-
-    title: str
-    cause: str
-    severity: str
-    healthy: bool
-    share: str
-    speedup: str
-    ranks: str
-    summary: str
-    evidence: tuple[tuple[str, str, str], ...]
-    changes: tuple[Change, ...]
-    refuted_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +85,19 @@ def outline(diagnosis: Diagnosis) -> Outline:
     verdict = diagnosis.verdict
     colors = {line.cause: number for number, line in enumerate(_ill(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
-    places = Places(_texts(diagnosis))
+    places = Places(texts(diagnosis))
     return Outline(
         version=clean(diagnosis.version),
-        tone=_tone(verdict),
-        claim=_claim(verdict),
-        headline=_headline(verdict),
+        tone=tone(verdict),
+        claim=claim(verdict),
+        headline=headline(verdict),
         summary=places.shorten(clean(verdict.summary)),
-        figures=_figures(verdict),
-        basis=_basis(verdict),
-        straggler=_straggler(verdict),
+        figures=figures(verdict),
+        basis=basis(verdict),
+        straggler=straggler(verdict),
         breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
         ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
-        cards=tuple(_card(finding, places, said=verdict.summary) for finding in diagnosis.findings),
+        cards=tuple(card(finding, places, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
         ),
@@ -147,59 +105,6 @@ def outline(diagnosis: Diagnosis) -> Outline:
         steps=_steps(diagnosis),
         job=job_rows(diagnosis.job),
     )
-
-
-def _claim(verdict: Verdict) -> str:
-    if verdict.bottleneck is None or verdict.cause is None:
-        return "No bottleneck named: the evidence does not suffice"
-    cause = CAUSES[verdict.cause]
-    if cause.healthy:
-        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "Nothing is holding this job back"
-    return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
-
-
-def _headline(verdict: Verdict) -> str:
-    claim, share = _claim(verdict), percent(verdict.share)
-    if verdict.bottleneck is None or verdict.cause is None:
-        return claim
-    cause = CAUSES[verdict.cause]
-    if cause.healthy:
-        equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
-        return f"{claim}{equal}: {share} is {cause.title}"
-    return f"{claim}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
-
-
-def _tone(verdict: Verdict) -> str:
-    if verdict.bottleneck is None or verdict.cause is None:
-        return "unknown"
-    return "healthy" if CAUSES[verdict.cause].healthy and not _is_unequal(verdict) else "ill"
-
-
-def _is_unequal(verdict: Verdict) -> bool:
-    """Whether ranks wait for others that do more of what is healthy in itself."""
-    return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
-
-
-def _figures(verdict: Verdict) -> Rows:
-    if verdict.cause is None or verdict.bottleneck is None:
-        return ()
-    rows = [("Share of wall time", percent(verdict.share))]
-    if verdict.predicted_speedup > 1:
-        rows.append(("Predicted pace if fixed", speedup(verdict.predicted_speedup)))
-    rows.append(("Confidence", percent(verdict.confidence)))
-    if verdict.straggler_rank is not None:
-        rows.append(("Straggler", f"rank {verdict.straggler_rank}"))
-    return tuple(rows)
-
-
-def _basis(verdict: Verdict) -> Rows:
-    level = ("How it is known", clean(verdict.level))
-    return (level,) if verdict.cause is None else (level, ("Cause", verdict.cause))
-
-
-def _straggler(verdict: Verdict) -> str:
-    rank = verdict.straggler_rank
-    return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
 
 
 def _is_known(diagnosis: Diagnosis) -> bool:
@@ -271,55 +176,3 @@ def _rank_detail(rank: Mapping[str, Any]) -> str:
         return clean(str(rank["trace"]))
     workers = rank["workers"]
     return f"pid {rank['pid']}, {workers} worker{'' if workers == 1 else 's'}"
-
-
-def _texts(diagnosis: Diagnosis) -> Iterator[str]:
-    """Where lines of code may be named."""
-    yield diagnosis.verdict.summary
-    for finding in diagnosis.findings:
-        yield finding.summary
-        yield from (item.value for item in finding.evidence if isinstance(item.value, str))
-        for fix in finding.fixes:
-            yield from (fix.title, fix.why)
-
-
-def _card(finding: Finding, places: Places, *, said: str) -> Card:
-    cause = CAUSES[finding.cause]
-    return Card(
-        title=sentence(cause.title),
-        cause=cause.id,
-        severity="healthy" if cause.healthy else clean(finding.severity),
-        healthy=cause.healthy,
-        share=percent(finding.share),
-        speedup="" if cause.healthy else speedup(finding.predicted_speedup),
-        ranks=_ranks(finding.ranks),
-        summary="" if finding.summary == said else places.shorten(clean(finding.summary)),
-        evidence=_evidence(finding.evidence, places),
-        changes=tuple(_change(fix, places) for fix in finding.fixes),
-        refuted_by=clean(finding.refuted_by),
-    )
-
-
-def _evidence(items: Iterable[Evidence], places: Places) -> tuple[tuple[str, str, str], ...]:
-    """Rows of a table; what has the same name as the row above it is not named again."""
-    rows: list[tuple[str, str, str]] = []
-    above = None
-    for item in items:
-        name = sentence(clean(item.name))
-        rows.append(("" if name == above else name, places.shorten(quantity(item.value, item.unit)), clean(item.probe)))
-        above = name
-    return tuple(rows)
-
-
-def _change(fix: Fix, places: Places) -> Change:
-    change = clean_lines(fix.change)
-    told, code = (change, "") if is_prose(change) else ("", change)
-    pace = f" (up to {speedup(fix.predicted_speedup)})" if fix.predicted_speedup else ""
-    return Change(places.shorten(clean(fix.title)) + pace, places.shorten(clean(fix.why)), told, code)
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    if not ranks:
-        return ""
-    *first, last = map(str, ranks)
-    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"

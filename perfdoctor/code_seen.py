@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from perfdoctor.evidence_readings import Numbers, put
 
 if TYPE_CHECKING:
+    from perfdoctor.frames import Frame
     from perfdoctor.ledger import Ledger
-    from perfdoctor.phases import Frame
     from perfdoctor.scene import Scene
 
 # With fewer stacks of a trainer than this, what is in none of them may still be in the job: of a call that takes 3 % of

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.phases import AFTERWARDS, PREPARES, Frame, Place, is_own
+from perfdoctor.frames import Frame, is_own
+from perfdoctor.phases import AFTERWARDS, PREPARES, Place
 from perfdoctor.stacks import Stacks
 
 # A line with less of the model's time than this is no training: a validation now and then at the top of the loop.

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.phases import Frame, Place, locate
+from perfdoctor.frames import Frame
+from perfdoctor.phases import Place, locate
 from perfdoctor.recording import Recording
 from perfdoctor.samples import StackSegment
 

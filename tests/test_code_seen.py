@@ -8,8 +8,9 @@ import pytest
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.code_seen import measure_code, read_code_settings
+from perfdoctor.frames import Frame
 from perfdoctor.ledger import Ledger
-from perfdoctor.phases import Frame, Place, locate
+from perfdoctor.phases import Place, locate
 from perfdoctor.roles import Process, Roles
 from perfdoctor.stacks import Stacks, Track
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from perfdoctor.frames import Frame
 from perfdoctor.own_code import below, below_lines, by_function, package_of
-from perfdoctor.phases import Frame, locate
+from perfdoctor.phases import locate
 from perfdoctor.stacks import Stacks, Track
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from perfdoctor.frames import Frame
 from perfdoctor.own_loop import mark_own_loop
-from perfdoctor.phases import AFTERWARDS, PREPARES, Frame, locate
+from perfdoctor.phases import AFTERWARDS, PREPARES, locate
 from perfdoctor.stacks import Stacks, Track
 
 MODULE = Frame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from perfdoctor.phases import Frame, locate, marked_place
+from perfdoctor.frames import Frame
+from perfdoctor.phases import locate, marked_place
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.phases import Frame, locate
+from perfdoctor.frames import Frame
+from perfdoctor.phases import locate
 from perfdoctor.scene import Scene
 from perfdoctor.stacks import Track
 

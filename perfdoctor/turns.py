@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from perfdoctor.roles import Process
 from perfdoctor.timelines import Timelines
 
+# As many looks tell fractions to a few hundredths; each asks for the place of every rank.
+_LOOKS = 200
+
 
 class Turns:
     """Answers for one recording.
@@ -38,6 +41,7 @@ class Turns:
         if trainer.pid not in self._known:
             timeline = self._timelines.main(trainer.pid)
             times = timeline.times_ns.tolist() if timeline is not None else []
+            times = times[:: 1 + len(times) // _LOOKS]
             others = [other for other in self._trainers if other.pid != trainer.pid]
             waits = (
                 self._in_collective(trainer, time) and not all(self._in_collective(other, time) for other in others)

@@ -2,9 +2,7 @@
 
 A step is one pass of the training loop. It ends where the user says so, or where a ``with`` around one step ends. In a
 ``with`` around the whole loop it ends where the next batch is asked for after some training work (a backward pass or an
-optimizer's step), or, where batches come from no loader, where the last optimizer's step ended before the first one
-steps again after all others did. Several ``with`` in a row in which it does so a few times are steps, as those of
-reinforcement learning.
+optimizer's step), or, where batches come from no loader, where ``LoopSteps`` says.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from perfdoctor.probes.inside.companion import Companion, start_companion
 from perfdoctor.probes.inside.device import DeviceMarks, MakeMark
 from perfdoctor.probes.inside.follow_up import FollowUp
 from perfdoctor.probes.inside.hooks import Hooks
+from perfdoctor.probes.inside.loop_steps import LoopSteps
 from perfdoctor.probes.inside.ring import (
     ASIDE,
     BEGIN,
@@ -40,8 +39,6 @@ DEFAULT_S, DEFAULT_STEPS = 15, 10
 # A sidecar that does not look after this long will not.
 PATIENCE_S = 60
 MAX_NAMES = 100
-# An optimizer has at most so many more turns in a step while others have one.
-MAX_TURNS = 20
 # Marks are written at the end of a step, but not of every short one.
 FLUSH_NS = NS_PER_S // 20
 
@@ -52,12 +49,12 @@ class _Hot:
     __slots__ = (
         "_ended",
         "_entered",
-        "_first_optimizer",
         "_flush_ns",
         "_left_loop",
         "_left_step",
         "_limit",
         "_look_ns",
+        "_loop_steps",
         "_passed",
         "_steps",
         "_told",
@@ -86,17 +83,12 @@ class Session(_Hot):
         "_device",
         "_follow_up",
         "_hooks",
-        "_inner",
         "_names",
         "_observed_from",
         "_observed_ns",
-        "_optimized_ns",
-        "_others",
-        "_repeated",
         "_ring",
         "_start_ns",
         "_step_s",
-        "_turns",
         "_wishes",
         "companion",
         "pauses",
@@ -127,13 +119,7 @@ class Session(_Hot):
         self._told = False
         self.loader_seen = False
         self.late = 0
-        self._first_optimizer = 0
-        # How often the first optimizer stepped again in this ``with``, and at most in one of those before.
-        self._repeated = self._inner = 0
-        # Whether the other optimizers of this ``with`` stepped since its last step ended.
-        self._others: dict[int, bool] = {}
-        self._turns = 0
-        self._optimized_ns = 0
+        self._loop_steps = LoopSteps()
         self._look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
         self._device = DeviceMarks(self._ring.marker, self._ring.say)
@@ -183,8 +169,10 @@ class Session(_Hot):
             if self.depth:
                 self.depth += 1
                 return
-            if self._passed or self._first_optimizer:
-                self._begin_anew()
+            if self._passed or self._loop_steps.seen:
+                known = self._told or self.loader_seen or self._observed_from is not None
+                self._loop_steps.begin_anew(counts=not known)
+                self._passed = 0
             self.depth, self._told = 1, told
             self._entered(now())
 
@@ -243,50 +231,20 @@ class Session(_Hot):
 
     def optimizes(self, optimizer: int) -> None:
         """An optimizer's step begins, and no loader was seen."""
-        if self._told or not self.depth:
-            return
-        if optimizer == self._first_optimizer and self._optimized_ns:
-            if self._others_come():
-                return
-            self._repeated += 1
-            if self._repeated <= 2 * self._inner:
-                return
+        if self.depth and not self._told and (ended := self._loop_steps.optimizer_begins(optimizer)):
             self._passed += 1
-            ended, self._optimized_ns = self._optimized_ns, 0
             # Torch goes through its hooks here: none may be taken out.
             self._step_ended(ended, late=True)
             self.worked = True
-        elif not self._first_optimizer:
-            self._first_optimizer = optimizer
-        elif optimizer != self._first_optimizer and self._turns <= MAX_TURNS:
-            self._others[optimizer] = True
-
-    def _others_come(self) -> bool:
-        """Whether other optimizers step before this step of the loop ends: a critic often has several turns."""
-        if all(self._others.values()):
-            self._others = dict.fromkeys(self._others, False)
-            self._turns = 0 if self._turns <= MAX_TURNS else self._turns
-            return False
-        self._turns += 1
-        if self._turns > MAX_TURNS:
-            self._others.clear()  # for good: they come too seldom, or are others each time
-        return self._turns <= MAX_TURNS
 
     def optimized(self) -> None:
         """An optimizer's step has ended, and no loader was seen."""
         if self.depth:
-            self._optimized_ns = now()
+            self._loop_steps.optimizer_ended(now())
 
     def catch_up(self) -> None:
         """Does what could not be done where a step ended."""
         self._look(self.late)
-
-    def _begin_anew(self) -> None:
-        """Forgets what the last ``with`` held."""
-        if not (self._told or self.loader_seen) and self._observed_from is None:
-            self._inner = max(self._inner, self._repeated)
-        self._repeated = self._passed = self._first_optimizer = self._optimized_ns = self._turns = 0
-        self._others.clear()
 
     def _step_ended(self, time_ns: int, *, late: bool = False) -> None:
         self._ended(time_ns)

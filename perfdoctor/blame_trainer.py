@@ -46,6 +46,7 @@ class Blame:
     mixes: Mapping[int, CodeMix]
     saved_paths: Mapping[int, Mapping[str, str]]
     restarts: Mapping[int, list[tuple[int, int]]] = field(default_factory=dict)
+    handovers: Mapping[int, float] = field(default_factory=dict)
     gpus: Gpus | None = None
     turns: Turns = field(init=False)
 
@@ -104,7 +105,9 @@ class Blame:
             causes, queued = self._at_barrier(trainer, place, time_ns)
         parts = running_parts(self.scene, trainer.pid, moment, time_ns, {**causes, **queued}, place.line)
         # Whoever has the CPU that a barrier waits for is not at this line.
-        return [replace(part, line="") if part.cause in queued else part for part in parts]
+        parts = [replace(part, line="") if part.cause in queued else part for part in parts]
+        handing = self.handovers.get(trainer.pid, 0.0)
+        return [*scale(parts, 1 - handing), Part("cpu.gil_contention", handing, line=place.line)] if handing else parts
 
     def _at_barrier(
         self, trainer: Process, place: Place, time_ns: int

@@ -10,6 +10,7 @@ from perfdoctor.blame_gpu import read_gpus
 from perfdoctor.blame_trainer import LOADER_WAITS, Blame
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.code_mix import read_code_mix
+from perfdoctor.handovers import handover_fraction
 from perfdoctor.ledger import Ledger, settle_waits
 from perfdoctor.pipeline import settle_pipeline
 from perfdoctor.roles import Process
@@ -42,6 +43,7 @@ def account(scene: Scene) -> list[Ledger]:
         mixes={trainer.pid: read_code_mix(scene, trainer.pid) for trainer in trainers},
         saved_paths={trainer.pid: _saved_paths(scene, trainer) for trainer in trainers},
         gpus=read_gpus(scene.recording),
+        handovers={trainer.pid: handover_fraction(scene, trainer.pid) for trainer in trainers},
         restarts={trainer.pid: _restart_waits(scene, trainer) for trainer in trainers},
     )
     ledgers = [_account_for(scene, blame, trainer) for trainer in trainers]

@@ -130,6 +130,10 @@ class PythonThread(NamedTuple):
     name: str
 
 
+# So many ``CodeSample`` are taken per second of CPU time in user mode; odd, so as not to march in step with timers.
+CODE_FREQUENCY = 99
+
+
 class CodeSample(NamedTuple):
     """Where in machine code a thread was while it was on a CPU in user mode.
 

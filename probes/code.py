@@ -11,9 +11,7 @@ from pathlib import Path
 from perfdoctor.probes import Processes, Sample, Unavailable
 from perfdoctor.probes.images import AddressSpace, Images
 from perfdoctor.probes.perf_events import PerfEvent
-from perfdoctor.samples import CodeSample, Symbol
-
-FREQUENCY = 99  # per second of CPU time; odd, so as not to march in step with timers
+from perfdoctor.samples import CODE_FREQUENCY, CodeSample, Symbol
 
 
 class CodeProbe:
@@ -75,7 +73,7 @@ class CodeProbe:
             if pid in self._events or pid in self._refused:
                 continue
             try:
-                self._events[pid] = PerfEvent(pid, FREQUENCY)
+                self._events[pid] = PerfEvent(pid, CODE_FREQUENCY)
                 self._spaces[pid] = AddressSpace(self._proc / str(pid), self._images)
             except OSError as error:
                 self._refused.add(pid)

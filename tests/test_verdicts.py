@@ -91,8 +91,29 @@ while True: train(batches.get())
 """
 
 
+# Its lock changes hands thousands of times per second, for short operators here and short system calls there.
+POLLING = """
+import os
+torch.set_num_threads(1)
+def poll():
+    while True:
+        for pid in os.listdir("/proc"):
+            if pid.isdigit(): os.path.exists(f"/proc/{pid}/stat")
+threading.Thread(target=poll, daemon=True).start()
+batch = torch.randn(64, 256)
+train(batch); print("ready 0", flush=True)
+while True: train(batch)
+"""
+
+
 @pytest.mark.parametrize(
-    ("does", "cause"), [(BUSY_BESIDE, "cpu.gil_contention"), (SUPPLYING, "cpu.input_preprocessing")]
+    ("does", "cause"),
+    [
+        (BUSY_BESIDE, "cpu.gil_contention"),
+        (POLLING, "cpu.gil_contention"),
+        (SUPPLYING, "cpu.input_preprocessing"),
+    ],
+    ids=["busy", "polling", "supplying"],
 )
 def test_a_python_thread_that_hinders_is_told_from_one_that_supplies(does: str, cause: str, tmp_path: Path) -> None:
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "OMP_NUM_THREADS"}

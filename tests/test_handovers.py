@@ -1,0 +1,43 @@
+"""What a thread spends on handing the interpreter lock over is told from its switches and its time in the kernel."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfdoctor.handovers import PER_SWITCH_S, handover_fraction
+from perfdoctor.samples import CODE_FREQUENCY, CodeSample, ThreadSample
+
+TRAINER, OTHER, SECONDS = 10, 11, 10
+S = 1_000_000_000
+
+
+def scene(*, running: float, user: float, switches: int, holder: int | None) -> Any:
+    """A main thread that runs and is in user mode for these fractions of the time."""
+    counted = [(0, 0, 0), (SECONDS * S, int(running * SECONDS * S), switches * SECONDS)]
+    states = [ThreadSample(at, TRAINER, "R", None, "", run, 0, turns, 0, 0, 0) for at, run, turns in counted]
+    sampled = int(user * SECONDS * CODE_FREQUENCY)
+    code = [CodeSample(n * SECONDS * S // sampled, TRAINER, "libtorch_cpu.so", 0, "") for n in range(sampled)]
+    rows = {ThreadSample: states, CodeSample: code}
+    timeline = SimpleNamespace(times_ns=np.arange(100) * S // 10)
+    return SimpleNamespace(
+        recording=SimpleNamespace(rows=rows.__getitem__),
+        timelines=SimpleNamespace(main=lambda pid: timeline, interpreter_at=lambda pid, time: (holder, False)),
+    )
+
+
+def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> None:
+    many = scene(running=0.8, user=0.6, switches=10_000, holder=OTHER)
+    assert handover_fraction(many, TRAINER) == pytest.approx(0.25, abs=0.01)
+    few = scene(running=0.8, user=0.6, switches=1000, holder=OTHER)
+    assert handover_fraction(few, TRAINER) == pytest.approx(1000 * PER_SWITCH_S / 0.8, abs=0.001)
+
+
+@pytest.mark.parametrize("holder", [TRAINER, 0, None])
+def test_nobody_else_wants_the_lock(holder: int | None) -> None:
+    assert handover_fraction(scene(running=0.8, user=0.6, switches=10_000, holder=holder), TRAINER) == 0
+
+
+def test_user_time_is_no_handover() -> None:
+    assert handover_fraction(scene(running=0.8, user=0.8, switches=10_000, holder=OTHER), TRAINER) < 0.01

@@ -20,9 +20,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import jobs
+from documents import fill
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "overhead.md"
 PACE_TARGET = 0.98
 
 
@@ -184,14 +183,8 @@ COLUMNS = (
     "MiB, py-spy",
 )
 
-PAGE = """\
-# What it costs to be watched
-
-Pace is steps per second while watched over steps per second alone, in the same run of the job:
-1.000 costs nothing. Windows of {seconds:g} s alternate, {rounds} of each kind; medians. A watched
-window lasts as long as the command does, its start and its analysis included; `cores, watching`
-leaves these out. `py-spy record --subprocesses` runs at its defaults otherwise. Memory is resident
-memory of all processes of the command at its highest.
+SECTION = """\
+Windows of {seconds:g} s alternate, {rounds} of each kind; medians.
 
 | example | {columns} |
 {rule}
@@ -200,16 +193,13 @@ memory of all processes of the command at its highest.
 Median pace: {attach:.3f} attached (target {target}), {py_spy:.3f} with py-spy.
 
 Measured on {machine}.
-
-Reproduce with `python benchmarks/attach_cost.py --write`, as root on an otherwise idle machine
-with two cores.
 """
 
 
 def document(rows: list[Row], arguments: argparse.Namespace) -> str:
-    """The page docs/overhead.md."""
+    """The table of docs/overhead.md."""
     attach, py_spy = medians(rows)
-    return PAGE.format(
+    return SECTION.format(
         seconds=arguments.seconds,
         rounds=arguments.rounds,
         columns=" | ".join(COLUMNS),
@@ -232,7 +222,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these examples only")
     parser.add_argument("--rounds", type=int, default=2, help="watched windows of each kind (default 2)")
     parser.add_argument("--seconds", type=float, default=15.0, help="length of a window (default 15)")
-    parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/overhead.md")
     arguments = parser.parse_args()
     jobs.end_with_finally()
     named = jobs.examples(arguments.only)
@@ -253,7 +243,7 @@ def main() -> int:
     attach, py_spy = medians(rows)
     print(f"\nmedian pace: {attach:.3f} attached, {py_spy:.3f} with py-spy (target {PACE_TARGET})")
     if arguments.write:
-        DOCUMENT.write_text(document(rows, arguments))
+        fill("overhead.md", "attach", document(rows, arguments))
     return 0 if attach >= PACE_TARGET else 1
 
 

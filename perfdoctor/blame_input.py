@@ -17,9 +17,6 @@ from perfdoctor.roles import Process
 from perfdoctor.scene import SLEEPS, Scene
 from perfdoctor.timelines import Moment, Timeline
 
-# A helper thread that is on a CPU less than this fraction of the time around an instant is idle.
-BUSY = 0.15
-
 
 def input_parts(scene: Scene, trainer: Process, time_ns: int, saved_paths: Mapping[str, str]) -> list[Part]:
     """What the suppliers of a trainer that waits for a batch are doing at an instant; equal weight to each busy one."""
@@ -105,10 +102,9 @@ def _in_futex(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Place
     """Inside a fetch: its own thread pool computes, its interpreter lock is taken, or a lock of the job's own is."""
     for thread in scene.pool_threads(pid):
         helper = thread.at(time_ns)
-        if helper.is_runnable and helper.running + helper.delayed > BUSY:
+        if helper.is_busy:
             return running_parts(scene, pid, helper, time_ns, {"cpu.input_preprocessing": 1.0}, place.line)
-    holder, _ = scene.timelines.interpreter_at(pid, time_ns)
-    if holder not in (None, 0, pid) and not place.waits:
+    if scene.timelines.lock_is_taken(pid, time_ns) and not place.waits:
         return [Part("cpu.gil_contention", 1.0, line=place.line)]
     return [Part("cpu.lock_contention", 1.0, line=place.line)]
 
@@ -119,10 +115,7 @@ def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
         if thread.tid == pid:
             continue
         moment = thread.at(time_ns)
-        if (moment.is_runnable and moment.running + moment.delayed > BUSY) or moment.syscall in (
-            "write",
-            "sendmsg",
-        ):
+        if moment.is_busy or moment.syscall in ("write", "sendmsg"):
             return running_parts(scene, pid, moment, time_ns, {"cpu.data_transfer": 1.0}, "")
     return []
 
@@ -143,7 +136,7 @@ def _own_threads(scene: Scene, pid: int) -> list[Timeline]:
 def _thread_parts(scene: Scene, thread: Timeline, time_ns: int, saved_paths: Mapping[str, str]) -> list[Part]:
     """What one of the trainer's own threads is doing for it."""
     moment = thread.at(time_ns)
-    if moment.is_runnable and moment.running + moment.delayed > BUSY:
+    if moment.is_busy:
         cause = "cpu.data_transfer" if "pin" in thread.name else "cpu.input_preprocessing"
         line = scene.thread_line(thread, time_ns)
         return running_parts(scene, thread.pid, moment, time_ns, {cause: 1.0}, line)

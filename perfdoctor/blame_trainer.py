@@ -16,7 +16,7 @@ from perfdoctor.blame import (
     unattributed,
 )
 from perfdoctor.blame_gpu import Gpus
-from perfdoctor.blame_input import BUSY, input_parts
+from perfdoctor.blame_input import input_parts
 from perfdoctor.code_counts import SURE_DELAY, pool_delay
 from perfdoctor.code_mix import SPIN, CodeMix
 from perfdoctor.locks import LOCK_CALLS
@@ -39,6 +39,7 @@ class Blame:
         mixes: per trainer, what its main thread computes in each phase.
         saved_paths: targets that saving or logging code of a library was seen to write, with the cause; "" for all
         others.
+        handovers: per trainer, the part of its running time that handing over the interpreter lock takes.
         turns: whether ranks wait for each other by turns.
     """
 
@@ -186,11 +187,9 @@ class Blame:
         for thread in scene.pool_threads(trainer.pid):
             helper = thread.at(time_ns)
             computes = place.phase in TRAINING_PHASES or place.detail == PREPARES
-            if computes and helper.is_runnable and helper.running + helper.delayed > BUSY:
+            if computes and helper.is_busy:
                 return running_parts(scene, trainer.pid, helper, time_ns, {_arithmetic(place): 1.0}, place.line)
-        holder, _ = scene.timelines.interpreter_at(trainer.pid, time_ns)
-        taken = holder not in (None, 0, trainer.pid)
-        if taken and not place.waits:
+        if scene.timelines.lock_is_taken(trainer.pid, time_ns) and not place.waits:
             return [Part("cpu.gil_contention", 1.0, line=place.line)]
         if self._is_collective_wait(trainer, moment, place, time_ns):
             return self._follow_ranks(trainer, time_ns) if follow_ranks else unattributed(place)
@@ -224,8 +223,7 @@ class Blame:
         return any(moment.state not in "XZ" and moment.syscall != "futex" for moment in moments)
 
     def _pool_works(self, trainer: Process, time_ns: int) -> bool:
-        helpers = (thread.at(time_ns) for thread in self.scene.pool_threads(trainer.pid))
-        return any(helper.is_runnable and helper.running + helper.delayed > BUSY for helper in helpers)
+        return any(thread.at(time_ns).is_busy for thread in self.scene.pool_threads(trainer.pid))
 
     def _follow_ranks(self, waiting: Process, time_ns: int) -> list[Part]:
         """Whoever is not in the collective is the culprit; if all are, it is communication."""

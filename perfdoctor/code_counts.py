@@ -66,9 +66,8 @@ def is_blurred(scene: Scene, pid: int) -> bool:
 
 def running_by_phase(scene: Scene, pid: int) -> dict[str, float]:
     """A main thread's running time by phase (``phase_of``), in fractions."""
-    timeline = scene.timelines.main(pid)
     counts: Amounts[str] = Amounts()
-    for time_ns in timeline.times_ns.tolist() if timeline is not None else ():
+    for time_ns in scene.timelines.main_times(pid):
         moment = scene.main_at(pid, time_ns)
         if moment.is_runnable:
             counts[phase_of(scene.place_at(pid, time_ns, moment))] += 1

@@ -81,7 +81,8 @@ DOMINANT: tuple[tuple[Rule, ...], ...] = (
             "fetch",
         ),
         _rule(
-            r"(?:site|dist)-packages/transformers/(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
+            r"(?:site|dist)-packages/transformers/"
+            r"(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
             "",
             "data",
             "fetch",

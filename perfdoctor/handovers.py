@@ -22,8 +22,10 @@ def handover_fraction(scene: Scene, pid: int) -> float:
     It is the part in the kernel (all CPU time, without what was sampled in user mode), as far as the thread's voluntary
     switches explain it; 0 where nobody contends for the lock or the machine code was not sampled.
     """
+    if not _contended(scene, pid):
+        return 0.0
     rows = [row for row in scene.recording.rows(ThreadSample) if row.tid == pid and row.voluntary is not None]
-    if len(rows) < 2 or not _contended(scene, pid):
+    if len(rows) < 2:
         return 0.0
     first, last = rows[0], rows[-1]
     running_s = (last.run_ns - first.run_ns) / NS_PER_S
@@ -37,7 +39,5 @@ def handover_fraction(scene: Scene, pid: int) -> float:
 
 
 def _contended(scene: Scene, pid: int) -> bool:
-    timeline = scene.timelines.main(pid)
-    times = timeline.times_ns.tolist() if timeline is not None else []
-    holders = [scene.timelines.interpreter_at(pid, time)[0] for time in times]
-    return sum(holder not in (None, 0, pid) for holder in holders) >= CONTENDED * len(times) > 0
+    times = scene.timelines.main_times(pid)
+    return sum(scene.timelines.lock_is_taken(pid, time) for time in times) >= CONTENDED * len(times) > 0

@@ -155,7 +155,6 @@ class _Walk:
         name = what.removeprefix(OWN) if phase == "other" else phase
         return Segment(start_ns, end_ns, phase, name, detail, told=phase != "other", inside=self.in_scope)
 
-
     def _innermost(self) -> tuple[str, int]:
         """What the thread is in, and the value of its mark: what a model or a loader moves is its own part."""
         last = self.open[-1]

@@ -74,12 +74,10 @@ def going_with_the_largest(
 
 def _spent_by_workers(scene: Scene, ledger: Ledger, saved_paths: Mapping[str, str]) -> dict[str, float]:
     """Cause to the fraction of its time that a worker spends on it, as a mean over workers; idling is missing."""
-    timeline = scene.timelines.main(ledger.trainer.pid)
     workers = scene.roles.workers_of(ledger.trainer.pid)
     spent: Amounts[str] = Amounts()
     looks = 0
-    times = timeline.times_ns.tolist() if timeline is not None else []
-    for time_ns in times[:: 1 + len(times) // _LOOKS]:
+    for time_ns in scene.timelines.main_times(ledger.trainer.pid, most=_LOOKS):
         for worker in (worker for worker in workers if worker.alive_at(time_ns)):
             looks += 1
             for part in supplier_parts(scene, worker, time_ns, saved_paths):

@@ -29,9 +29,9 @@ STACK_PERIOD_NS = 50_000_000
 MIN_DELAY = 0.02
 # A trainer that waits for others less than this fraction of the time is not supplied by its threads.
 SUPPLIED = 0.02
-# Calls in which a thread waits for somebody to send or signal something.
 # Threads that move what ranks exchange, and add it up: gloo's own, and those that torch starts for it.
 COLLECTIVE_THREADS = ("gloo", "pt_gloo")
+# Calls in which a thread waits for somebody to send or signal something.
 WAITING_CALLS = frozenset((
     "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
     "accept", "accept4", "wait4", "waitid", "futex",
@@ -182,8 +182,7 @@ class Scene:
     def is_supplied_by_threads(self, pid: int) -> bool:
         """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
         if pid not in self._supplied:
-            timeline = self.timelines.main(pid)
-            times = timeline.times_ns.tolist() if timeline is not None else []
+            times = self.timelines.main_times(pid)
             waits = sum(self._waits_for_others(pid, time) for time in times)
             self._supplied[pid] = waits >= SUPPLIED * len(times)
         return self._supplied[pid]

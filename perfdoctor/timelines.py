@@ -22,6 +22,8 @@ Times = npt.NDArray[np.int64]
 WINDOW_NS = 30_000_000
 # All threads are looked at within this time in a tick of the threads probe, and ticks are farther apart.
 TICK_NS = 6_000_000
+# A helper thread that is on a CPU less than this fraction of the time around an instant is idle.
+BUSY = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class Moment:
     def is_runnable(self) -> bool:
         """On a CPU or waiting for one."""
         return self.state == "R"
+
+    @property
+    def is_busy(self) -> bool:
+        """Runnable, and for longer than idle threads are now and then."""
+        return self.is_runnable and self.running + self.delayed > BUSY
 
     @property
     def is_blocked(self) -> bool:
@@ -141,6 +148,12 @@ class Timelines:
         """The main thread of a process."""
         return self.threads.get(pid)
 
+    def main_times(self, pid: int, most: int | None = None) -> list[int]:
+        """When the main thread of a process was looked at, in ns; evenly chosen ones where ``most`` are enough."""
+        timeline = self.main(pid)
+        times: list[int] = [] if timeline is None else timeline.times_ns.tolist()
+        return times if most is None else times[:: 1 + len(times) // most]
+
     def of(self, pid: int) -> list[Timeline]:
         """All threads of a process."""
         return self._by_process.get(pid, [])
@@ -156,3 +169,7 @@ class Timelines:
         if near is None or abs(near.time_ns - time_ns) > within_ns:
             return None, None
         return near.gil_tid, None if near.collecting is None else bool(near.collecting)
+
+    def lock_is_taken(self, pid: int, time_ns: int) -> bool:
+        """Whether another thread than the main one holds the interpreter lock of a process at an instant."""
+        return self.interpreter_at(pid, time_ns)[0] not in (None, 0, pid)

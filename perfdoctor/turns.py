@@ -39,9 +39,7 @@ class Turns:
     def _late_waits(self, trainer: Process) -> float:
         """Fraction of a trainer's samples in which it waits while another rank is not in the collective."""
         if trainer.pid not in self._known:
-            timeline = self._timelines.main(trainer.pid)
-            times = timeline.times_ns.tolist() if timeline is not None else []
-            times = times[:: 1 + len(times) // _LOOKS]
+            times = self._timelines.main_times(trainer.pid, most=_LOOKS)
             others = [other for other in self._trainers if other.pid != trainer.pid]
             waits = (
                 self._in_collective(trainer, time) and not all(self._in_collective(other, time) for other in others)

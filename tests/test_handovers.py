@@ -1,13 +1,14 @@
 """What a thread spends on handing the interpreter lock over is told from its switches and its time in the kernel."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perfdoctor.handovers import PER_SWITCH_S, handover_fraction
 from perfdoctor.samples import CODE_FREQUENCY, CodeSample, ThreadSample
+from perfdoctor.timelines import Timelines
 
 TRAINER, OTHER, SECONDS = 10, 11, 10
 S = 1_000_000_000
@@ -20,10 +21,12 @@ def scene(*, running: float, user: float, switches: int, holder: int | None) -> 
     sampled = int(user * SECONDS * CODE_FREQUENCY)
     code = [CodeSample(n * SECONDS * S // sampled, TRAINER, "libtorch_cpu.so", 0, "") for n in range(sampled)]
     rows = {ThreadSample: states, CodeSample: code}
-    timeline = SimpleNamespace(times_ns=np.arange(100) * S // 10)
+    timelines: Any = SimpleNamespace(main_times=lambda pid: range(100))
+    timelines.interpreter_at = lambda pid, time: (holder, False)
+    timelines.lock_is_taken = partial(Timelines.lock_is_taken, timelines)
     return SimpleNamespace(
         recording=SimpleNamespace(rows=rows.__getitem__),
-        timelines=SimpleNamespace(main=lambda pid: timeline, interpreter_at=lambda pid, time: (holder, False)),
+        timelines=timelines,
     )
 
 

@@ -169,7 +169,7 @@ class Session(_Hot):
             if self.depth:
                 self.depth += 1
                 return
-            if self._passed or self._loop_steps.seen:
+            if self._passed or self._loop_steps.first:
                 known = self._told or self.loader_seen or self._observed_from is not None
                 self._loop_steps.begin_anew(counts=not known)
                 self._passed = 0

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
+from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.code_counts import _apart
-from perfdoctor.code_mix import _fractions
-from perfdoctor.phases import AFTERWARDS
+from perfdoctor.code_mix import CodeMix, _fractions
+from perfdoctor.phases import AFTERWARDS, UNKNOWN
 
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
 
@@ -28,6 +29,14 @@ def test_what_has_no_room_in_own_code_stays_in_steps() -> None:
 @pytest.mark.parametrize("own", [0.0, 0.001, 0.999, 1.0])
 def test_a_handful_of_samples_makes_no_mix_of_its_own(own: float) -> None:
     assert _apart(SAMPLES, own) == (SAMPLES, SAMPLES)
+
+
+def test_without_stacks_python_code_is_not_called_overhead() -> None:
+    mixes = {"other": {"cpu.model_compute": 0.3, "cpu.python_overhead": 0.6, "cpu.input_preprocessing": 0.1}}
+    assert CodeMix(mixes).causes(UNKNOWN, held_up=False) == mixes["other"]
+    unplaced = CodeMix(mixes, placed=False).causes(UNKNOWN, held_up=False)
+    assert unplaced == pytest.approx({"cpu.model_compute": 0.3, UNATTRIBUTED: 0.7})
+    assert CodeMix({}, placed=False).causes(UNKNOWN, held_up=False) == {UNATTRIBUTED: 1.0}
 
 
 def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:

@@ -18,7 +18,7 @@ from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.recording_file import recording_file, tell_of_leftovers
-from perfdoctor.target import require_target
+from perfdoctor.target import process_id, require_target
 from perfdoctor.watch import (
     allow_many_files,
     examine_file,
@@ -33,7 +33,7 @@ DEFAULT_DURATION_S = 15.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor attach``."""
-    parser.add_argument("pid", type=int, metavar="PID", help="any process of the job")
+    parser.add_argument("pid", type=process_id, metavar="PID", help="any process of the job")
     parser.add_argument(
         "--duration",
         type=_seconds,

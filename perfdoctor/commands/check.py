@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from perfdoctor.family import family_of, listed, require_torch
 from perfdoctor.preflight import Check, preflight
-from perfdoctor.target import require_target
+from perfdoctor.target import process_id, require_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""
     parser.add_argument(
-        "pid", type=int, nargs="?", metavar="PID", help="the process; without it, this machine"
+        "pid", type=process_id, nargs="?", metavar="PID", help="the process; without it, this machine"
     )
 
 

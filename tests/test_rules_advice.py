@@ -440,3 +440,15 @@ def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary
+
+
+def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
+    title = "Save to faster storage first"
+    settings: dict[str, str | float] = {"mount./": "ext4", "mount./dev/shm": "tmpfs"}
+    assert title in titles(finding("io.checkpoint_write", settings=settings, path="/out/a.pt"))
+    assert title not in titles(finding("io.checkpoint_write", settings=settings, path="/dev/shm/a.pt"))
+
+
+def test_a_job_without_workers_is_told_of_no_copies_in_workers() -> None:
+    assert any("each worker" in fix.why for fix in finding("io.swap", workers=4).fixes)
+    assert not any("worker" in fix.why + fix.title for fix in finding("io.swap").fixes)

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
+from perfdoctor.breakdown.code_counts import _apart
+from perfdoctor.breakdown.code_mix import CodeMix, _fractions
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.code_counts import _apart
-from perfdoctor.code_mix import CodeMix, _fractions
-from perfdoctor.phases import AFTERWARDS, UNKNOWN
+from perfdoctor.scene.phases import AFTERWARDS, UNKNOWN
 
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.diagnosis import HUNG
-from perfdoctor.samples import ProcessSeen
+from perfdoctor.samples import Event, ProcessSeen
 from perfdoctor.scene.phases import TRAINING_PHASES
 from perfdoctor.scene.scene import Scene
 
@@ -34,7 +34,7 @@ def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
     """Why no bottleneck can be named; "" if one can."""
     seen = scene.recording.table(ProcessSeen)
     if not len(seen):
-        return "The job ended before anything could be seen."
+        return f"{_what_ended(scene)} ended before anything could be seen."
     if not ledgers:
         if not (seen["uses_torch"] == 1).any():
             return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
@@ -46,6 +46,11 @@ def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
         return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
     stuck = [text for ledger in ledgers if (text := _stuck(scene, ledger))]
     return stuck[0] if len(stuck) == len(ledgers) else ""
+
+
+def _what_ended(scene: Scene) -> str:
+    reasons = [event.text for event in scene.recording.rows(Event) if event.kind == "stopped"]
+    return "The job" if reasons == ["job ended"] else "The watching"
 
 
 def _stuck(scene: Scene, ledger: Ledger) -> str:

@@ -73,7 +73,7 @@ def _stuck(scene: Scene, ledger: Ledger) -> str:
     return f"{HUNG} {ledger.trainer.pid} has been waiting {_wait(call, target)} all the time{line}."
 
 
-def _wait(call: str, target: str) -> str:
+def _wait(call: str | None, target: str) -> str:
     """What a system call waits on, in words."""
     if not call:
         return "in an unknown call"

@@ -119,7 +119,7 @@ def row(one: dict[str, Any]) -> str:
     return (
         f"| {one['name']} | {size / MB:.1f} MB | {1000 * ours:.0f} ms | {size / ours / MB:.0f} "
         f"| {ours / one['bare']:.1f} | {faster} | {one['peak'] / MB:.0f} MB | {one['peak'] / size:.2f} "
-        f"| {one['beyond'] / size:.2f} | {of_hta} |"
+        f"| {one['own'] / size:.2f} | {of_hta} |"
     )
 
 
@@ -140,7 +140,7 @@ def together(rows: list[dict[str, Any]]) -> str:
             f"{sum(one['hta'] for one in both) / sum(one['ours'] for one in both):.1f} times HTA's speed (worst "
             f"{min(one['hta'] / one['ours'] for one in both):.1f}), at most "
             f"{max(one['peak'] / one['hta_peak'] for one in both):.2f} of HTA's peak memory, at most "
-            f"{max(one['beyond'] / one['size'] for one in some):.2f} times the JSON of its own."
+            f"{max(one['own'] / one['size'] for one in some):.2f} times the JSON of its own."
         )
     return "\n".join(lines)
 

@@ -440,3 +440,24 @@ def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary
+
+
+def test_copies_that_a_trace_shows_pinned_are_not_pinned_again() -> None:
+    pinned = changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.0}))
+    assert "pin_memory=True" not in pinned
+    assert "non_blocking=True" in pinned
+    assert "pin_memory=True" in changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.5}))
+
+
+def test_tensor_cores_do_not_make_matrix_products_free() -> None:
+    assert finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}).predicted_speedup < 8
+    board = finding("gpu.no_tensor_cores", settings={"compute_capability": 8.9})
+    assert board.predicted_speedup == pytest.approx(1 / (1 - board.share / 2))
+
+
+def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() -> None:
+    attention, layouts = "Use fused attention", "Keep convolutions in channels last"
+    assert {attention, layouts} <= set(titles(finding("gpu.memory_bandwidth")))
+    traced = titles(finding("gpu.memory_bandwidth", numbers={"traced_kernel_time": 9.0, "traced_softmax": 0.2}))
+    assert attention in traced
+    assert layouts not in traced

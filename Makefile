@@ -51,5 +51,6 @@ $(VENV)/.ready: requirements-dev.txt pyproject.toml
 	@# First pip itself: an older one shows nothing during the minute in which it unpacks PyTorch.
 	@$(PIP) --quiet --constraint requirements-dev.txt pip
 	@$(PIP) --progress-bar on --requirement requirements-dev.txt
-	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@# Twice quiet: setuptools would warn of the folders that it is told to install.
+	@$(PIP) --quiet --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -7,7 +7,6 @@ from typing import Any
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.between import told_between
 from perfdoctor.breakdown.account import account
 from perfdoctor.breakdown.ledger import Ledger, find_culprits
 from perfdoctor.clock import seconds
@@ -27,8 +26,8 @@ from perfdoctor.rules import find
 from perfdoctor.samples import Event, ProcessSeen, Unavailable
 from perfdoctor.scene.scene import Scene
 from perfdoctor.scene.steps import Steps
-from perfdoctor.several import told_several
 from perfdoctor.silence import why_silent
+from perfdoctor.step_notes import step_notes
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
 
@@ -65,7 +64,7 @@ def examine(recording: Recording) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
         steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*_of_steps(scene), *_not_examined(recording), *profiled.not_examined, *broken),
+        not_examined=(*step_notes(scene), *_not_examined(recording), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
@@ -176,10 +175,6 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
         "phases": dict(trainer.phases),
         "waits_for": {str(rank): share for rank, share in trainer.blamed.items()},
     }
-
-
-def _of_steps(scene: Scene) -> list[NotExamined]:
-    return [*told_between(scene), *told_several(scene)]
 
 
 def _not_examined(recording: Recording) -> list[NotExamined]:

@@ -3,7 +3,8 @@
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.exchange import fewer_bytes, fewer_messages, world_size
-from perfdoctor.rules.making import REPORTED, finding, percent, takes
+from perfdoctor.rules.finding import REPORTED, finding
+from perfdoctor.rules.wording import percent, takes
 
 
 def bandwidth(facts: Facts) -> Finding | None:

@@ -2,17 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import (
-    REPORTED,
-    amount,
-    bounded,
-    counted,
-    finding,
-    percent,
-    setting,
-    takes,
-    variable,
-)
+from perfdoctor.rules.finding import REPORTED, bounded, finding
+from perfdoctor.rules.lookups import setting, variable
+from perfdoctor.rules.wording import amount, counted, percent, takes
 
 # Cores' worth of neighbours from which they, and not the job's own threads, may be the reason.
 _NEIGHBOURS = 0.25

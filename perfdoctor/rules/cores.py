@@ -3,17 +3,9 @@
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.contention import CROWDED, IDLE_CORES, contention
-from perfdoctor.rules.making import (
-    REPORTED,
-    bounded,
-    counted,
-    culprits,
-    finding,
-    percent,
-    setting,
-    takes,
-    variable,
-)
+from perfdoctor.rules.finding import REPORTED, bounded, finding
+from perfdoctor.rules.lookups import culprits, setting, variable
+from perfdoctor.rules.wording import counted, percent, takes
 
 
 def throttled(facts: Facts) -> Finding | None:

@@ -2,7 +2,8 @@
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import amount, percent, switched_on, uses_gpu, variable
+from perfdoctor.rules.lookups import switched_on, uses_gpu, variable
+from perfdoctor.rules.wording import amount, percent
 
 # Switches that take a fast path away from NCCL, and what that means.
 _NCCL_OFF = (

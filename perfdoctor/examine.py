@@ -13,9 +13,9 @@ from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, No
 from perfdoctor.evidence.overlap import summary
 from perfdoctor.evidence.series import chart_series
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.gather_facts import gather_facts
 from perfdoctor.overhead import own_cost
 from perfdoctor.profiled import Profiled
+from perfdoctor.recorded_facts import gather_facts
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
 from perfdoctor.samples import Event, ProcessSeen, Unavailable

@@ -1,4 +1,4 @@
-"""Gathers what rules read from a recording: the breakdown, the measured numbers, and how the job is set up."""
+"""What rules read, gathered from a recording: the breakdown, measured numbers, and how the job is set up."""
 
 from __future__ import annotations
 

@@ -71,7 +71,12 @@ class Planted:
         return max([moment, *(_end(event) for event in self.on_device() if _correlation(event) in launched)])
 
     def hold_up(self, moment: float, length: float) -> None:
-        """Keeps the host from doing anything for a time; ranges that contain the moment last longer."""
+        """Keeps the host from doing anything for a time; ranges that contain the moment last longer.
+
+        Args:
+            moment: when.
+            length: below 0 what follows comes earlier instead, and those ranges are shorter.
+        """
         old = {id(event): (event["ts"], _end(event)) for event in self.events}
         for event in self.events:
             if event["cat"] not in _DEVICE:

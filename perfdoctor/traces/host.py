@@ -147,7 +147,7 @@ class Host:
         """
         calls, device = self.trace.calls, self.trace.device
         copies = np.flatnonzero(self._launched_copies(_TO_DEVICE))
-        found = self.copying_in.copy()
+        found: Bools = self.copying_in.copy()
         if found.any():
             order = copies[np.argsort(device.correlation[copies], kind="stable")]
             copy = order[np.searchsorted(device.correlation[order], calls.correlation[found])]

@@ -14,7 +14,7 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
 
 if TYPE_CHECKING:
-    from perfdoctor.ledger import Ledger  # it brings pandas, which traces do without
+    from perfdoctor.breakdown.ledger import Ledger  # it brings pandas, which traces do without
 
 # A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's
 # policy), and sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).

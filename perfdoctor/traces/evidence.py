@@ -1,4 +1,4 @@
-"""Numbers measured from a trace, under the names of ``perfdoctor.evidence_names``."""
+"""Numbers measured from a trace, under the names of ``perfdoctor.evidence.names``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence_names import TRACE
+from perfdoctor.evidence.names import TRACE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.arrays import median
 from perfdoctor.traces.host import Doing

@@ -82,7 +82,7 @@ def _base(name: str) -> str:
 
 
 def measure_kernels(account: RankAccount) -> dict[str, float]:
-    """Numbers under the names of ``perfdoctor.evidence_names.TRACE``; absent where no event speaks about them."""
+    """Numbers under the names of ``perfdoctor.evidence.names.TRACE``; absent where no event speaks about them."""
     trace, taken = account.trace, account.taken
     if not len(trace.device):
         return {}

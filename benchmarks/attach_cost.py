@@ -22,6 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import jobs
 from documents import fill
 
+from perfdoctor.clock import NS_PER_S
+from perfdoctor.recording import Recording
+
 PACE_TARGET = 0.98
 
 
@@ -34,6 +37,7 @@ class Window:
         cpu_s: CPU seconds of the command and its children.
         memory_bytes: their resident memory at its highest; pages that they share count for each.
         watching_cores: cores that perfdoctor says it used while it watched, None for other commands.
+        report_s: from the end of the watching to the report, None for other commands.
     """
 
     pace: float
@@ -41,6 +45,7 @@ class Window:
     cpu_s: float
     memory_bytes: int
     watching_cores: float | None = None
+    report_s: float | None = None
 
 
 @dataclass
@@ -97,11 +102,25 @@ def watched(job: jobs.Job, command: list[str], timeout_s: float) -> Window:
 def attached(job: jobs.Job, seconds: float) -> Window:
     """A window with ``perfdoctor attach``."""
     with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "diagnosis.json")
+        target, kept = Path(folder, "diagnosis.json"), Path(folder, "run.perfdoctor")
         command = [sys.executable, "-m", "perfdoctor", "attach", str(job.pid), "--duration", str(seconds)]
-        window = watched(job, [*command, "--json", str(target)], seconds + 120)
+        window = watched(job, [*command, "--json", str(target), "--recording", str(kept)], seconds + 120)
         window.watching_cores = json.loads(target.read_text())["overhead"].get("cpu_cores")
+        window.report_s = written_s(target) - watched_until_s(kept)
         return window
+
+
+def written_s(path: Path) -> float:
+    """When a file was written, on the recordings' clock."""
+    return time.monotonic() - (time.time() - path.stat().st_mtime)
+
+
+def watched_until_s(path: Path) -> float:
+    """When the watching ended that left a recording."""
+    recording = Recording.open(path)
+    end_s = recording.end_ns / NS_PER_S
+    recording.close()
+    return end_s
 
 
 def py_spied(job: jobs.Job, seconds: float) -> Window:
@@ -141,7 +160,7 @@ def cost_of(example: jobs.Example, rounds: int, seconds: float) -> Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """Medians of one example: pace ratios, cores over the command's life and while watching, memory."""
+    """Medians of one example: pace ratios, cores over the command's life and while watching, memory, seconds waited."""
 
     name: str
     attach_ratio: float
@@ -151,6 +170,7 @@ class Row:
     py_spy_cores: float
     attach_mib: float
     py_spy_mib: float
+    report_s: float
 
     @classmethod
     def of(cls, cost: Cost) -> "Row":
@@ -165,12 +185,13 @@ class Row:
             median(w.cpu_s / w.wall_s for w in cost.py_spy),
             median(w.memory_bytes for w in cost.attach) / 2**20,
             median(w.memory_bytes for w in cost.py_spy) / 2**20,
+            median(w.report_s or float("nan") for w in cost.attach),
         )
 
     def numbers(self) -> list[str]:
         ratios = [f"{value:.3f}" for value in (self.attach_ratio, self.py_spy_ratio)]
         cores = [f"{value:.3f}" for value in (self.watching_cores, self.attach_cores, self.py_spy_cores)]
-        return [*ratios, *cores, f"{self.attach_mib:.0f}", f"{self.py_spy_mib:.0f}"]
+        return [*ratios, *cores, f"{self.attach_mib:.0f}", f"{self.py_spy_mib:.0f}", f"{self.report_s:.1f}"]
 
 
 COLUMNS = (
@@ -181,6 +202,7 @@ COLUMNS = (
     "cores, py-spy",
     "MiB, attach",
     "MiB, py-spy",
+    "report after, s",
 )
 
 SECTION = """\
@@ -190,7 +212,8 @@ Windows of {seconds:g} s alternate, {rounds} of each kind; medians.
 {rule}
 {table}
 
-Median pace: {attach:.3f} attached (target {target}), {py_spy:.3f} with py-spy.
+Median pace: {attach:.3f} attached (target {target}), {py_spy:.3f} with py-spy. The report came {report:.1f} s after
+the watching as a median, {latest:.1f} s at most (target 3).
 
 Measured on {machine}.
 """
@@ -208,6 +231,8 @@ def document(rows: list[Row], arguments: argparse.Namespace) -> str:
         attach=attach,
         target=PACE_TARGET,
         py_spy=py_spy,
+        report=statistics.median(row.report_s for row in rows),
+        latest=max(row.report_s for row in rows),
         machine=jobs.machine(),
     )
 

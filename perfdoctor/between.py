@@ -9,9 +9,9 @@ import numpy as np
 from perfdoctor.amounts import Amounts
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import NotExamined
-from perfdoctor.own_code import by_function
-from perfdoctor.scene import Scene
-from perfdoctor.steps import Steps
+from perfdoctor.evidence.own_code import by_function
+from perfdoctor.scene.scene import Scene
+from perfdoctor.scene.steps import Steps
 
 # Between two epochs there always is something; from this fraction of the time on, steps alone do not tell the pace.
 WORTH_TELLING = 0.1

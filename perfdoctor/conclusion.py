@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Finding, Verdict
 from perfdoctor.facts import Facts
-from perfdoctor.ledger import Ledger
 from perfdoctor.verdict import confidence, straggler
 
 _TOO_LITTLE = "Too much of the time could not be attributed to name a cause."

@@ -8,27 +8,27 @@ from typing import Any
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
 from perfdoctor.between import told_between
-from perfdoctor.breakdown import account
+from perfdoctor.breakdown.account import account
+from perfdoctor.breakdown.ledger import Ledger, find_culprits
 from perfdoctor.clock import seconds
-from perfdoctor.code_seen import measure_code, read_code_settings
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, NotExamined, Verdict
-from perfdoctor.evidence import measure
+from perfdoctor.evidence.code_seen import measure_code, read_code_settings
+from perfdoctor.evidence.measure import measure
+from perfdoctor.evidence.overlap import measure_overlap, summary
+from perfdoctor.evidence.own_code import below, below_lines, by_function, outside_torch
+from perfdoctor.evidence.series import chart_series
+from perfdoctor.evidence.settings import read_settings
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.overhead import own_cost
-from perfdoctor.overlap import measure_overlap, summary
-from perfdoctor.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
 from perfdoctor.samples import Event, ProcessSeen, Unavailable
-from perfdoctor.scene import Scene
-from perfdoctor.series import chart_series
-from perfdoctor.settings import read_settings
+from perfdoctor.scene.scene import Scene
+from perfdoctor.scene.steps import Steps
 from perfdoctor.several import told_several
 from perfdoctor.silence import why_silent
-from perfdoctor.steps import Steps
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
 

@@ -35,7 +35,7 @@ class Facts:
     Attributes:
         shares: cause id to fraction of wall time, mean over trainers; sums to 1.
         culprits: cause id to the ranks in which it lies (a straggler's, where one was followed to).
-        numbers: name to measured number; see ``perfdoctor.evidence`` for the names.
+        numbers: name to measured number; see ``perfdoctor.evidence.names``.
         settings: what is already set in this job: environment variables (``env.OMP_NUM_THREADS``), ``workers``,
             ``cores`` … as text or number.
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.ledger import Ledger
 from perfdoctor.recording import Recording
 from perfdoctor.samples import Profile
 from perfdoctor.traces.kernel_evidence import top_named

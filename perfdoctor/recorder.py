@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from perfdoctor.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.governor import FAST_S, Governor
-from perfdoctor.job import Job
+from perfdoctor.job.tree import Job
 from perfdoctor.probes import Probe
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.samples import Event, Reading, Sample

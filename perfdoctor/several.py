@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdoctor.diagnosis import NotExamined
-from perfdoctor.scene import Scene
-from perfdoctor.steps import Steps
+from perfdoctor.scene.scene import Scene
+from perfdoctor.scene.steps import Steps
 
 
 def told_several(scene: Scene) -> Iterator[NotExamined]:

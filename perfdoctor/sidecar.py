@@ -21,7 +21,7 @@ from typing import Any
 from perfdoctor.afterwards import take_rest
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.job import Job
+from perfdoctor.job.tree import Job
 from perfdoctor.outputs import console_text, write_outputs
 from perfdoctor.probes.inside.ring import FAILED, REPORTED, RingReader
 from perfdoctor.probes.marks import MarksProbe

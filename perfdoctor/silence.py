@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from perfdoctor.ledger import Ledger
-from perfdoctor.phases import TRAINING_PHASES
+from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.samples import ProcessSeen
-from perfdoctor.scene import Scene
+from perfdoctor.scene.phases import TRAINING_PHASES
+from perfdoctor.scene.scene import Scene
 
 # Fewer looks at a main thread than this are no base for shares: half a second at 50 Hz.
 MIN_LOOKS = 25

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdoctor.blame import Part
-from perfdoctor.breakdown import account, as_counted
-from perfdoctor.ledger import Ledger
-from perfdoctor.phases import Place
-from perfdoctor.pipeline import going_with_the_largest
+from perfdoctor.breakdown.account import account, as_counted
+from perfdoctor.breakdown.blame import Part
+from perfdoctor.breakdown.ledger import Ledger
+from perfdoctor.breakdown.pipeline import going_with_the_largest
 from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.roles import Process
 from perfdoctor.samples import ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
-from perfdoctor.scene import Scene
+from perfdoctor.scene.phases import Place
+from perfdoctor.scene.roles import Process
+from perfdoctor.scene.scene import Scene
 
 S = 1_000_000_000
 START, TICK, TICKS = 100 * S, S // 50, 500

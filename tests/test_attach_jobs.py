@@ -98,7 +98,7 @@ def test_steps_that_take_longer_than_we_watch(tmp_path: Path) -> None:
 
 
 def _uses_torch(pid: int) -> bool:
-    from perfdoctor.job import uses_torch
+    from perfdoctor.job.tree import uses_torch
     from tests.attaching import until
 
     return until(lambda: uses_torch(pid) and psutil.Process(pid).cpu_times().user > 1.5, 20)

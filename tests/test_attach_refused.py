@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.target import require_linux
+from perfdoctor.job.target import require_linux
 from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 NOBODY = "65534"

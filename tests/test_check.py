@@ -10,7 +10,7 @@ import pytest
 
 from perfdoctor.commands import check
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.preflight import PROBES, Check
+from perfdoctor.job.preflight import PROBES, Check
 from tests.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 
@@ -78,7 +78,7 @@ def test_says_each_remedy_once() -> None:
 
 def test_draws_a_table_on_a_terminal_and_takes_no_markup_from_reasons() -> None:
     code = (
-        "from perfdoctor.commands import check\nfrom perfdoctor.preflight import Check\n"
+        "from perfdoctor.commands import check\nfrom perfdoctor.job.preflight import Check\n"
         "check._print_table([Check('stacks', False, 'reads [bold]this[/]', 'do it'), "
         "Check('io', True, 'x', 'do it')])"
     )

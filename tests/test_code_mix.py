@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.code_counts import _apart
-from perfdoctor.code_mix import _fractions
-from perfdoctor.phases import AFTERWARDS
+from perfdoctor.breakdown.code_counts import _apart
+from perfdoctor.breakdown.code_mix import _fractions
+from perfdoctor.scene.phases import AFTERWARDS
 
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.code_mix import SPIN, CodeMix, read_code_mix
-from perfdoctor.phases import Place
+from perfdoctor.breakdown.code_mix import SPIN, CodeMix, read_code_mix
 from perfdoctor.samples import CodeSample
-from perfdoctor.timelines import Moment
+from perfdoctor.scene.phases import Place
+from perfdoctor.scene.timelines import Moment
 
 TRAINER = 10
 S = 1_000_000_000

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.code_seen import measure_code, read_code_settings
-from perfdoctor.frames import Frame
-from perfdoctor.ledger import Ledger
-from perfdoctor.phases import Place, locate
-from perfdoctor.roles import Process, Roles
-from perfdoctor.stacks import Stacks, Track
+from perfdoctor.breakdown.ledger import Ledger
+from perfdoctor.evidence.code_seen import measure_code, read_code_settings
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import Place, locate
+from perfdoctor.scene.roles import Process, Roles
+from perfdoctor.scene.stacks import Stacks, Track
 
 TORCH = "/v/lib/python3.11/site-packages/torch"
 OWN = Frame("/home/me/train.py", "main", 7)

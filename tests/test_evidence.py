@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence import gpu_cause, measure
+from perfdoctor.evidence.measure import gpu_cause, measure
 from perfdoctor.recording import Recording, RecordingWriter
 from perfdoctor.samples import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
 

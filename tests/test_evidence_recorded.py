@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.clock import now_ns
-from perfdoctor.evidence import measure
-from perfdoctor.job import Job
+from perfdoctor.evidence.measure import measure
+from perfdoctor.evidence.settings import read_settings
+from perfdoctor.job.tree import Job
 from perfdoctor.probes.cpu import CpuProbe
 from perfdoctor.probes.io import IoProbe
 from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.settings import read_settings
 
 # Uses a core for about half of the time, and reads 64 kB of a cached file 10 times a second.
 CODE = """

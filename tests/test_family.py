@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from perfdoctor import family
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.family import family_of, require_torch
+from perfdoctor.job import family
+from perfdoctor.job.family import family_of, require_torch
 from tests.attaching import job
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.evidence_gpu import gpu_cause, job_gpus, measure_gpus
-from perfdoctor.evidence_readings import Readings
+from perfdoctor.evidence.gpu import gpu_cause, job_gpus, measure_gpus
+from perfdoctor.evidence.readings import Readings
 from perfdoctor.recording import Recording, RecordingWriter
 from perfdoctor.samples import Fact, Reading
 from perfdoctor.traces.diagnose import diagnose_traces

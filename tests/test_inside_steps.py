@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from perfdoctor.marks import in_order
 from perfdoctor.samples import Mark
+from perfdoctor.scene.marks import in_order
+from perfdoctor.scene.steps import Steps
 from perfdoctor.several import untold_passes
-from perfdoctor.steps import Steps
 
 MS = 1_000_000
 

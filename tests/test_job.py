@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from perfdoctor.clock import now_ns
-from perfdoctor.job import Job, find_root, is_forked, uses_torch
+from perfdoctor.job.tree import Job, find_root, is_forked, uses_torch
 from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
 from tests.attaching import ENVIRONMENT, job, until
 

@@ -10,38 +10,33 @@ HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sk
 # What a probe may know of perfdoctor: the words that it speaks in.
 WORDS = (
     *("perfdoctor.samples", "perfdoctor.clock", "perfdoctor.timer"),
-    *("perfdoctor.errors", "perfdoctor.masking", "perfdoctor.probes"),
+    *("perfdoctor.errors", "perfdoctor.probes"),
 )
 # What runs before and while a job is watched, in the process that watches. All else in perfdoctor/ lies right of the
 # recording.
+RECORDING_FOLDERS = ("perfdoctor.probes", "perfdoctor.job", "perfdoctor.commands")
 RECORDING_SIDE = {
     "perfdoctor",
     "perfdoctor.__main__",
     "perfdoctor.afterwards",
     "perfdoctor.clock",
     "perfdoctor.errors",
-    "perfdoctor.family",
     "perfdoctor.governor",
     "perfdoctor.inside",
-    "perfdoctor.job",
     "perfdoctor.lightning",
-    "perfdoctor.masking",
     "perfdoctor.outputs",
-    "perfdoctor.preflight",
-    "perfdoctor.pythons",
     "perfdoctor.recorder",
     "perfdoctor.recording",
     "perfdoctor.recording_file",
-    "perfdoctor.rights",
     "perfdoctor.samples",
     "perfdoctor.sidecar",
-    "perfdoctor.syscall_filters",
-    "perfdoctor.target",
     "perfdoctor.timer",
     "perfdoctor.transformers",
     "perfdoctor.watch",
 }
 
+# How the analysis of a recording goes on: whatever is in one of these folders knows only what stands before it.
+ANALYSIS = ("perfdoctor.scene", "perfdoctor.evidence", "perfdoctor.breakdown", "perfdoctor.rules", "perfdoctor.examine")
 
 # What looks at the job, and what leads there.
 JOB = ("psutil", "perfdoctor.job", "perfdoctor.recorder", "perfdoctor.probes", "perfdoctor.commands")
@@ -65,7 +60,7 @@ def is_report(name: str) -> bool:
 
 
 def is_left(name: str) -> bool:
-    return is_probe(name) or name in RECORDING_SIDE or within(name, "perfdoctor.commands")
+    return name in RECORDING_SIDE or within(name, *RECORDING_FOLDERS)
 
 
 def within(name: str, *packages: str) -> bool:
@@ -140,6 +135,12 @@ def test_nothing_right_of_the_recording_touches_the_job(name: str) -> None:
         if within(one.name, *JOB)
     ]
     assert complaints(name, wrong) == []
+
+
+@pytest.mark.parametrize("name", [name for name in RIGHT if within(name, *ANALYSIS)])
+def test_the_analysis_goes_right(name: str) -> None:
+    place = next(number for number, folder in enumerate(ANALYSIS) if within(name, folder))
+    assert sorted(other for other in reached(name, needed) if within(other, *ANALYSIS[place + 1 :])) == []
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.counters import Counter
-from perfdoctor.occupancy import Kind, Occupancy
+from perfdoctor.scene.counters import Counter
+from perfdoctor.scene.occupancy import Kind, Occupancy
 
 SECONDS = 10
 TRAINER, WORKER = 1, 2

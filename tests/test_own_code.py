@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from perfdoctor.frames import Frame
-from perfdoctor.own_code import below, below_lines, by_function, package_of
-from perfdoctor.phases import locate
-from perfdoctor.stacks import Stacks, Track
+from perfdoctor.evidence.own_code import below, below_lines, by_function, package_of
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import locate
+from perfdoctor.scene.stacks import Stacks, Track
 
 
 def test_a_function_is_not_hidden_by_its_many_lines() -> None:

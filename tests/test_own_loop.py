@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from perfdoctor.frames import Frame
-from perfdoctor.own_loop import mark_own_loop
-from perfdoctor.phases import AFTERWARDS, PREPARES, locate
-from perfdoctor.stacks import Stacks, Track
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.own_loop import mark_own_loop
+from perfdoctor.scene.phases import AFTERWARDS, PREPARES, locate
+from perfdoctor.scene.stacks import Stacks, Track
 
 MODULE = Frame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
 OPTIMIZER = Frame("/env/lib/python3.11/site-packages/torch/optim/sgd.py", "SGD.step", 120)

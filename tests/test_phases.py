@@ -2,8 +2,8 @@
 
 import pytest
 
-from perfdoctor.frames import Frame
-from perfdoctor.phases import locate, marked_place
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import locate, marked_place
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"

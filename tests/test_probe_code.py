@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.machine_code import classify
+from perfdoctor.breakdown.machine_code import classify
 from perfdoctor.probes import code
 from perfdoctor.probes.code import CodeProbe
 from perfdoctor.probes.elf import Elf

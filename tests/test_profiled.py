@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.ledger import Ledger
+from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.profiled import Profiled
 from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.roles import Process
 from perfdoctor.samples import Profile
+from perfdoctor.scene.roles import Process
 from tests.made_traces import GEMM, MadeTrace
 
 PID = 4321

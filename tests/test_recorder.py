@@ -12,7 +12,7 @@ import pytest
 from perfdoctor.clock import now_ns
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.governor import BUDGET, SLOWEST_HZ, Governor
-from perfdoctor.job import Job
+from perfdoctor.job.tree import Job
 from perfdoctor.probes import Processes
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import Recording, RecordingWriter

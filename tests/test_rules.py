@@ -10,7 +10,7 @@ import pytest
 import perfdoctor.rules
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.evidence_names import MEANINGS
+from perfdoctor.evidence.names import MEANINGS
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import RULES, find
 

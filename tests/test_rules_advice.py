@@ -23,9 +23,7 @@ def finding(
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
-    measured = {
-        name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()
-    }
+    measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
     trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
     paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
@@ -131,30 +129,22 @@ def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
     assert titles(idle)[0] == "Let the job use more cores"
     assert "taskset" in changes(idle)
     for numbers in ({"host_cores_busy": 7.9}, {}):
-        assert "Let the job use more cores" not in titles(
-            finding("cpu.contention", numbers=numbers, settings=settings)
-        )
+        assert "Let the job use more cores" not in titles(finding("cpu.contention", numbers=numbers, settings=settings))
 
 
 def test_workers_beyond_the_cores_are_too_many() -> None:
     found = finding("cpu.contention", settings={"cores": 4.0}, workers=16)
     assert "Use 3 loader workers per trainer" in titles(found)
     assert not any(
-        "loader worker" in title
-        for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
+        "loader worker" in title for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
     )
 
 
 def test_launch_blocking_comes_first_where_it_is_set() -> None:
     for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
-        assert (
-            titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0]
-            == "Unset CUDA_LAUNCH_BLOCKING"
-        )
+        assert titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0] == "Unset CUDA_LAUNCH_BLOCKING"
         for value in ("0", ""):
-            assert "CUDA_LAUNCH_BLOCKING" not in str(
-                finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value})
-            )
+            assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value}))
         assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause))
 
 
@@ -227,9 +217,7 @@ def test_a_network_file_system_is_named_with_its_type() -> None:
 
 
 def test_shell_commands_quote_strange_paths() -> None:
-    found = finding(
-        "io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin"
-    )
+    found = finding("io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin")
     assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
 
 
@@ -239,9 +227,9 @@ def test_allocator_settings_that_are_set_are_not_advised() -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
         assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
-    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
-        0
-    ].startswith("Unset")
+    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[0].startswith(
+        "Unset"
+    )
 
 
 def test_precision_follows_the_gpu() -> None:
@@ -279,9 +267,7 @@ def test_the_loopback_is_wrong_only_between_hosts() -> None:
     settings: dict[str, str | float] = {
         "env.GLOO_SOCKET_IFNAME": "lo", "env.WORLD_SIZE": "4", "env.LOCAL_WORLD_SIZE": "2"
     }  # fmt: skip
-    assert any(
-        "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
-    )
+    assert any("GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings)))
     settings["env.LOCAL_WORLD_SIZE"] = "4"
     assert not any(
         "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
@@ -295,16 +281,11 @@ def test_unwatched_ranks_are_counted() -> None:
 
 def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> None:
     numbers = {"job_cores": 1.0, "neighbour_cores": 0.0}
-    limited = finding(
-        "cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}
-    )
+    limited = finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"})
     assert titles(limited) == ["Let the arithmetic use 8 threads"]
     assert finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0}).fixes == ()
     full = {"job_cores": 8.0, "neighbour_cores": 0.0}
-    assert (
-        finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes
-        == ()
-    )
+    assert finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes == ()
 
 
 def test_distributed_jobs_save_together() -> None:
@@ -337,9 +318,7 @@ def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
     beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
     assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
-    light = finding(
-        "cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0}
-    )
+    light = finding("cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0})
     assert light.predicted_speedup == pytest.approx(2.0)
 
 
@@ -440,3 +419,36 @@ def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
     assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
     assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
     assert "itself" not in finding("cpu.contention").summary
+
+
+def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
+    title = "Save to faster storage first"
+    settings: dict[str, str | float] = {"mount./": "ext4", "mount./dev/shm": "tmpfs"}
+    assert title in titles(finding("io.checkpoint_write", settings=settings, path="/out/a.pt"))
+    assert title not in titles(finding("io.checkpoint_write", settings=settings, path="/dev/shm/a.pt"))
+
+
+def test_a_job_without_workers_is_told_of_no_copies_in_workers() -> None:
+    assert any("each worker" in fix.why for fix in finding("io.swap", workers=4).fixes)
+    assert not any("worker" in fix.why + fix.title for fix in finding("io.swap").fixes)
+
+
+def test_copies_that_a_trace_shows_pinned_are_not_pinned_again() -> None:
+    pinned = changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.0}))
+    assert "pin_memory=True" not in pinned
+    assert "non_blocking=True" in pinned
+    assert "pin_memory=True" in changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.5}))
+
+
+def test_tensor_cores_do_not_make_matrix_products_free() -> None:
+    assert finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}).predicted_speedup < 8
+    board = finding("gpu.no_tensor_cores", settings={"compute_capability": 8.9})
+    assert board.predicted_speedup == pytest.approx(1 / (1 - board.share / 2))
+
+
+def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() -> None:
+    attention, layouts = "Use fused attention", "Keep convolutions in channels last"
+    assert {attention, layouts} <= set(titles(finding("gpu.memory_bandwidth")))
+    traced = titles(finding("gpu.memory_bandwidth", numbers={"traced_kernel_time": 9.0, "traced_softmax": 0.2}))
+    assert attention in traced
+    assert layouts not in traced

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.frames import Frame
-from perfdoctor.phases import locate
-from perfdoctor.scene import Scene
-from perfdoctor.stacks import Track
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import locate
+from perfdoctor.scene.scene import Scene
+from perfdoctor.scene.stacks import Track
 
 PID, TID, IDENT = 10, 11, 140_000
 BOOTSTRAP = Frame("/usr/lib/python3.11/threading.py", "_bootstrap", 1002)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from perfdoctor.blame import Part
-from perfdoctor.ledger import Ledger
-from perfdoctor.phases import Place
-from perfdoctor.roles import Process
+from perfdoctor.breakdown.blame import Part
+from perfdoctor.breakdown.ledger import Ledger
+from perfdoctor.scene.phases import Place
+from perfdoctor.scene.roles import Process
 from perfdoctor.verdict import confidence, first_cause, straggler
 
 

@@ -102,8 +102,8 @@ def _row(source: str, pair: Pair, ours: dict[str, float], theirs: dict[str, floa
 
 def means_of(recording: Path) -> tuple[str | None, dict[str, float]]:
     """The job's first GPU and the mean of each of its readings; None if there is no recording, or no GPU in it."""
-    from perfdoctor.evidence_gpu import job_gpus
-    from perfdoctor.evidence_readings import Readings
+    from perfdoctor.evidence.gpu import job_gpus
+    from perfdoctor.evidence.readings import Readings
     from perfdoctor.recording import Recording
     from perfdoctor.samples import Reading
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfdoctor.family import require_torch
-from perfdoctor.job import Job
+from perfdoctor.job.family import require_torch
+from perfdoctor.job.target import require_target
+from perfdoctor.job.tree import Job
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 from perfdoctor.recorder import Recorder
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.recording_file import recording_file, tell_of_leftovers
-from perfdoctor.target import require_target
 from perfdoctor.watch import (
     allow_many_files,
     examine_file,

@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from perfdoctor.family import family_of, listed, require_torch
-from perfdoctor.preflight import Check, preflight
-from perfdoctor.target import require_target
+from perfdoctor.job.family import family_of, listed, require_torch
+from perfdoctor.job.preflight import Check, preflight
+from perfdoctor.job.target import require_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,13 @@ import math
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.making import REPORTED, finding, freed, hot_line, hot_path, percent, takes
+from perfdoctor.rules.storage import file_system
 
 # A cost that nobody needs to look at any more: the level below which nothing is reported.
 _BEARABLE = REPORTED
 
+# No storage is faster than memory.
+_IN_MEMORY = ("tmpfs", "ramfs")
 
 _SAVE_BEHIND = """\
 state = {name: value.detach().to('cpu', copy=True) for name, value in model.state_dict().items()}
@@ -58,8 +61,9 @@ def checkpoint_write(facts: Facts) -> Finding | None:
             f"if step % ({rarer} * save_every) == 0: save(...)",
             freed(share * (1 - 1 / rarer)),
         ),
-        _FASTER_STORAGE,
     ]
+    if file_system(facts, path) not in _IN_MEMORY:
+        fixes.append(_FASTER_STORAGE)
     return finding(
         facts,
         cause,

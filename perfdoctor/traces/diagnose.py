@@ -10,12 +10,12 @@ import numpy as np
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
+from perfdoctor.breakdown.ledger import Ledger, find_culprits
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
 from perfdoctor.diagnosis import TRACED, Diagnosis, Finding, NotExamined, Verdict
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.ledger import Ledger, find_culprits
 from perfdoctor.rules import find
 from perfdoctor.traces.arrays import median
 from perfdoctor.traces.kernel_evidence import top_named

@@ -1,4 +1,4 @@
-"""Numbers measured from a trace, under the names of ``perfdoctor.evidence_names``."""
+"""Numbers measured from a trace, under the names of ``perfdoctor.evidence.names``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence_names import TRACE
+from perfdoctor.evidence.names import TRACE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.arrays import median
 from perfdoctor.traces.host import Doing
@@ -95,5 +95,8 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     if len(calls):
         found["traced_waits"] = int((inside & account.host.draining).sum()) * per_second
         found["traced_waiting"] = (everywhere[Doing.SYNCHRONIZING] & whole).total / length
+        if account.host.copying_in.any():
+            blocked = Intervals.union(calls.start[account.host.blocked], calls.end[account.host.blocked])
+            found["traced_blocked"] = (blocked & whole).total / length
         found["traced_allocations"] = int((inside & account.host.allocating).sum()) * per_second
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from perfdoctor.amounts import Amounts
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence, NotExamined
-from perfdoctor.evidence_names import ROOFLINE
+from perfdoctor.evidence.names import ROOFLINE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.flops import COUNTED, Effort, count
 from perfdoctor.traces.model import UNKNOWN, HostKind, Trace
@@ -63,7 +63,7 @@ class Roofline:
     missing: tuple[NotExamined, ...] = ()
 
     def numbers(self) -> dict[str, Evidence]:
-        """The whole, and the operators that took longest, under the names of ``perfdoctor.evidence_names.ROOFLINE``."""
+        """The whole, and the operators that took longest, under the names of ``perfdoctor.evidence.names.ROOFLINE``."""
         if not self.operators:
             return {}
         taken = sum(one.taken_ns for one in self.operators)

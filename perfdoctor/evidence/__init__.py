@@ -1,0 +1,1 @@
+"""Evidence: what is measured from a recording beside the account, for findings and reports."""

@@ -1,0 +1,141 @@
+"""Python stacks over time, read from the segments that py-spy wrote."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.recording import Recording
+from perfdoctor.samples import StackSegment
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import Place, locate
+
+_NS_PER_US = 1000
+# A stack that was not seen to change stands for no more than this.
+_LONGEST_NS = 400_000_000
+
+
+@dataclass
+class Track:
+    """The stacks of one Python thread over time.
+
+    Attributes:
+        ident: Python's identifier of the thread (``threading.get_ident``).
+        times_ns: when each stack was first seen; it lasted until the next.
+        stacks: index into ``Stacks.frames`` per entry; -1 where the thread had no stack.
+        is_main: it is its process's main thread.
+    """
+
+    pid: int
+    ident: int
+    times_ns: npt.NDArray[np.int64]
+    stacks: npt.NDArray[np.int64]
+    is_main: bool
+
+    def amounts_ns(self) -> Amounts[int]:
+        """Nanoseconds by stack, each at most 0.4 s at a time."""
+        found: Amounts[int] = Amounts()
+        ends = [*self.times_ns[1:].tolist(), self.times_ns[-1] + _LONGEST_NS // 10]
+        for number, start, end in zip(self.stacks.tolist(), self.times_ns.tolist(), ends, strict=True):
+            if number >= 0:
+                found[number] += min(end - start, _LONGEST_NS)
+        return found
+
+
+@dataclass
+class Stacks:
+    """All stacks of a recording.
+
+    Attributes:
+        frames: the distinct stacks, outermost call first.
+        places: what each of them tells, same index.
+        tracks: per thread.
+    """
+
+    frames: list[tuple[Frame, ...]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    tracks: list[Track] = field(default_factory=list)
+    _ids: dict[tuple[Frame, ...], int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, recording: Recording) -> Stacks:
+        """Reads all segments of a recording."""
+        stacks = cls()
+        entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for row in recording.rows(StackSegment):
+            try:
+                events = json.loads(zlib.decompress(row.trace))
+            except (ValueError, zlib.error):
+                continue  # py-spy was killed while it wrote
+            for pid, ident, time_us, stack in _changes(events):
+                number = stacks._number(stack) if stack else -1
+                entries.setdefault((pid, ident), []).append((row.time_ns + time_us * _NS_PER_US, number))
+        for (pid, ident), found in entries.items():
+            found.sort(key=lambda entry: entry[0])
+            times, numbers = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
+            stacks.tracks.append(Track(pid, ident, times, numbers, stacks._is_main(numbers)))
+        return stacks
+
+    def main_track(self, pid: int) -> Track | None:
+        """The main thread's stacks of a process."""
+        return next((track for track in self.tracks if track.pid == pid and track.is_main), None)
+
+    def others(self, pid: int) -> list[Track]:
+        """The stacks of a process's other Python threads."""
+        return [track for track in self.tracks if track.pid == pid and not track.is_main]
+
+    def _number(self, stack: tuple[Frame, ...]) -> int:
+        stack = _own_part(stack)
+        if stack not in self._ids:
+            self._ids[stack] = len(self.frames)
+            self.frames.append(stack)
+            self.places.append(locate(stack))
+        return self._ids[stack]
+
+    def _is_main(self, numbers: npt.NDArray[np.int64]) -> bool:
+        """A thread started by Python code begins in threading's bootstrap, the main thread does not."""
+        seen = [self.frames[number] for number in numbers if number >= 0]
+        outermost = seen[0][0] if seen and seen[0] else None
+        return outermost is not None and not (
+            outermost.file.endswith("threading.py") and "_bootstrap" in outermost.function
+        )
+
+
+def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """A stack without py-spy's line for the process, and in a forked child without the frames of its parent."""
+    stack = tuple(frame for frame in stack if frame.file)
+    for depth in range(len(stack) - 1, 0, -1):
+        if stack[depth].simple_name == "_bootstrap" and stack[depth].file.endswith(
+            "multiprocessing/process.py"
+        ):
+            return stack[depth:]
+    return stack
+
+
+_Change = tuple[int, int, int, tuple[Frame, ...]]
+
+
+def _changes(events: list[dict[str, Any]]) -> Iterator[_Change]:
+    """Whenever a thread's stack changed: pid, thread identifier, microseconds, the new stack."""
+    open_frames: dict[tuple[int, int], list[Frame]] = {}
+    pending: dict[tuple[int, int], int] = {}
+    for event in events:
+        key = (event["pid"], event["tid"])
+        stack = open_frames.setdefault(key, [])
+        if key in pending and pending[key] != event["ts"]:
+            yield key[0], key[1], pending[key], tuple(stack)
+        pending[key] = event["ts"]
+        if event["ph"] == "B":
+            arguments = event["args"]
+            stack.append(Frame(arguments["filename"], event["name"], arguments["line"]))
+        elif stack:
+            stack.pop()
+    for key, time_us in pending.items():
+        yield key[0], key[1], time_us, tuple(open_frames[key])

@@ -1,4 +1,4 @@
-"""Threads that take turns with the interpreter lock are at work, though each has a core for a small part of the time."""
+"""Threads that take turns with the interpreter lock are at work, though each has a core for little of the time."""
 
 from types import SimpleNamespace
 from typing import Any

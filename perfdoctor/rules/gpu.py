@@ -2,17 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import (
-    REPORTED,
-    amount,
-    bounded,
-    finding,
-    percent,
-    setting,
-    takes,
-    twice_the_batch,
-    variable,
-)
+from perfdoctor.rules.finding import REPORTED, bounded, finding
+from perfdoctor.rules.lookups import setting, variable
+from perfdoctor.rules.wording import amount, percent, takes, twice_the_batch
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0

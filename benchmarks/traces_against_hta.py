@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from documents import fill
 
-from perfdoctor.traces.columns import DEVICE_CATEGORIES
+from perfdoctor.traces.categories import DEVICE_CATEGORIES
 from perfdoctor.traces.device import split_devices
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernels import Work, sort_work

@@ -110,9 +110,10 @@ def agreement(
     """
     if cause is None or len(accounts) < 2:
         return 0.0
-    random = Random(_SEED)  # not numpy's: loading that takes longer than to read a small trace
     parts = len(accounts)
-    draws = np.array(random.choices(range(parts), k=RESAMPLES * parts)) + np.repeat(np.arange(RESAMPLES), parts) * parts
+    # Python's random bytes: to load numpy's generators takes longer than to read a small trace.
+    numbers = np.frombuffer(Random(_SEED).randbytes(8 * RESAMPLES * parts), dtype=np.uint64) % np.uint64(parts)
+    draws = numbers.astype(np.int64) + np.repeat(np.arange(RESAMPLES), parts) * parts
     drawn = np.bincount(draws, minlength=RESAMPLES * parts).reshape(RESAMPLES, parts)
     found, late = _drawn(accounts, drawn), _drawn(waits, drawn) if waits else [{}] * RESAMPLES
     agreed = 0

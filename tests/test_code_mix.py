@@ -1,13 +1,20 @@
 """Machine code of short steps, which cannot be matched to phases by time, is shared out by what it can be part of."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from perfdoctor.breakdown.code_counts import _apart
-from perfdoctor.breakdown.code_mix import _fractions
-from perfdoctor.scene.phases import AFTERWARDS
+from perfdoctor.breakdown.code_mix import _fractions, _has_loader
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import AFTERWARDS, locate
+from perfdoctor.scene.stacks import Stacks, Track
 
+OWN = Frame("/home/me/train.py", "main", 7)
+PACKAGES = "/v/lib/python3.11/site-packages"
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
 
 
@@ -36,3 +43,15 @@ def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:
     assert before["cpu.input_preprocessing"] == after["cpu.python_overhead"] == 0.5
     assert "cpu.python_overhead" not in before
     assert "cpu.input_preprocessing" not in after
+
+
+@pytest.mark.parametrize(
+    ("file", "loads"), [("torch/utils/data/dataloader.py", True), ("torchvision/transforms/functional.py", False)]
+)
+def test_a_loop_that_calls_transforms_itself_has_no_loader(file: str, loads: bool) -> None:
+    stacks = [(OWN, Frame(f"{PACKAGES}/{file}", "f", 1)), (OWN,)]
+    track = Track(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
+    assert locate(stacks[0]).phase == "data"
+    roles = SimpleNamespace(workers_of=lambda _: ())
+    scene: Any = SimpleNamespace(stacks=Stacks(stacks, [locate(stack) for stack in stacks], [track]), roles=roles)
+    assert _has_loader(scene, 10) is loads

@@ -1,5 +1,7 @@
 """Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
 
+import pytest
+
 from tests.advice import changes, finding, titles
 
 
@@ -18,14 +20,9 @@ def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
 
 def test_launch_blocking_comes_first_where_it_is_set() -> None:
     for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
-        assert (
-            titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0]
-            == "Unset CUDA_LAUNCH_BLOCKING"
-        )
+        assert titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0] == "Unset CUDA_LAUNCH_BLOCKING"
         for value in ("0", ""):
-            assert "CUDA_LAUNCH_BLOCKING" not in str(
-                finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value})
-            )
+            assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value}))
         assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause))
 
 
@@ -98,9 +95,7 @@ def test_a_network_file_system_is_named_with_its_type() -> None:
 
 
 def test_shell_commands_quote_strange_paths() -> None:
-    found = finding(
-        "io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin"
-    )
+    found = finding("io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin")
     assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
 
 
@@ -110,9 +105,9 @@ def test_allocator_settings_that_are_set_are_not_advised() -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
         assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
-    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
-        0
-    ].startswith("Unset")
+    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[0].startswith(
+        "Unset"
+    )
 
 
 def test_precision_follows_the_gpu() -> None:
@@ -212,3 +207,24 @@ def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
 def test_a_job_without_workers_is_told_of_no_copies_in_workers() -> None:
     assert any("each worker" in fix.why for fix in finding("io.swap", workers=4).fixes)
     assert not any("worker" in fix.why + fix.title for fix in finding("io.swap").fixes)
+
+
+def test_copies_that_a_trace_shows_pinned_are_not_pinned_again() -> None:
+    pinned = changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.0}))
+    assert "pin_memory=True" not in pinned
+    assert "non_blocking=True" in pinned
+    assert "pin_memory=True" in changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.5}))
+
+
+def test_tensor_cores_do_not_make_matrix_products_free() -> None:
+    assert finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}).predicted_speedup < 8
+    board = finding("gpu.no_tensor_cores", settings={"compute_capability": 8.9})
+    assert board.predicted_speedup == pytest.approx(1 / (1 - board.share / 2))
+
+
+def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() -> None:
+    attention, layouts = "Use fused attention", "Keep convolutions in channels last"
+    assert {attention, layouts} <= set(titles(finding("gpu.memory_bandwidth")))
+    traced = titles(finding("gpu.memory_bandwidth", numbers={"traced_kernel_time": 9.0, "traced_softmax": 0.2}))
+    assert attention in traced
+    assert layouts not in traced

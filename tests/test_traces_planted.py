@@ -112,8 +112,16 @@ def wait(planted: Planted, moment: float, length: float, step: Event) -> None:
 
 
 def fetch_a_number(planted: Planted, moment: float, length: float, step: Event) -> None:
-    correlation = planted.call("cudaMemcpyAsync", moment, moment + length, step)
-    end, name = moment + length, "Memcpy DtoH (Device -> Pageable)"
+    _copy(planted, "Memcpy DtoH (Device -> Pageable)", moment, length, step)
+
+
+def send_from_ordinary_memory(planted: Planted, moment: float, length: float, step: Event) -> None:
+    _copy(planted, "Memcpy HtoD (Pageable -> Device)", moment, length, step)
+
+
+def _copy(planted: Planted, name: str, moment: float, length: float, step: Event) -> None:
+    """One for which the host waits until the device gets to it."""
+    correlation, end = planted.call("cudaMemcpyAsync", moment, moment + length, step), moment + length
     like = planted.on_device()[0]
     planted.add("gpu_memcpy", name, end - 3, end - 1, like, **{**like["args"], "correlation": correlation})
 
@@ -149,15 +157,22 @@ def test_what_holds_the_host_up_is_charged_for_all_that_it_costs(
     assert share_of(diagnosis, cause) == pytest.approx(truth, abs=0.03)
 
 
-@pytest.mark.parametrize("fill", [wait, fetch_a_number])
+@pytest.mark.parametrize(
+    ("fill", "cause"),
+    [
+        (wait, "cpu.synchronization"),
+        (fetch_a_number, "cpu.synchronization"),
+        (send_from_ordinary_memory, "gpu.host_transfer"),
+    ],
+)
 @pytest.mark.parametrize("name", SOUND)
-def test_a_wait_costs_what_the_device_idles_after_it(name: str, fill: Fill, tmp_path: Path) -> None:
+def test_a_wait_costs_what_the_device_idles_after_it(name: str, fill: Fill, cause: str, tmp_path: Path) -> None:
     """It costs nothing where the host is quick enough without a lead."""
     planted = sound(name, tmp_path)
     truth = hold_up_each_step(planted, fill)
     diagnosis = diagnose(planted.write(tmp_path / "planted.json"))
-    assert share_of(diagnosis, "cpu.synchronization") == pytest.approx(truth, abs=0.03)
-    assert diagnosis.verdict.cause == ("cpu.synchronization" if truth > 0.1 else "gpu.compute")
+    assert share_of(diagnosis, cause) == pytest.approx(truth, abs=0.03)
+    assert diagnosis.verdict.cause == (cause if truth > 0.1 else "gpu.compute")
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -17,6 +17,7 @@ from perfdoctor.breakdown.code_counts import (
     running_by_phase,
     share_out,
 )
+from perfdoctor.scene.frames import in_loader
 from perfdoctor.scene.phases import AFTERWARDS, PREPARES, TRAINING_PHASES, Place
 from perfdoctor.scene.scene import Scene
 
@@ -95,8 +96,8 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
 def _has_loader(scene: Scene, pid: int) -> bool:
     """Whether a trainer's input comes from a DataLoader: its loop then prepares no more than a rest."""
     track = scene.stacks.main_track(pid)
-    places = [] if track is None else [scene.stacks.places[number] for number in set(track.stacks.tolist()) - {-1}]
-    return bool(scene.roles.workers_of(pid)) or any(place.phase == "data" for place in places)
+    stacks = [] if track is None else [scene.stacks.frames[number] for number in set(track.stacks.tolist()) - {-1}]
+    return bool(scene.roles.workers_of(pid)) or any(in_loader(frame) for stack in stacks for frame in stack)
 
 
 def _dispatches(counts: Counter[str]) -> bool:

@@ -107,6 +107,7 @@ TRACE: dict[str, Meaning] = {
     "traced_launch_delay": ("from a launch to its kernel on an idle GPU, in the median", "µs", "trace"),
     "traced_waits": ("calls that wait for the GPU", "/s", "trace"),
     "traced_waiting": ("threads wait for the GPU in such calls", _OF_TIME, "trace"),
+    "traced_blocked": ("threads wait in copies to the GPU until it gets to them", _OF_TIME, "trace"),
     "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
     "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
     "traced_compiling": ("the model is compiled (torch.compile)", _OF_TIME, "trace"),

@@ -2,12 +2,16 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.finding import REPORTED, finding
+from perfdoctor.rules.finding import REPORTED, bounded, finding
 from perfdoctor.rules.lookups import setting, variable
 from perfdoctor.rules.wording import amount, percent, takes, twice_the_batch
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0
+# How many times as fast matrix products are in TF32, by data sheets: 8 on the A100, 7 on the H100, 2 on A10 and L4. So
+# are they in float16 on V100 and T4: 8.
+_TIMES_AS_FAST = 8.0
+_TIMES_AS_FAST_OF = {8.6: 2.0, 8.9: 2.0}
 # With more memory than this in use, merging kernels comes before a larger batch.
 _ROOM = 0.5
 
@@ -45,13 +49,7 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
             "Activations in bfloat16 need half the traffic of float32.",
             "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
         ),
-        Fix(
-            "Use fused attention and, for convolutions, channels last",
-            "Attention that writes its score matrix moves far more bytes than it needs; convolutions "
-            "convert layouts otherwise.",
-            "torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
-            "model = model.to(memory_format=torch.channels_last)",
-        ),
+        *_less_traffic(facts),
     ]
     return finding(
         facts,
@@ -63,6 +61,32 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",
     )
+
+
+def _less_traffic(facts: Facts) -> list[Fix]:
+    """What helps attention and convolutions: where kernels were traced, only what they ask for."""
+    traced = facts.number("traced_kernel_time") is not None
+    softmax, layout = facts.number("traced_softmax"), facts.number("traced_layout")
+    fixes = []
+    if softmax or not traced:
+        part = f" Softmax kernels of their own take {percent(softmax)} of the kernels' time." if softmax else ""
+        fixes.append(
+            Fix(
+                "Use fused attention",
+                f"Attention that writes its score matrix moves far more bytes than it needs.{part}",
+                "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+            )
+        )
+    if layout or not traced:
+        part = f": {percent(layout)} of the kernels' time" if layout else ""
+        fixes.append(
+            Fix(
+                "Keep convolutions in channels last",
+                f"They convert layouts otherwise{part}.",
+                "model = model.to(memory_format=torch.channels_last)",
+            )
+        )
+    return fixes
 
 
 def _memory_and_tensor_cores(facts: Facts) -> str:
@@ -89,7 +113,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
         "model = torch.compile(model)",
     )
     fixes = [larger, fused] if used is None or used < _ROOM else [fused, larger]
-    return finding(
+    found = finding(
         facts,
         cause,
         takes(facts, cause, "Kernels with too little work for the GPU"),
@@ -97,6 +121,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
         fixes,
         "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
     )
+    return bounded(found, 1 - found.share / 2)  # twice the work in the same time
 
 
 def _multiprocessors(facts: Facts) -> str:
@@ -147,7 +172,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
                 "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
             )
         )
-    return finding(
+    found = finding(
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
@@ -158,6 +183,7 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",
     )
+    return bounded(found, 1 - found.share + found.share / _TIMES_AS_FAST_OF.get(capability or 0.0, _TIMES_AS_FAST))
 
 
 GPU_RULES = (compute, memory_bandwidth, low_occupancy, no_tensor_cores)

@@ -14,7 +14,7 @@ def host_transfer(facts: Facts) -> Finding | None:
     cause = "gpu.host_transfer"
     if facts.share(cause) < REPORTED:
         return None
-    pinned = facts.settings.get("pin_thread") == "yes"
+    pinned = facts.settings.get("pin_thread") == "yes" or facts.number("traced_pageable") == 0
     without_waiting = Fix(
         "Copy without waiting",
         "The batches are pinned, so copies can overlap with computing."
@@ -43,7 +43,8 @@ def host_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Copying between host and GPU"),
-        "gpu_pcie_received gpu_pcie_sent gpu_busy traced_copies traced_pageable traced_busy exposed_rest overlap",
+        "gpu_pcie_received gpu_pcie_sent gpu_busy traced_copies traced_blocked traced_pageable traced_busy "
+        "exposed_rest overlap",
         fixes,
         "Reuse one batch that is on the GPU already: if the step takes as long as before, copies are not "
         "the cause.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
-from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
@@ -12,61 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.traces.arrays import is_among
+from perfdoctor.traces.categories import IGNORED, KINDS, NO_DURATION, Kind, Table
 from perfdoctor.traces.events import Event, Loose
 from perfdoctor.traces.fields import message, product, whole_numbers
 from perfdoctor.traces.flops import COUNTED
-from perfdoctor.traces.model import (
-    UNKNOWN,
-    Calls,
-    DeviceEvents,
-    DeviceKind,
-    HostKind,
-    HostRanges,
-    Message,
-)
-
-# Categories in lower case, from Kineto 2020 (Operator, Kernel, Memcpy) to today.
-DEVICE_CATEGORIES = {
-    "kernel": DeviceKind.KERNEL,
-    "gpu_memcpy": DeviceKind.COPY,
-    "memcpy": DeviceKind.COPY,
-    "gpu_memset": DeviceKind.SET,
-    "memset": DeviceKind.SET,
-}
-HOST_CATEGORIES = {
-    "cpu_op": HostKind.OPERATOR,
-    "operator": HostKind.OPERATOR,
-    "user_annotation": HostKind.ANNOTATION,
-    "python_function": HostKind.PYTHON,
-}
-# ``cuda_`` on AMD's GPUs too; ``xpu_runtime`` and ``privateuse1_runtime`` elsewhere.
-CALL_CATEGORIES = frozenset(
-    ("cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "xpu_runtime", "xpu_driver", "glow_runtime")
-)
-# Neither work nor waiting: spans of the profiler itself, and copies of host annotations on a device's lane.
-_IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler_range", "cuda_sync", "ac2g", "fwdbwd"))
-# Phases of the trace event format that carry no duration: metadata, instants, counters, flows, asynchronous spans,
-# samples, objects, marks, memory dumps, clock and context events.
-_NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
-
-
-class _Table(IntEnum):
-    """Where a row goes, in the order in which the rows of a piece are laid out."""
-
-    HOST = 0
-    CALLS = 1
-    DEVICE = 2
-
-
-_Kind = tuple[_Table, int]
-_KINDS: dict[str, _Kind] = {
-    **{category: (_Table.HOST, kind) for category, kind in HOST_CATEGORIES.items()},
-    **dict.fromkeys(CALL_CATEGORIES, (_Table.CALLS, 0)),
-    **{category: (_Table.DEVICE, kind) for category, kind in DEVICE_CATEGORIES.items()},
-}
-
-_DAY_US = 86_400e6
-_Numbers = npt.NDArray[Any]
+from perfdoctor.traces.model import UNKNOWN, Calls, DeviceEvents, DeviceKind, HostKind, HostRanges, Message
+from perfdoctor.traces.tables import Numbers, joined, timed, without_misplaced
 
 # Loops over millions of events run in C with these.
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
@@ -118,9 +68,9 @@ class Columns:
         self.unreadable = 0
         self.unlinked = 0
         self.events = 0
-        self._device: list[dict[str, _Numbers]] = []
-        self._host: list[dict[str, _Numbers]] = []
-        self._calls: list[dict[str, _Numbers]] = []
+        self._device: list[dict[str, Numbers]] = []
+        self._host: list[dict[str, Numbers]] = []
+        self._calls: list[dict[str, Numbers]] = []
         self._messages: list[tuple[int, Message]] = []
         self._devices_so_far = 0
         self._open: dict[tuple[Loose, Loose], list[Event]] = defaultdict(list)
@@ -134,9 +84,9 @@ class Columns:
                 by_category[event.cat].append(event)
             elif event.ph == "B" or event.ph == "E":
                 self._pair(event, by_category)
-            elif event.ph not in _NO_DURATION:
+            elif event.ph not in NO_DURATION:
                 self.unreadable += 1
-        by_kind: dict[_Kind, list[Event]] = defaultdict(list)
+        by_kind: dict[Kind, list[Event]] = defaultdict(list)
         for category, found in by_category.items():
             self._sort_category((category or "").lower(), found, by_kind)
         if by_kind:
@@ -154,12 +104,12 @@ class Columns:
         else:
             self.unreadable += 1
 
-    def _sort_category(self, category: str, events: list[Event], by_kind: dict[_Kind, list[Event]]) -> None:
-        if (kind := _KINDS.get(category)) is not None:
+    def _sort_category(self, category: str, events: list[Event], by_kind: dict[Kind, list[Event]]) -> None:
+        if (kind := KINDS.get(category)) is not None:
             by_kind[kind] += events
         elif not category:
             self.unreadable += len(events)
-        elif category not in _IGNORED:
+        elif category not in IGNORED:
             self.strangers[category] += len(self._complete(events))
 
     def _complete(self, events: list[Event]) -> list[Event]:
@@ -168,7 +118,7 @@ class Columns:
         self.unreadable += len(events) - len(found)
         return found
 
-    def _add_rows(self, by_kind: dict[_Kind, list[Event]]) -> None:
+    def _add_rows(self, by_kind: dict[Kind, list[Event]]) -> None:
         """Adds to all tables at once, because each operation on columns costs more than some hundred rows."""
         kinds = sorted(by_kind)
         events = [event for kind in kinds for event in by_kind[kind]]
@@ -188,22 +138,22 @@ class Columns:
         }
         host, calls = (
             sum(count for (table, _), count in zip(kinds, counts, strict=True) if table <= last)
-            for last in (_Table.HOST, _Table.CALLS)
+            for last in (Table.HOST, Table.CALLS)
         )
         columns_of = [
             {name: column[rows] for name, column in columns.items()}
             for rows in (slice(host), slice(host, calls), slice(calls, None))
         ]
         if host:
-            operators = by_kind.get((_Table.HOST, HostKind.OPERATOR), [])
-            self._host.append({**columns_of[_Table.HOST], **self._of_host(events[:host], operators, columns["name"])})
+            operators = by_kind.get((Table.HOST, HostKind.OPERATOR), [])
+            self._host.append({**columns_of[Table.HOST], **self._of_host(events[:host], operators, columns["name"])})
         if calls > host:
-            self._calls.append({**columns_of[_Table.CALLS], **self._of_calls(events[host:calls])})
+            self._calls.append({**columns_of[Table.CALLS], **self._of_calls(events[host:calls])})
         if len(events) > calls:
-            kind = columns_of[_Table.DEVICE]["kind"]
-            self._device.append({**columns_of[_Table.DEVICE], **self._of_device(events[calls:], kind)})
+            kind = columns_of[Table.DEVICE]["kind"]
+            self._device.append({**columns_of[Table.DEVICE], **self._of_device(events[calls:], kind)})
 
-    def _durations(self, events: list[Event]) -> _Numbers:
+    def _durations(self, events: list[Event]) -> Numbers:
         """In the file's microseconds."""
         duration = np.fromiter(map(_DURATION, events), dtype=np.float64, count=len(events))  # None becomes nan
         missing, negative = np.isnan(duration), duration < 0
@@ -211,10 +161,10 @@ class Columns:
         self.negative += int(negative.sum())
         return np.where(missing | negative, 0.0, duration)
 
-    def _where(self, events: list[Event]) -> _Numbers:
+    def _where(self, events: list[Event]) -> Numbers:
         return self.threads.of(map(_THREAD, events), len(events))
 
-    def _of_host(self, events: list[Event], operators: list[Event], names: _Numbers) -> dict[str, _Numbers]:
+    def _of_host(self, events: list[Event], operators: list[Event], names: Numbers) -> dict[str, Numbers]:
         """What only ranges on the host have; operators come first."""
         stacks = np.full(len(events), UNKNOWN, dtype=np.int32)
         inputs = stacks.copy()
@@ -227,10 +177,10 @@ class Columns:
                 inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
         return {"thread": self._where(events), "stack": stacks, "inputs": inputs}
 
-    def _of_calls(self, events: list[Event]) -> dict[str, _Numbers]:
+    def _of_calls(self, events: list[Event]) -> dict[str, Numbers]:
         return {"thread": self._where(events), "correlation": whole_numbers(map(_CORRELATION, events), len(events))}
 
-    def _of_device(self, events: list[Event], kinds: _Numbers) -> dict[str, _Numbers]:
+    def _of_device(self, events: list[Event], kinds: Numbers) -> dict[str, Numbers]:
         """What only events on a device have; kernels come first."""
         count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
         correlation = whole_numbers(map(_CORRELATION, events), count)
@@ -253,15 +203,6 @@ class Columns:
             "blocks": blocks,
         }
 
-    def _without_misplaced(self, table: dict[str, _Numbers], middle: float) -> dict[str, _Numbers]:
-        """The rows that are within a day of most others: one wrong time must not stretch the whole trace."""
-        if not table:
-            return table
-        table["row"] = np.arange(len(table["start"]))
-        sound = (np.abs(table["start"] - middle) < _DAY_US) & (table["duration"] < _DAY_US)
-        self.misplaced += int((~sound).sum())
-        return {key: column[sound] for key, column in table.items()} if sound.any() else {}
-
     def _mark_steps(self, host: HostRanges) -> None:
         """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
         steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
@@ -270,36 +211,12 @@ class Columns:
     def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
-        tables = [_joined(parts) for parts in (self._device, self._host, self._calls)]
-        starts = np.concatenate([table["start"] for table in tables if table] or [np.zeros(0)])
-        middle = float(np.partition(starts, len(starts) // 2)[len(starts) // 2]) if len(starts) else 0.0
-        tables = [self._without_misplaced(table, middle) for table in tables]
+        tables, self.misplaced = without_misplaced([joined(parts) for parts in (self._device, self._host, self._calls)])
         origin = float(min((table["start"].min() for table in tables if table), default=0.0))
-        device, rows = _timed(tables[0], DeviceEvents, origin)
-        host, _ = _timed(tables[1], HostRanges, origin)
+        device, rows = timed(tables[0], DeviceEvents, origin)
+        host, _ = timed(tables[1], HostRanges, origin)
         self._mark_steps(host)
-        calls, _ = _timed(tables[2], Calls, origin)
+        calls, _ = timed(tables[2], Calls, origin)
         place = {int(row): index for index, row in enumerate(rows)} if self._messages else {}
         messages = {place[row]: message for row, message in self._messages if row in place}
         return device, host, calls, messages, origin
-
-
-def _joined(parts: Iterable[dict[str, _Numbers]]) -> dict[str, _Numbers]:
-    listed = list(parts)
-    return {key: np.concatenate([part[key] for part in listed]) for key in listed[0]} if listed else {}
-
-
-def _timed(table: dict[str, _Numbers], kind: Any, origin: float) -> tuple[Any, _Numbers]:
-    """The table as an instance of its class, sorted by start, in nanoseconds since the origin."""
-    types = {"kind": np.int8, "name": np.int32, "thread": np.int32, "device": np.int32}
-    types |= {"stack": np.int32, "inputs": np.int32}
-    fields = list(kind.__dataclass_fields__)
-    if not table:
-        return kind(**{name: np.zeros(0, dtype=types.get(name, np.int64)) for name in fields}), np.zeros(0, np.int64)
-    start = np.rint((table.pop("start") - origin) * 1000).astype(np.int64)
-    table["end"] = start + np.rint(table.pop("duration") * 1000).astype(np.int64)
-    table["start"] = start
-    # Of ranges that start together the longest comes first: it encloses the others.
-    order = np.lexsort((-table["end"], start))
-    rows = table["row"][order]
-    return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows

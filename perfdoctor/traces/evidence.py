@@ -95,5 +95,8 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     if len(calls):
         found["traced_waits"] = int((inside & account.host.draining).sum()) * per_second
         found["traced_waiting"] = (everywhere[Doing.SYNCHRONIZING] & whole).total / length
+        if account.host.copying_in.any():
+            blocked = Intervals.union(calls.start[account.host.blocked], calls.end[account.host.blocked])
+            found["traced_blocked"] = (blocked & whole).total / length
         found["traced_allocations"] = int((inside & account.host.allocating).sum()) * per_second
     return found

@@ -139,6 +139,22 @@ class Host:
         return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
 
     @cached_property
+    def blocked(self) -> Bools:
+        """Which calls return only after the copy to the device that they launch has begun.
+
+        So does a copy from pageable memory that is too large for the driver to set aside: it waits until the device
+        has done what came before it.
+        """
+        calls, device = self.trace.calls, self.trace.device
+        copies = np.flatnonzero(self._launched_copies(_TO_DEVICE))
+        found: Bools = self.copying_in.copy()
+        if found.any():
+            order = copies[np.argsort(device.correlation[copies], kind="stable")]
+            copy = order[np.searchsorted(device.correlation[order], calls.correlation[found])]
+            found[found] = calls.end[found] > device.start[copy]
+        return found
+
+    @cached_property
     def collectives(self) -> Bools:
         """Which ranges are collectives on the host."""
         return self._named(_COLLECTIVE)
@@ -193,9 +209,12 @@ class Host:
 
     def _copies(self, pattern: re.Pattern[str]) -> Bools:
         """Which calls launched a copy in a direction."""
+        return is_among(self.trace.calls.correlation, self.trace.device.correlation[self._launched_copies(pattern)])
+
+    def _launched_copies(self, pattern: re.Pattern[str]) -> Bools:
+        """Which events of devices are copies in a direction that say what launched them."""
         device = self.trace.device
-        rows = self.trace.matching(pattern, device.name) & (device.correlation > 0)
-        return is_among(self.trace.calls.correlation, device.correlation[rows])
+        return self.trace.matching(pattern, device.name) & (device.correlation > 0)
 
     def _find_main(self, steps: tuple[tuple[int, int], ...]) -> int | None:
         ranges, calls = self.trace.host, self.trace.calls

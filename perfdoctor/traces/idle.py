@@ -174,12 +174,12 @@ def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[Reason, Floats
 def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[Reason, Intervals]]:
     """When the host launched nothing, and why: the most telling reasons first, since they are charged first.
 
-    A call that takes long is none of them: it waits while the device's queue is full, which is all the lead there is.
-    Nor are copies to the device, which wait for it too: they are charged for their own time only, and what comes later
-    stays with launching, as experts read such traces.
+    A launch that takes long is none of them: it waits while the device's queue is full, which is all the lead there
+    is. A copy to the device is one if the call lasts until the device gets to it.
     """
     calls = host.trace.calls
-    yield Reason.SYNCHRONIZING, Intervals.union(calls.start[host.draining], calls.end[host.draining])
+    for reason, rows in ((Reason.SYNCHRONIZING, host.draining), (Reason.COPYING, host.blocked)):
+        yield reason, Intervals.union(calls.start[rows], calls.end[rows])
     main, everywhere = host.doing(host.main), host.doing(None)
     for one in (Doing.LOADING, Doing.SAVING, Doing.COMPILING, Doing.ALLOCATING, Doing.COLLECTIVE):
         yield _REASON[one], main[one]

@@ -68,30 +68,20 @@ class Intervals:
 
     def __and__(self, other: Intervals) -> Intervals:
         """What is in both."""
-        if not len(self) or not len(other):
-            return Intervals.none()
-        edges = np.concatenate((self.start, self.end, other.start, other.end))
-        steps = np.repeat(np.array([1, -1, 1, -1]), [len(self), len(self), len(other), len(other)])
-        order = np.argsort(edges, kind="stable")
-        edges, depth = edges[order], np.cumsum(steps[order])
-        inside = depth[:-1] == 2
-        return Intervals.union(edges[:-1][inside], edges[1:][inside])
+        return self._combined(other, weight=1, wanted=2) if len(self) and len(other) else Intervals.none()
 
     def __sub__(self, other: Intervals) -> Intervals:
         """What is in this one only."""
-        if not len(self) or not len(other):
-            return self
-        return self & other.complement(self)
+        return self._combined(other, weight=-1, wanted=1) if len(self) and len(other) else self
 
-    def complement(self, around: Intervals) -> Intervals:
-        """What is not in this set, from the first to the last moment of another one."""
-        if not len(around):
-            return Intervals.none()
-        first, last = int(around.start[0]), int(around.end[-1])
-        return Intervals.union(
-            np.concatenate(([first], np.clip(self.end, first, last))),
-            np.concatenate((np.clip(self.start, first, last), [last])),
-        )
+    def _combined(self, other: Intervals, *, weight: int, wanted: int) -> Intervals:
+        """Where the depth is as wanted: this set counts 1, the other one as told."""
+        edges = np.concatenate((self.start, self.end, other.start, other.end))
+        steps = np.repeat(np.array([1, -1, weight, -weight]), [len(self), len(self), len(other), len(other)])
+        order = np.argsort(edges, kind="stable")
+        edges, depth = edges[order], np.cumsum(steps[order])
+        inside = depth[:-1] == wanted
+        return Intervals.union(edges[:-1][inside], edges[1:][inside])
 
     def before(self, times: Int64s) -> Int64s:
         """For each time, how much of the set lies before it."""

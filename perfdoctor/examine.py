@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from perfdoctor import __version__
 from perfdoctor.breakdown.account import account
 from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.diagnosis import (
+    INSIDE,
+    OUTSIDE,
+    TRACED,
+    WATCH_LONGER,
+    WITHOUT_STACKS,
+    Diagnosis,
+    Finding,
+    NotExamined,
+    Verdict,
+)
 from perfdoctor.evidence.overlap import summary
 from perfdoctor.evidence.series import chart_series
 from perfdoctor.facts import Facts, Trainer
@@ -24,6 +35,8 @@ from perfdoctor.silence import why_silent
 from perfdoctor.step_notes import step_notes
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
+
+_NO_STACKS = NotExamined("stacks", "the watching ended before any stacks were kept", WATCH_LONGER)
 
 
 def examine(recording: Recording) -> Diagnosis:
@@ -54,7 +67,7 @@ def examine(recording: Recording) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
         steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*step_notes(scene), *_not_examined(recording), *profiled.not_examined, *broken),
+        not_examined=(*step_notes(scene), *_not_examined(scene), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
@@ -99,13 +112,17 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _not_examined(recording: Recording) -> list[NotExamined]:
-    missing = [NotExamined(row.probe, row.reason, row.enable) for row in recording.rows(Unavailable)]
+def _not_examined(scene: Scene) -> list[NotExamined]:
+    missing = [NotExamined(row.probe, row.reason, row.enable) for row in scene.recording.rows(Unavailable)]
     missing += [
-        NotExamined("threads", row.text, "watch longer with --duration, or fewer processes")
-        for row in recording.rows(Event)
+        NotExamined("threads", row.text, WATCH_LONGER)
+        for row in scene.recording.rows(Event)
         if row.kind == "rate lowered"
     ]
+    if not all(scene.has_places(trainer.pid) for trainer in scene.roles.trainers):
+        reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
+        costly = [replace(one, reason=f"{one.reason.rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
+        missing = [one for one in missing if one.probe != "stacks"] + costly
     return list(dict.fromkeys(missing))
 
 

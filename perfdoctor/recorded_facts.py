@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.ledger import Ledger, find_culprits
+from perfdoctor.breakdown.numbers import measure_ledgers
 from perfdoctor.clock import seconds
-from perfdoctor.evidence.code_seen import measure_code, read_code_settings
+from perfdoctor.evidence.code_seen import read_code_settings
 from perfdoctor.evidence.measure import measure
 from perfdoctor.evidence.overlap import measure_overlap
 from perfdoctor.evidence.own_code import below, below_lines, by_function, outside_torch
@@ -39,7 +40,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         culprits=find_culprits(ledgers),
         numbers={
             **measure(scene.recording, pids),
-            **measure_code(ledgers),
+            **measure_ledgers(ledgers),
             **profiled.numbers(),
             **measure_overlap(_by_rank(scene, trainers)),
         },

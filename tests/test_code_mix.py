@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from perfdoctor.breakdown.code_counts import _apart
-from perfdoctor.breakdown.code_mix import _fractions, _has_loader
+from perfdoctor.breakdown.code_mix import CodeMix, _fractions, _has_loader
+from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import AFTERWARDS, locate
+from perfdoctor.scene.phases import AFTERWARDS, UNKNOWN, locate
 from perfdoctor.scene.stacks import Stacks, Track
 
 OWN = Frame("/home/me/train.py", "main", 7)
@@ -35,6 +36,14 @@ def test_what_has_no_room_in_own_code_stays_in_steps() -> None:
 @pytest.mark.parametrize("own", [0.0, 0.001, 0.999, 1.0])
 def test_a_handful_of_samples_makes_no_mix_of_its_own(own: float) -> None:
     assert _apart(SAMPLES, own) == (SAMPLES, SAMPLES)
+
+
+def test_without_stacks_python_code_is_not_called_overhead() -> None:
+    mixes = {"other": {"cpu.model_compute": 0.3, "cpu.python_overhead": 0.6, "cpu.input_preprocessing": 0.1}}
+    assert CodeMix(mixes).causes(UNKNOWN, held_up=False) == mixes["other"]
+    unplaced = CodeMix(mixes, placed=False).causes(UNKNOWN, held_up=False)
+    assert unplaced == pytest.approx({"cpu.model_compute": 0.3, UNATTRIBUTED: 0.7})
+    assert CodeMix({}, placed=False).causes(UNKNOWN, held_up=False) == {UNATTRIBUTED: 1.0}
 
 
 def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:

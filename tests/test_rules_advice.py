@@ -20,9 +20,14 @@ def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
 
 def test_launch_blocking_comes_first_where_it_is_set() -> None:
     for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
-        assert titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0] == "Unset CUDA_LAUNCH_BLOCKING"
+        assert (
+            titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0]
+            == "Unset CUDA_LAUNCH_BLOCKING"
+        )
         for value in ("0", ""):
-            assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value}))
+            assert "CUDA_LAUNCH_BLOCKING" not in str(
+                finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value})
+            )
         assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause))
 
 
@@ -95,7 +100,9 @@ def test_a_network_file_system_is_named_with_its_type() -> None:
 
 
 def test_shell_commands_quote_strange_paths() -> None:
-    found = finding("io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin")
+    found = finding(
+        "io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin"
+    )
     assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
 
 
@@ -105,9 +112,9 @@ def test_allocator_settings_that_are_set_are_not_advised() -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
         assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
-    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[0].startswith(
-        "Unset"
-    )
+    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
+        0
+    ].startswith("Unset")
 
 
 def test_precision_follows_the_gpu() -> None:

@@ -136,7 +136,9 @@ def _own_threads(scene: Scene, pid: int) -> list[Timeline]:
 def _thread_parts(scene: Scene, thread: Timeline, time_ns: int, saved_paths: Mapping[str, str]) -> list[Part]:
     """What one of the trainer's own threads is doing for it."""
     moment = thread.at(time_ns)
-    if moment.is_busy:
+    # Many threads that take turns with the interpreter lock each have a core for a small part of the time.
+    has_turn = moment.is_runnable and scene.timelines.interpreter_at(thread.pid, time_ns)[0] == thread.tid
+    if moment.is_busy or has_turn:
         cause = "cpu.data_transfer" if "pin" in thread.name else "cpu.input_preprocessing"
         line = scene.thread_line(thread, time_ns)
         return running_parts(scene, thread.pid, moment, time_ns, {cause: 1.0}, line)

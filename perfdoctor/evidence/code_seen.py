@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.evidence.readings import Numbers, put
 from perfdoctor.scene.frames import Frame, in_loader
 
 if TYPE_CHECKING:
-    from perfdoctor.breakdown.ledger import Ledger
     from perfdoctor.scene.scene import Scene
 
 # With fewer stacks of a trainer than this, what is in none of them may still be in the job: of a call that takes 3 % of
@@ -47,24 +45,6 @@ def read_code_settings(scene: Scene) -> dict[str, str | float]:
         if "backend" not in found and any(name.startswith(prefix) for name in names):
             found["backend"] = backend
     return found
-
-
-def measure_code(ledgers: Sequence[Ledger]) -> Numbers:
-    """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
-    numbers: Numbers = {}
-    parts = [
-        (sum(causes["cpu.python_overhead"] for causes in ledger.own.values()), ledger.interpreter)
-        for ledger in ledgers
-    ]
-    known = [(seconds, part) for seconds, part in parts if part is not None]
-    total = sum(seconds for seconds, _ in known)
-    put(numbers, "interpreter_code", sum(seconds * part for seconds, part in known) / total if total else None)
-    for ledger in ledgers:
-        pid, watched = ledger.trainer.pid, ledger.seconds
-        put(numbers, f"own_fetching.{pid}", ledger.fetching / watched if watched else None, f" (process {pid})")
-        if ledger.sampling:
-            put(numbers, f"own_sampling.{pid}", ledger.sampling / watched, f" (process {pid})")
-    return numbers
 
 
 def _in_ddp(frame: Frame) -> bool:

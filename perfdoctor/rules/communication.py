@@ -31,7 +31,7 @@ def latency(facts: Facts) -> Finding | None:
     return finding(
         facts,
         cause,
-        takes(facts, cause, "Many small exchanges between ranks"),
+        takes(facts, cause, "Exchanging many small messages between ranks"),
         "packets bytes_per_packet received trainer_switches traced_exposed traced_hidden traced_collectives",
         fewer_messages(facts, cause),
         "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number of "

@@ -1,0 +1,34 @@
+"""Threads that take turns with the interpreter lock are at work, though each has a core for little of the time."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from perfdoctor.breakdown.blame_input import _thread_parts
+from perfdoctor.scene.timelines import Moment
+
+PID, TID = 10, 11
+
+
+def parts_of(state: str, running: float, holder: int) -> list[str]:
+    """The causes of what a thread does that was looked at once."""
+    moment = Moment(state, None if state == "R" else "futex", "", running, 0.0)
+    thread: Any = SimpleNamespace(pid=PID, tid=TID, name="python", at=lambda time_ns: moment)
+    scene: Any = SimpleNamespace(
+        timelines=SimpleNamespace(interpreter_at=lambda pid, time_ns: (holder, False)),
+        thread_line=lambda thread, time_ns: "train.py:7 decode",
+        kernel_work=SimpleNamespace(at=lambda pid, time_ns: (0.0, "")),
+    )
+    return [part.cause for part in _thread_parts(scene, thread, 0, {})]
+
+
+def test_whoever_holds_the_lock_is_at_work() -> None:
+    assert parts_of("R", 0.1, holder=TID) == ["cpu.input_preprocessing"]
+
+
+def test_whoever_was_runnable_for_a_moment_or_asleep_is_not() -> None:
+    assert parts_of("R", 0.1, holder=PID) == []
+    assert parts_of("S", 0.1, holder=TID) == []
+
+
+def test_whoever_has_a_core_most_of_the_time_is_at_work_without_the_lock() -> None:
+    assert parts_of("R", 0.9, holder=PID) == ["cpu.input_preprocessing"]

@@ -19,9 +19,7 @@ def finding(
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
-    measured = {
-        name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()
-    }
+    measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
     trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
     paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}

@@ -31,9 +31,7 @@ def test_the_loopback_is_wrong_only_between_hosts() -> None:
     settings: dict[str, str | float] = {
         "env.GLOO_SOCKET_IFNAME": "lo", "env.WORLD_SIZE": "4", "env.LOCAL_WORLD_SIZE": "2"
     }  # fmt: skip
-    assert any(
-        "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
-    )
+    assert any("GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings)))
     settings["env.LOCAL_WORLD_SIZE"] = "4"
     assert not any(
         "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))

@@ -63,32 +63,24 @@ def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
     assert titles(idle)[0] == "Let the job use more cores"
     assert "taskset" in changes(idle)
     for numbers in ({"host_cores_busy": 7.9}, {}):
-        assert "Let the job use more cores" not in titles(
-            finding("cpu.contention", numbers=numbers, settings=settings)
-        )
+        assert "Let the job use more cores" not in titles(finding("cpu.contention", numbers=numbers, settings=settings))
 
 
 def test_workers_beyond_the_cores_are_too_many() -> None:
     found = finding("cpu.contention", settings={"cores": 4.0}, workers=16)
     assert "Use 3 loader workers per trainer" in titles(found)
     assert not any(
-        "loader worker" in title
-        for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
+        "loader worker" in title for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
     )
 
 
 def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> None:
     numbers = {"job_cores": 1.0, "neighbour_cores": 0.0}
-    limited = finding(
-        "cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}
-    )
+    limited = finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"})
     assert titles(limited) == ["Let the arithmetic use 8 threads"]
     assert finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0}).fixes == ()
     full = {"job_cores": 8.0, "neighbour_cores": 0.0}
-    assert (
-        finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes
-        == ()
-    )
+    assert finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes == ()
 
 
 def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
@@ -101,9 +93,7 @@ def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
     beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
     assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
-    light = finding(
-        "cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0}
-    )
+    light = finding("cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0})
     assert light.predicted_speedup == pytest.approx(2.0)
 
 

@@ -44,11 +44,12 @@ def changes(found: Finding) -> str:
     return "\n".join(fix.change for fix in found.fixes)
 
 
-def test_what_compiles_again_and_again_is_not_told_to_compile() -> None:
-    found = finding("cpu.python_overhead", numbers={"traced_compiling": 0.4})
+@pytest.mark.parametrize("name", ["traced_compiling", "own_compiling.100"])
+def test_what_compiles_again_and_again_is_not_told_to_compile(name: str) -> None:
+    found = finding("cpu.python_overhead", numbers={name: 0.4})
     assert titles(found) == ["Keep torch.compile from compiling again"]
     assert "mark_dynamic" in changes(found)
-    assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={"traced_compiling": 0.1}))
+    assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={name: 0.1}))
 
 
 def test_a_narrow_mask_is_widened_and_its_gain_counts_the_hosts_cores() -> None:

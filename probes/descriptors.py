@@ -8,6 +8,7 @@ from perfdoctor.probes import syscalls
 _POLLFD = struct.Struct("ihh")
 _LONGEST_PATH = 512
 _POLLED = 4  # descriptors of one poll that are looked at
+_WATCHED = 8  # and of one epoll set
 # How the kernel's names of protocols begin (``struct proto``): TCPv6, UDPv6 and UNIX-STREAM are among them.
 _PROTOCOLS = {b"TCP": "socket:tcp", b"MPTCP": "socket:tcp", b"UDP": "socket:udp", b"UNIX": "socket:unix"}
 
@@ -47,6 +48,8 @@ class Descriptors:
             call: the system call's name.
             arguments: its arguments as the kernel tells them.
         """
+        if call.startswith("epoll_"):
+            return self._watched(arguments[0]) or self.name_of(arguments[0])
         if call in syscalls.ON_DESCRIPTOR:
             return self.name_of(arguments[0])
         if call in syscalls.ON_POLL_SET:
@@ -68,9 +71,17 @@ class Descriptors:
 
     def _polled(self, address: int, count: int) -> str:
         raw = self._read(address, _POLLFD.size * min(count, _POLLED))
-        names = {self.name_of(_POLLFD.unpack_from(raw, at)[0]) for at in range(0, len(raw), _POLLFD.size)}
-        # A set that contains a network socket is a network wait even if a wake-up pipe is polled beside it.
-        return max(names, key=lambda name: (name.startswith("socket:tcp"), name), default="")
+        return _foremost({self.name_of(_POLLFD.unpack_from(raw, at)[0]) for at in range(0, len(raw), _POLLFD.size)})
+
+    def _watched(self, descriptor: int) -> str:
+        """What an epoll set is about: event loops wait for all that they serve in one."""
+        try:
+            with open(f"/proc/{self.pid}/fdinfo/{descriptor & 0xFFFFFFFF}", "rb") as file:
+                lines = file.read(4096).split(b"\n")[:-1]  # the last is empty, or cut
+        except OSError:
+            return ""
+        members = [int(line.split()[1]) for line in lines if line.startswith(b"tfd:")]
+        return _foremost({self.name_of(member) for member in members[:_WATCHED]})
 
     def _path_at(self, address: int) -> str:
         # Read up to the end of the page at first: the next one may not be mapped.
@@ -86,6 +97,11 @@ class Descriptors:
         except (OSError, OverflowError):
             return b""
         return raw if len(raw) == size else b""
+
+
+def _foremost(names: set[str]) -> str:
+    """A set that contains a network socket is a network wait even if a wake-up pipe is polled beside it."""
+    return max(names, key=lambda name: (name.startswith("socket:tcp"), name), default="")
 
 
 def _name(path: str) -> str:

@@ -61,6 +61,8 @@ def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
     ledger.add(0, 1.0, Place("data", "fetch"), [])
     ledger.add(0, 3.0, Place("forward"), [])
     assert {name: number.value for name, number in measure_ledgers([ledger]).items()} == {"own_fetching.10": 0.25}
+    ledger.add(0, 1.0, Place("other", "compile"), [])
+    assert measure_ledgers([ledger])["own_compiling.10"].value == 0.2
     ledger.interpreter = 0.8
     ledger.own[0] = Amounts({"cpu.python_overhead": 2.0})
     assert measure_ledgers([ledger])["interpreter_code"].value == 0.8

@@ -29,6 +29,9 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, Frame(f"{TORCH}/optim/sgd.py", "SGD.step", 120)], "optimizer", ""),
         ([MAIN, Frame(f"{TORCH}/optim/lr_scheduler.py", "step", 9)], "other", ""),
         ([MAIN, MODULE, Frame(f"{TORCH}/nn/functional.py", "cross_entropy", 3555)], "loss", ""),
+        # A compiler runs the model, to see what it does.
+        ([MAIN, MODULE, Frame(f"{TORCH}/_dynamo/convert_frame.py", "_compile", 990), MODULE], "other", "compile"),
+        ([MAIN, Frame(f"{TORCH}/_dynamo/eval_frame.py", "compile_wrapper", 900), MODULE], "forward", ""),
         ([MAIN, Frame(f"{TORCH}/serialization.py", "save", 900)], "saving", ""),
         # Compressing is the larger part of saving arrays; below a dataset it is the dataset's.
         ([MAIN, SAVEZ, Frame(f"{PYTHON}/zipfile.py", "_ZipWriteFile.write", 1140)], "saving", ""),

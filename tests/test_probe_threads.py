@@ -94,6 +94,18 @@ def test_a_poll_of_a_socket_and_a_pipe_is_about_the_socket() -> None:
         assert settled(main_samples(code))[2] == "socket:tcp"
 
 
+@pytest.mark.parametrize(("watched", "target"), [("0, s", "socket:tcp"), ("0", "pipe"), ("", "anon:eventpoll")])
+def test_an_event_loop_waits_for_what_is_in_its_set(watched: str, target: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = (
+            f"import select, socket\ns = socket.create_connection(('127.0.0.1', {port}))\n"
+            f"p = select.epoll()\n[p.register(one, select.EPOLLIN) for one in ({watched + ',' if watched else ''})]\n"
+            "p.poll()"
+        )
+        assert settled(main_samples(code))[2] == target
+
+
 def test_a_busy_thread() -> None:
     samples = main_samples("while True: pass")
     running = [sample for sample in samples if sample.state == "R"]

@@ -5,11 +5,12 @@ import pytest
 from tests.advice import changes, finding, titles
 
 
-def test_what_compiles_again_and_again_is_not_told_to_compile() -> None:
-    found = finding("cpu.python_overhead", numbers={"traced_compiling": 0.4})
+@pytest.mark.parametrize("name", ["traced_compiling", "own_compiling.100"])
+def test_what_compiles_again_and_again_is_not_told_to_compile(name: str) -> None:
+    found = finding("cpu.python_overhead", numbers={name: 0.4})
     assert titles(found) == ["Keep torch.compile from compiling again"]
     assert "mark_dynamic" in changes(found)
-    assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={"traced_compiling": 0.1}))
+    assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={name: 0.1}))
 
 
 def test_tracebacks_all_the_time_are_anomaly_detection() -> None:

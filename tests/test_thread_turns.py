@@ -1,9 +1,9 @@
-"""Threads that take turns with the interpreter lock are at work, though each has a core for little of the time."""
+"""A process that waits for threads of its own: those that take turns with the interpreter lock, and event loops."""
 
 from types import SimpleNamespace
 from typing import Any
 
-from perfdoctor.breakdown.blame_input import _thread_parts
+from perfdoctor.breakdown.blame_input import _event_loop, _thread_parts
 from perfdoctor.scene.timelines import Moment
 
 PID, TID = 10, 11
@@ -32,3 +32,22 @@ def test_whoever_was_runnable_for_a_moment_or_asleep_is_not() -> None:
 
 def test_whoever_has_a_core_most_of_the_time_is_at_work_without_the_lock() -> None:
     assert parts_of("R", 0.9, holder=PID) == ["cpu.input_preprocessing"]
+
+
+def in_event_loop(name: str, target: str) -> list[tuple[str, str]]:
+    """What a process waits for, and at which line, of which one thread waits in an epoll set."""
+    moment = Moment("S", "epoll_wait", target, 0.0, 0.0)
+    thread: Any = SimpleNamespace(pid=PID, tid=TID, name=name, at=lambda time_ns: moment)
+    scene: Any = SimpleNamespace(
+        timelines=SimpleNamespace(of=lambda pid: [thread]), thread_line=lambda thread, time_ns: "train.py:9 get"
+    )
+    return [(part.cause, part.line) for part in _event_loop(scene, PID, 0)]
+
+
+def test_an_event_loop_with_connections_waits_for_the_network() -> None:
+    assert in_event_loop("python", "socket:tcp") == [("io.network_read", "train.py:9 get")]
+
+
+def test_an_event_loop_without_connections_and_a_collectives_do_not() -> None:
+    assert in_event_loop("python", "socket:unix") == in_event_loop("python", "anon:eventpoll") == []
+    assert in_event_loop("pt_tcpstore_uv", "socket:tcp") == in_event_loop("gloo", "socket:tcp") == []

@@ -41,6 +41,7 @@ def input_parts(scene: Scene, trainer: Process, time_ns: int, saved_paths: Mappi
             for thread in _own_threads(scene, trainer.pid)
             if (parts := _thread_parts(scene, thread, time_ns, saved_paths))
         ]
+    busy = busy or [parts for process in (*suppliers, trainer) if (parts := _event_loop(scene, process.pid, time_ns))]
     if not busy:
         # Everybody is idle and yet the trainer waits: the batch is on its way between them.
         return [Part("cpu.data_transfer", 1.0)]
@@ -106,7 +107,8 @@ def _in_futex(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Place
             return running_parts(scene, pid, helper, time_ns, {"cpu.input_preprocessing": 1.0}, place.line)
     if scene.timelines.lock_is_taken(pid, time_ns) and not place.waits:
         return [Part("cpu.gil_contention", 1.0, line=place.line)]
-    return [Part("cpu.lock_contention", 1.0, line=place.line)]
+    fetching = _event_loop(scene, pid, time_ns) if place.waits else []
+    return fetching or [Part("cpu.lock_contention", 1.0, line=place.line)]
 
 
 def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
@@ -117,6 +119,17 @@ def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
         moment = thread.at(time_ns)
         if moment.is_busy or moment.syscall in ("write", "sendmsg"):
             return running_parts(scene, pid, moment, time_ns, {"cpu.data_transfer": 1.0}, "")
+    return []
+
+
+def _event_loop(scene: Scene, pid: int, time_ns: int) -> list[Part]:
+    """A process that waits for a thread of its own which serves network connections, as clients of object stores do."""
+    for thread in scene.timelines.of(pid):
+        if thread.tid == pid or thread.name.startswith(("pt_", "gloo", "nccl")):
+            continue
+        moment = thread.at(time_ns)
+        if (moment.syscall or "").startswith("epoll_") and moment.target.startswith("socket:tcp"):
+            return [Part("io.network_read", 1.0, target=moment.target, line=scene.thread_line(thread, time_ns))]
     return []
 
 

@@ -100,6 +100,8 @@ class Blame:
             causes = {"cpu.data_transfer": 1.0}
         elif place.phase == "data":
             causes = {"cpu.input_preprocessing": 1.0}
+        elif place.detail == "compile":
+            causes = {"cpu.python_overhead": 1.0}
         elif place.detail == "collective":
             causes = {COMMUNICATION: 1.0}
         else:

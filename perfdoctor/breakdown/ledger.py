@@ -28,6 +28,7 @@ class Ledger:
         lines: by cause and source line.
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
+        compiling: in which torch.compile compiled its model.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not looked at.
     """
@@ -41,6 +42,7 @@ class Ledger:
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
     fetching: float = 0.0
     sampling: float = 0.0
+    compiling: float = 0.0
     interpreter: float | None = None
 
     def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
@@ -50,6 +52,8 @@ class Ledger:
             self.fetching += seconds
         elif place.detail == "sampling":
             self.sampling += seconds
+        elif place.detail == "compile":
+            self.compiling += seconds
         for part in parts:
             amount = part.weight * seconds
             if part.rank is None:

@@ -21,4 +21,6 @@ def measure_ledgers(ledgers: Sequence[Ledger]) -> Numbers:
         put(numbers, f"own_fetching.{pid}", ledger.fetching / watched if watched else None, f" (process {pid})")
         if ledger.sampling:
             put(numbers, f"own_sampling.{pid}", ledger.sampling / watched, f" (process {pid})")
+        if ledger.compiling:
+            put(numbers, f"own_compiling.{pid}", ledger.compiling / watched, f" (process {pid})")
     return numbers

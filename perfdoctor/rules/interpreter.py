@@ -88,7 +88,7 @@ def python_overhead(facts: Facts) -> Finding | None:
     cause = "cpu.python_overhead"
     if facts.share(cause) < REPORTED:
         return None
-    if (facts.number("traced_compiling") or 0.0) >= _MOSTLY * facts.share(cause):
+    if _compiling(facts) >= _MOSTLY * facts.share(cause):
         return _recompilation(facts, cause)
     if (facts.number("interpreter_code") or 0.0) >= _MOSTLY:
         return _own_python(facts, cause)
@@ -149,13 +149,20 @@ def _own_python(facts: Facts, cause: str) -> Finding:
     )
 
 
+def _compiling(facts: Facts) -> float:
+    """The part of the time in which torch.compile compiles, from a trace or as the mean of the trainers' stacks."""
+    seen = [facts.number(f"own_compiling.{trainer.pid}") or 0.0 for trainer in facts.trainers]
+    return max(facts.number("traced_compiling") or 0.0, sum(seen) / max(1, len(seen)))
+
+
 def _recompilation(facts: Facts, cause: str) -> Finding:
     """Most of the overhead is torch.compile, which compiles again and again."""
+    compiled = [f"own_compiling.{trainer.pid}" for trainer in facts.trainers]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Compiling the model again and again"),
-        "trainer_running traced_compiling traced_busy",
+        " ".join(("trainer_running traced_compiling traced_busy", *compiled)),
         [_COMPILE_ONCE, *debug_fixes(facts)],
         "Run with TORCH_LOGS=recompiles: if it tells of no recompilation after the first steps, compiling is not "
         "what takes the time.",

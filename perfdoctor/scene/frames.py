@@ -89,6 +89,15 @@ DOMINANT: tuple[tuple[Rule, ...], ...] = (
         ),
     ),
     (
+        # A compiler calls the model's modules, to see what they do.
+        _rule(
+            r"torch/_(?:dynamo|inductor|functorch)/.*\.py",
+            "compile _compile compile_inner transform codegen",
+            "other",
+            "compile",
+        ),
+    ),
+    (
         # Below a dataset, the same functions keep prepared samples, which the loader's frames have claimed already.
         _rule(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
         _rule(r"joblib/numpy_pickle\.py", "dump", "saving"),
@@ -106,12 +115,6 @@ DOMINANT: tuple[tuple[Rule, ...], ...] = (
 )
 # Frames of which the innermost decides.
 INNERMOST: tuple[Rule, ...] = (
-    _rule(
-        r"torch/_(?:dynamo|inductor|functorch)/.*\.py",
-        "compile _compile compile_inner transform codegen",
-        "other",
-        "compile",
-    ),
     _rule(r"torch/nn/modules/loss\.py", "", "loss"),
     _rule(
         r"torch/nn/functional\.py",

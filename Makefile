@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 PYTHON ?= $(shell for p in $(PYTHONS); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null && echo $$p && break; done)
@@ -47,6 +48,9 @@ $(VENV)/.ready: requirements-dev.txt pyproject.toml
 	@echo "Making $(VENV) with $$($(PYTHON) --version). PyTorch is large: the first time takes some minutes."
 	@$(PYTHON) -m venv --clear $(VENV) || { \
 		echo "Python's venv module is missing or broken; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --requirement requirements-dev.txt
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@# First pip itself: an older one shows nothing during the minute in which it unpacks PyTorch.
+	@$(PIP) --quiet --constraint requirements-dev.txt pip
+	@$(PIP) --progress-bar on --requirement requirements-dev.txt
+	@# Twice quiet: setuptools would warn of the folders that it is told to install.
+	@$(PIP) --quiet --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -13,7 +13,6 @@ do without is told by one of two events.
 import argparse
 import gzip
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -34,28 +33,24 @@ MB = 1e6
 SMALL_MB = 9.0
 
 
-def resident() -> int:
-    """The highest resident size so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def from_files() -> int:
-    """How much of the resident size is pages of files, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssFile"))
+def memory() -> dict[str, int]:
+    """What the process takes, in bytes: now, at most so far, and how much of what it takes now is pages of files."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {name: int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM", "RssFile")}
 
 
 def run_perfdoctor(path: Path) -> dict[str, Any]:
-    loaded, mapped = resident(), from_files()
+    loaded = memory()
     started = time.perf_counter()
     diagnosis = diagnose_traces([read_trace(path)])
     seconds = time.perf_counter() - started
-    mapped = from_files() - mapped
+    done = memory()
+    mapped = done["RssFile"] - loaded["RssFile"]
     return {
         "seconds": seconds,
-        "peak": resident(),
+        "peak": done["VmHWM"],
         "mapped": mapped,
-        "own": resident() - loaded - mapped,
+        "own": done["VmHWM"] - loaded["VmRSS"] - mapped,
         "cause": diagnosis.verdict.cause,
     }
 

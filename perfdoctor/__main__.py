@@ -53,9 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.run(parsed))
     except PerfDoctorError as error:
-        print(f"perfdoctor: {error}", file=sys.stderr)
+        from perfdoctor.reports.text import clean  # paths in it may hold anything
+
+        print(f"perfdoctor: {clean(str(error))}", file=sys.stderr)
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+            print(f"  {clean(error.hint)}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         # The reader of a pipe went away; Python would complain once more at exit.

@@ -11,6 +11,16 @@ INSIDE = "measured inside"
 TRACED = "traced"
 CONFIRMED = "confirmed by trial"
 
+# How a summary begins where a job hangs; the process's number follows.
+HUNG = "The job does not train: the main thread of process"
+# What it costs to see no Python stacks.
+WITHOUT_STACKS = (
+    "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
+    "that time stays unattributed."
+)
+# What makes up for looks that would have cost too much.
+WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from perfdoctor import __version__
-from perfdoctor.amounts import Amounts
-from perfdoctor.between import told_between
 from perfdoctor.breakdown.account import account
-from perfdoctor.breakdown.ledger import Ledger, find_culprits
-from perfdoctor.clock import seconds
+from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Finding, NotExamined, Verdict
-from perfdoctor.evidence.code_seen import measure_code, read_code_settings
-from perfdoctor.evidence.measure import measure
-from perfdoctor.evidence.overlap import measure_overlap, summary
-from perfdoctor.evidence.own_code import below, below_lines, by_function, outside_torch
+from perfdoctor.diagnosis import (
+    INSIDE,
+    OUTSIDE,
+    TRACED,
+    WATCH_LONGER,
+    WITHOUT_STACKS,
+    Diagnosis,
+    Finding,
+    NotExamined,
+    Verdict,
+)
+from perfdoctor.evidence.overlap import summary
 from perfdoctor.evidence.series import chart_series
-from perfdoctor.evidence.settings import read_settings
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.overhead import own_cost
 from perfdoctor.profiled import Profiled
+from perfdoctor.recorded_facts import gather_facts
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
 from perfdoctor.samples import Event, ProcessSeen, Unavailable
 from perfdoctor.scene.scene import Scene
-from perfdoctor.scene.steps import Steps
-from perfdoctor.several import told_several
 from perfdoctor.silence import why_silent
+from perfdoctor.step_notes import step_notes
 from perfdoctor.trial import Trial, judge, read_trial
 from perfdoctor.verdict import first_cause, late_shares
 
-_SHOWN = 5
-# Lines that are known for less than this part of a cause's time do not tell where it is.
-_TELLING = 1 / 8
+_NO_STACKS = NotExamined("stacks", "the watching ended before any stacks were kept", WATCH_LONGER)
 
 
 def examine(recording: Recording) -> Diagnosis:
@@ -65,79 +67,11 @@ def examine(recording: Recording) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
         steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*_of_steps(scene), *_not_examined(recording), *profiled.not_examined, *broken),
+        not_examined=(*step_notes(scene), *_not_examined(scene), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
         series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
     )
-
-
-def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Facts:
-    """Everything that rules may read."""
-    together = Amounts.summed(ledger.causes() for ledger in ledgers)
-    pids = [
-        (ledger.trainer.pid, [worker.pid for worker in scene.roles.workers_of(ledger.trainer.pid)])
-        for ledger in ledgers
-    ]
-    trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
-    own = {cause: _telling(ledgers, cause, together[cause]) for cause in together}
-    under = below_lines(scene.stacks)
-    return Facts(
-        shares=together.fractions(),
-        trainers=trainers,
-        culprits=find_culprits(ledgers),
-        numbers={
-            **measure(scene.recording, pids),
-            **measure_code(ledgers),
-            **profiled.numbers(),
-            **measure_overlap(_by_rank(scene, trainers)),
-        },
-        kernels=profiled.kernels(),
-        operators=profiled.operators(),
-        settings={**read_settings(scene.recording, pids), **read_code_settings(scene)},
-        paths={
-            cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together
-        },
-        lines={cause: by_function(lines) for cause, lines in own.items()},
-        below={cause: below(lines, under) for cause, lines in own.items()},
-        python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
-        watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
-    )
-
-
-def _telling(ledgers: Sequence[Ledger], cause: str, seconds: float) -> Amounts[str]:
-    """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
-    lines = Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers)
-    return lines if lines.total >= _TELLING * seconds else Amounts()
-
-
-def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
-    """The steps of those that marked them."""
-    return {trainer.rank: scene.steps[trainer.pid] for trainer in trainers if trainer.pid in scene.steps}
-
-
-def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
-    workers = scene.roles.workers_of(ledger.trainer.pid)
-    middle = [sum(worker.alive_at(time) for worker in workers) for time in _moments(scene)]
-    watched = ledger.seconds or 1.0
-    return Trainer(
-        rank=ledger.trainer.rank or 0,
-        pid=ledger.trainer.pid,
-        shares=ledger.causes().fractions(),
-        phases=ledger.phases.fractions(),
-        blamed={rank: amount / watched for rank, amount in ledger.waited_for().items()},
-        worker_pids=tuple(worker.pid for worker in workers),
-        workers=sorted(middle)[len(middle) // 2],
-    )
-
-
-def _moments(scene: Scene) -> list[int]:
-    start, end = scene.recording.start_ns, scene.recording.end_ns
-    return [start + (end - start) * step // 50 for step in range(1, 50)]
-
-
-def _top(parts: list[Amounts[str]]) -> tuple[tuple[str, float], ...]:
-    return tuple(list(Amounts.summed(parts).fractions().items())[:_SHOWN])
 
 
 def _verdict(
@@ -178,17 +112,17 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_steps(scene: Scene) -> list[NotExamined]:
-    return [*told_between(scene), *told_several(scene)]
-
-
-def _not_examined(recording: Recording) -> list[NotExamined]:
-    missing = [NotExamined(row.probe, row.reason, row.enable) for row in recording.rows(Unavailable)]
+def _not_examined(scene: Scene) -> list[NotExamined]:
+    missing = [NotExamined(row.probe, row.reason, row.enable) for row in scene.recording.rows(Unavailable)]
     missing += [
-        NotExamined("threads", row.text, "watch longer with --duration, or fewer processes")
-        for row in recording.rows(Event)
+        NotExamined("threads", row.text, WATCH_LONGER)
+        for row in scene.recording.rows(Event)
         if row.kind == "rate lowered"
     ]
+    if not all(scene.has_places(trainer.pid) for trainer in scene.roles.trainers):
+        reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
+        costly = [replace(one, reason=f"{one.reason.rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
+        missing = [one for one in missing if one.probe != "stacks"] + costly
     return list(dict.fromkeys(missing))
 
 

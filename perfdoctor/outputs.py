@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.diagnosis import HUNG, WATCH_LONGER, Diagnosis
 from perfdoctor.errors import PerfDoctorError
 
 # Without one of these probes there may be no verdict, whatever the job does.
@@ -130,7 +130,7 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
     """
     if diagnosis.verdict.bottleneck is None:
         hint = hint or _next_move(diagnosis)
-        if any(missing.probe in _NEEDED for missing in diagnosis.not_examined):
+        if any(missing.probe in _NEEDED and missing.enable != WATCH_LONGER for missing in diagnosis.not_examined):
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
         # Where the diagnosis stands on the same terminal already, the reason does too.
@@ -142,6 +142,8 @@ def _next_move(diagnosis: Diagnosis) -> str:
     """What to do where no probe is to blame."""
     if diagnosis.job.get("stopped") == "job ended":
         return "The job has ended. Attach to one that trains."
+    if (hung := re.match(rf"{HUNG} (\d+) ", diagnosis.verdict.summary)) is not None:
+        return f"`py-spy dump --pid {hung[1]}` shows what all of its threads do. Attach again once the job trains."
     if diagnosis.job.get("trainers") == 0:
         return "Attach once the job trains, and name the process that trains or one above it."
     return "Attach again while the job trains, or watch longer with --duration SECONDS."

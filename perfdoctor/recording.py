@@ -6,6 +6,7 @@ which clock the times are on, and what the recorder was asked to do.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -204,6 +205,9 @@ def _require_file(path: Path) -> None:
         raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint=_HINT_RECORD) from None
     if not path.is_file():
         raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+    if not os.access(path, os.R_OK):
+        hint = f"Run perfdoctor as its owner, or: sudo chmod a+r {shlex.quote(str(path))}"
+        raise PerfDoctorError(f"You have no right to read {path}.", hint=hint)
     if size == 0:
         raise PerfDoctorError(f"The recording {path} is empty.", hint=_HINT_RECORD)
 

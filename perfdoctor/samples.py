@@ -3,7 +3,7 @@
 Times are CLOCK_MONOTONIC nanoseconds. ``None`` means *could not look* and is never a zero.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 
 class Reading(NamedTuple):
@@ -277,22 +277,5 @@ Sample = (
     | Event
 )
 
-TABLES: tuple[type[Sample], ...] = (
-    Reading,
-    Fact,
-    ProcessSeen,
-    ProcessGone,
-    ThreadSeen,
-    ThreadSample,
-    StackSegment,
-    PythonThread,
-    CodeSample,
-    Symbol,
-    InterpreterSample,
-    Mark,
-    SerialMark,
-    Profile,
-    TrialSeen,
-    Unavailable,
-    Event,
-)
+# The tables of a recording, one for each kind of sample.
+TABLES: tuple[type[Sample], ...] = get_args(Sample)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.samples import ProcessSeen
+from perfdoctor.diagnosis import HUNG
+from perfdoctor.samples import Event, ProcessSeen
 from perfdoctor.scene.phases import TRAINING_PHASES
 from perfdoctor.scene.scene import Scene
 
@@ -20,13 +21,20 @@ _IN_WORDS = {
     "clock_nanosleep": "in a sleep (clock_nanosleep)",
     "wait4": "for another process to end (wait4)",
 }
+_ON = {
+    "pipe": "a pipe",
+    "socket:tcp": "a network connection",
+    "socket:udp": "a network connection",
+    "socket:unix": "a socket of this host",
+}
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
     """Why no bottleneck can be named; "" if one can."""
     seen = scene.recording.table(ProcessSeen)
     if not len(seen):
-        return "The job ended before anything could be seen."
+        return f"{_what_ended(scene)} ended before anything could be seen."
     if not ledgers:
         if not (seen["uses_torch"] == 1).any():
             return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
@@ -38,6 +46,11 @@ def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
         return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
     stuck = [text for ledger in ledgers if (text := _stuck(scene, ledger))]
     return stuck[0] if len(stuck) == len(ledgers) else ""
+
+
+def _what_ended(scene: Scene) -> str:
+    reasons = [event.text for event in scene.recording.rows(Event) if event.kind == "stopped"]
+    return "The job" if reasons == ["job ended"] else "The watching"
 
 
 def _stuck(scene: Scene, ledger: Ledger) -> str:
@@ -53,15 +66,25 @@ def _stuck(scene: Scene, ledger: Ledger) -> str:
         pid = ledger.trainer.pid
         state = f"process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on"
         return f"The job does not train: {state}."
-    about = f" on {target}" if target else ""
     place = scene.place_at(
         ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1]))
     )
     line = f", at {place.line}" if place.line else ""
-    return (
-        f"The job does not train: the main thread of process {ledger.trainer.pid} has been waiting "
-        f"{_IN_WORDS.get(call, f'in {call}') if call else 'in an unknown call'}{about} all the time{line}."
-    )
+    return f"{HUNG} {ledger.trainer.pid} has been waiting {_wait(call, target)} all the time{line}."
+
+
+def _wait(call: str | None, target: str) -> str:
+    """What a system call waits on, in words."""
+    if not call:
+        return "in an unknown call"
+    if call in _IN_WORDS:
+        return _IN_WORDS[call]
+    kind, _, name = target.partition(":")
+    if target in _ON:
+        return f"on {_ON[target]} ({call})"
+    if name.startswith(_TERMINALS):
+        return f"on the terminal {name} ({call})"
+    return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")
 
 
 def _moves(scene: Scene, ledger: Ledger) -> bool:

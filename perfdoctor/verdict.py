@@ -66,13 +66,13 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     if ill:
         top = max(ill, key=lambda cause: ill[cause] * overstated.get(cause, 1.0))
-        specific = {
-            cause: share
-            for cause, share in ill.items()
-            if cause not in GENERIC and cause not in overstated and share >= NEARLY_OF.get(cause, NEARLY) * ill[top]
-        }
-        if top in GENERIC and specific:
-            top = max(specific, key=lambda cause: specific[cause])
+        if top in GENERIC:
+            specific = {
+                cause: share
+                for cause, share in ill.items()
+                if cause not in GENERIC and cause not in overstated and share >= NEARLY_OF.get(cause, NEARLY) * ill[top]
+            }
+            top = max(specific, key=lambda cause: specific[cause], default=top)
         unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > ill[top]}
         if unequal:
             return max(unequal, key=lambda cause: unequal[cause])

@@ -197,8 +197,10 @@ class StacksProbe:
         if payload:
             zero_ns = segment.spawned_ns + START_NS
             yield StackSegment(zero_ns, START_ERROR_NS, now_ns(), segment.pid, zlib.compress(payload, 1))
+        elif segment.process.returncode == -signal.SIGINT:
+            return  # ended by us while it was still starting, before it takes signals for itself
         elif os.path.exists(f"/proc/{segment.pid}"):
-            yield self._failure(segment.pid, said.splitlines()[-1] if said else "it said nothing")
+            yield self._failure(segment.pid, _complaint(said))
         else:
             yield Event(now_ns(), "process ended", f"process {segment.pid} ended before its stacks were read")
 
@@ -229,6 +231,13 @@ class StacksProbe:
                     thread["thread_id"],
                     thread["thread_name"] or "",
                 )
+
+
+def _complaint(said: str) -> str:
+    """What py-spy has to say of a failure, without the backtrace that may follow."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    named = [line for line in lines if line.lower().startswith(("error", "thread '"))]
+    return [*named, *lines[-1:], "it said nothing"][0]
 
 
 def _helpers_s() -> float:

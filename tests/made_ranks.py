@@ -9,9 +9,8 @@ from typing import Any
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.reader import find_traces, read_trace
-from tests.made_traces import ALL_REDUCE, GEMM, MadeTrace
+from tests.made_traces import ALL_REDUCE, GEMM, LOADER, MadeTrace
 
-LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 EPOCH_US = 1.7e15
 COMMON_NS = 1_700_000_000_000_000_000
 

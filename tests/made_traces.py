@@ -15,6 +15,8 @@ GEMM = "nvjet_tst_128x256_64x4_2x1_v_bz_TNT"
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, std::array<char*, 3ul> >"
 )
+# How the profiler marks the fetching of a batch.
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 

@@ -18,6 +18,10 @@ Event = dict[str, Any]
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 _CALLS = ("cuda_runtime", "cuda_driver")
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+# Until 2021 categories had other names.
+_TODAY = {
+    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime", "Operator": "cpu_op",
+}  # fmt: skip
 # Microseconds from a launch to its kernel on an empty device.
 _LATENCY = 8.0
 
@@ -35,6 +39,7 @@ class Planted:
         self.events: list[Event] = [event for event in kept if not event["cat"].startswith("gpu_user")]
         self._document["traceEvents"] = self.events
         for event in self.events:
+            event["cat"] = _TODAY.get(event["cat"], event["cat"])
             event["ts"], event["dur"] = float(event["ts"]), float(event.get("dur", 0.0))
         self._last = 10**9
 
@@ -71,7 +76,12 @@ class Planted:
         return max([moment, *(_end(event) for event in self.on_device() if _correlation(event) in launched)])
 
     def hold_up(self, moment: float, length: float) -> None:
-        """Keeps the host from doing anything for a time; ranges that contain the moment last longer."""
+        """Keeps the host from doing anything for a time; ranges that contain the moment last longer.
+
+        Args:
+            moment: when.
+            length: below 0 what follows comes earlier instead, and those ranges are shorter.
+        """
         old = {id(event): (event["ts"], _end(event)) for event in self.events}
         for event in self.events:
             if event["cat"] not in _DEVICE:

@@ -1,6 +1,7 @@
 """The account of made-up recordings: where waits go that several causes have a part in."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from perfdoctor.breakdown.account import account, as_counted
 from perfdoctor.breakdown.blame import Part
 from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.breakdown.pipeline import going_with_the_largest
+from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
+from perfdoctor.samples import ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
 from perfdoctor.scene.phases import Place
 from perfdoctor.scene.roles import Process
 from perfdoctor.scene.scene import Scene
@@ -51,6 +53,14 @@ def _thread(tid: int, pid: int, name: str, states: str, *, run: float = 0.0, del
         counters = int(run * now), int(delay * now), None, None, None, None
         samples.append(ThreadSample(START + now, tid, state, call, "", *counters))
     return samples
+
+
+def _stacks(pid: int) -> Sample:
+    """A main thread that is in one and the same line of the job's own all the time."""
+    frame = {"name": "main", "args": {"filename": "/job/train.py", "line": 7}}
+    looks = [frame | {"pid": pid, "tid": 1, "ts": step * 50_000, "ph": "BE"[step % 2]} for step in range(201)]
+    trace = zlib.compress(json.dumps(looks).encode())
+    return StackSegment(START, 0, START + TICKS * TICK, pid, trace)
 
 
 def _ranks(*states: str, moves: str, run: float = 0.5, delay: float = 0.0, gloo: float = 0.5) -> list[Sample]:
@@ -168,5 +178,11 @@ def test_what_was_never_seen_gets_no_weight() -> None:
 
 def test_a_recording_is_weighed_by_what_the_kernel_counted(accounted: Account) -> None:
     """Looks that find a thread asleep half of the time, of which the kernel knows that it ran for three quarters."""
-    (ledger,) = accounted([_process(100), *_thread(100, 100, "python", "RS", run=0.75)])
+    (ledger,) = accounted([_process(100), _stacks(100), *_thread(100, 100, "python", "RS", run=0.75)])
     assert ledger.causes().fractions()["cpu.python_overhead"] == pytest.approx(0.75, abs=0.01)
+
+
+def test_without_stacks_nobody_knows_what_python_code_is_for(accounted: Account) -> None:
+    """Nor what a thread waits for in a futex: the arithmetic's pool, a queue or a lock of the job's own."""
+    (ledger,) = accounted([_process(100), *_thread(100, 100, "python", "RS", run=0.5)])
+    assert ledger.causes().fractions() == {UNATTRIBUTED: 1.0}

@@ -1,5 +1,6 @@
 """What cannot be diagnosed: one sentence says why, another what to do, and the exit status tells."""
 
+import json
 import os
 import subprocess
 import sys
@@ -87,11 +88,14 @@ def test_python_without_torch() -> None:
         refused(perfdoctor("attach", spinning.pid, "--duration", "1"), "PyTorch")
 
 
-@pytest.mark.parametrize(("mode", "waits"), [("sleep", "sleep"), ("stdin", "pipe"), ("lock", "a lock")])
+@pytest.mark.parametrize(
+    ("mode", "waits"),
+    [("sleep", "in a sleep"), ("stdin", "on a pipe"), ("lock", "a lock"), ("socket", "on a network connection")],
+)
 def test_a_job_that_does_not_train_is_told_where_it_waits(mode: str, waits: str, tmp_path: Path) -> None:
     with job(*SILENT, mode) as idle:
         answer = perfdoctor("attach", idle.pid, "--duration", "2.5", "--json", tmp_path / "a.json")
-    refused(answer, "does not train", waits, "job_silent.py:", "Attach again")
+    refused(answer, "does not train", waits, "job_silent.py:", f"py-spy dump --pid {idle.pid}", "Attach again")
     assert answer.told["verdict"]["bottleneck"] is None
 
 
@@ -123,6 +127,13 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert answer.status == 2
     assert "usage: perfdoctor" in answer.err
     assert "_seconds" not in answer.err
+    assert "invalid int" not in answer.err
+
+
+def test_a_script_is_not_the_number_of_a_process() -> None:
+    answer = perfdoctor("check", "train.py")
+    assert answer.status == 2
+    assert "argument PID: 'train.py' is not the number of a process. `ps -ef" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -153,10 +164,12 @@ def test_without_py_spy_the_stacks_are_missed_by_name(tmp_path: Path) -> None:
         command = [bare / "python", "-m", "perfdoctor", "attach", str(training.pid), "--duration", "2", "--json", told]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr
-    assert "py-spy is not installed" in told.read_text()
-    assert "pip install py-spy" in told.read_text()
-    if done.returncode:
-        assert f"perfdoctor check {training.pid}" in done.stderr
+    (missed,) = (one for one in json.loads(told.read_text())["not_examined"] if one["probe"] == "stacks")
+    assert missed["reason"].startswith("py-spy is not installed. Without stacks")
+    assert missed["enable"].startswith("pip install py-spy")
+    # All that the job does is Python code, and nobody knows what for.
+    assert done.returncode == 1
+    assert f"perfdoctor check {training.pid}" in done.stderr
 
 
 def test_a_py_spy_that_fails_is_quoted(tmp_path: Path) -> None:

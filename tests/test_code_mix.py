@@ -1,13 +1,21 @@
 """Machine code of short steps, which cannot be matched to phases by time, is shared out by what it can be part of."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from perfdoctor.breakdown.code_counts import _apart
-from perfdoctor.breakdown.code_mix import _fractions
-from perfdoctor.scene.phases import AFTERWARDS
+from perfdoctor.breakdown.code_mix import CodeMix, _fractions, _has_loader
+from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.scene.frames import Frame
+from perfdoctor.scene.phases import AFTERWARDS, UNKNOWN, locate
+from perfdoctor.scene.stacks import Stacks, Track
 
+OWN = Frame("/home/me/train.py", "main", 7)
+PACKAGES = "/v/lib/python3.11/site-packages"
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
 
 
@@ -30,9 +38,29 @@ def test_a_handful_of_samples_makes_no_mix_of_its_own(own: float) -> None:
     assert _apart(SAMPLES, own) == (SAMPLES, SAMPLES)
 
 
+def test_without_stacks_python_code_is_not_called_overhead() -> None:
+    mixes = {"other": {"cpu.model_compute": 0.3, "cpu.python_overhead": 0.6, "cpu.input_preprocessing": 0.1}}
+    assert CodeMix(mixes).causes(UNKNOWN, held_up=False) == mixes["other"]
+    unplaced = CodeMix(mixes, placed=False).causes(UNKNOWN, held_up=False)
+    assert unplaced == pytest.approx({"cpu.model_compute": 0.3, UNATTRIBUTED: 0.7})
+    assert CodeMix({}, placed=False).causes(UNKNOWN, held_up=False) == {UNATTRIBUTED: 1.0}
+
+
 def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:
     counts = Counter(kernel=50, library=50)
     before, after = _fractions(counts, "other"), _fractions(counts, AFTERWARDS)
     assert before["cpu.input_preprocessing"] == after["cpu.python_overhead"] == 0.5
     assert "cpu.python_overhead" not in before
     assert "cpu.input_preprocessing" not in after
+
+
+@pytest.mark.parametrize(
+    ("file", "loads"), [("torch/utils/data/dataloader.py", True), ("torchvision/transforms/functional.py", False)]
+)
+def test_a_loop_that_calls_transforms_itself_has_no_loader(file: str, loads: bool) -> None:
+    stacks = [(OWN, Frame(f"{PACKAGES}/{file}", "f", 1)), (OWN,)]
+    track = Track(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
+    assert locate(stacks[0]).phase == "data"
+    roles = SimpleNamespace(workers_of=lambda _: ())
+    scene: Any = SimpleNamespace(stacks=Stacks(stacks, [locate(stack) for stack in stacks], [track]), roles=roles)
+    assert _has_loader(scene, 10) is loads

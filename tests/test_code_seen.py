@@ -8,7 +8,8 @@ import pytest
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.evidence.code_seen import measure_code, read_code_settings
+from perfdoctor.breakdown.numbers import measure_ledgers
+from perfdoctor.evidence.code_seen import read_code_settings
 from perfdoctor.scene.frames import Frame
 from perfdoctor.scene.phases import Place, locate
 from perfdoctor.scene.roles import Process, Roles
@@ -56,12 +57,12 @@ def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: s
 
 def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
     ledger = Ledger(TRAINER)
-    assert measure_code([ledger]) == {}
+    assert measure_ledgers([ledger]) == {}
     ledger.add(0, 1.0, Place("data", "fetch"), [])
     ledger.add(0, 3.0, Place("forward"), [])
-    assert {name: number.value for name, number in measure_code([ledger]).items()} == {"own_fetching.10": 0.25}
+    assert {name: number.value for name, number in measure_ledgers([ledger]).items()} == {"own_fetching.10": 0.25}
     ledger.add(0, 1.0, Place("other", "compile"), [])
-    assert measure_code([ledger])["own_compiling.10"].value == 0.2
+    assert measure_ledgers([ledger])["own_compiling.10"].value == 0.2
     ledger.interpreter = 0.8
     ledger.own[0] = Amounts({"cpu.python_overhead": 2.0})
-    assert measure_code([ledger])["interpreter_code"].value == 0.8
+    assert measure_ledgers([ledger])["interpreter_code"].value == 0.8

@@ -6,7 +6,7 @@ import pytest
 from perfdoctor.samples import Mark
 from perfdoctor.scene.marks import in_order
 from perfdoctor.scene.steps import Steps
-from perfdoctor.several import untold_passes
+from perfdoctor.step_notes import passes_per_step
 
 MS = 1_000_000
 
@@ -283,10 +283,10 @@ def _epochs_of(passes: int, *, optimizer: bool = False, loader: bool = False, to
 
 
 def test_an_epoch_that_counts_as_one_step_is_told() -> None:
-    assert untold_passes(_epochs_of(9).steps()) == 9
-    assert untold_passes(_epochs_of(1).steps()) == 1
+    assert passes_per_step(_epochs_of(9).steps()) == 9
+    assert passes_per_step(_epochs_of(1).steps()) == 1
 
 
 @pytest.mark.parametrize("known", ["optimizer", "loader", "told"])
 def test_steps_that_something_tells_apart_are_not_doubted(known: str) -> None:
-    assert untold_passes(_epochs_of(9, **{known: True}).steps()) == 0
+    assert passes_per_step(_epochs_of(9, **{known: True}).steps()) == 0

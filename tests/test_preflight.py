@@ -195,6 +195,11 @@ def test_not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Linux only" in checks[0].reason
 
 
+def test_a_machine_without_proc(tmp_path: Path) -> None:
+    with pytest.raises(PerfDoctorError, match="/proc is not mounted"):
+        preflight(None, tmp_path)
+
+
 def recorded(root: Path, *, scope: str, uid: int = 1000, owner: int = 1000, capabilities: str = "0") -> Path:
     """A /proc with a process 77 whose system calls may not be read, and ourselves as ``uid``."""
     status = "Name:\tpython\nState:\tR (running)\nTgid:\t77\nVmSize:\t 1 kB\n"
@@ -321,6 +326,7 @@ def test_a_python_that_this_py_spy_does_not_know(tmp_path: Path) -> None:
     assert check.state == "no"
     assert f"Python 3.{newest + 1}" in check.reason
     assert "upgrade py-spy" in check.enable
+    assert "Without stacks" in check.reason
 
 
 def test_an_own_process_needs_no_more_rights() -> None:

@@ -128,6 +128,26 @@ def test_a_py_spy_that_hangs_is_ended(working: Started, tmp_path: Path, monkeypa
     assert [type(one) for one in said] == [Unavailable]
 
 
+def test_a_py_spy_that_is_ended_while_it_starts_is_no_failure(working: Started, tmp_path: Path) -> None:
+    starts = stand_in(tmp_path, "[ $1 = dump ] && exit 1\nexec sleep 60")
+    code = (
+        "import signal, sys\nfrom perfdoctor.probes.stacks import StacksProbe\n"
+        "from tests.test_probe_threads import Watched\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "probe = StacksProbe(sys.argv[1])\nprint([*probe.open(Watched(int(sys.argv[2]))), *probe.close()])"
+    )
+    command = [sys.executable, "-c", code, starts, str(working.pid)]
+    root = Path(__file__).resolve().parents[1]
+    said = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert said == "[]\n"
+
+
+def test_of_a_backtrace_the_error_is_quoted(working: Started, tmp_path: Path) -> None:
+    fails = stand_in(tmp_path, "printf 'Error: no right\\n  0: one\\n   1: start_thread\\n\\n' >&2; exit 1")
+    (said,) = watch(StacksProbe(fails), working.pid, 0.5)
+    assert isinstance(said, Unavailable)
+    assert said.reason.endswith("Error: no right")
+
+
 def test_a_process_that_ends_is_no_failure() -> None:
     with subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -7,7 +7,8 @@ import pytest
 
 from perfdoctor.recording import RecordingWriter
 from perfdoctor.samples import Event
-from tests.attaching import is_a_diagnosis, perfdoctor, refused
+from tests.attaching import is_a_diagnosis, needs_root, perfdoctor, refused
+from tests.watching import as_nobody
 
 START = 5_000_000_000
 
@@ -51,6 +52,28 @@ def test_what_is_no_recording_is_refused(content: bytes | None, word: str, tmp_p
     answer = perfdoctor("report", file, "--json", tmp_path / "a.json")
     refused(answer, word, "perfdoctor attach")
     assert not (tmp_path / "a.json").exists()
+
+
+def test_what_a_path_holds_steers_no_terminal_and_breaks_no_line(tmp_path: Path) -> None:
+    answer = perfdoctor("report", tmp_path / "new\nline \x1b[31mred \udcff.perfdoctor")
+    refused(answer, "There is no recording", "new line \ufffd[31mred \ufffd.perfdoctor")
+    assert "\x1b" not in answer.err
+
+
+@needs_root
+def test_a_recording_that_may_not_be_read(tmp_path: Path) -> None:
+    file = recorded(tmp_path / "a")
+    file.chmod(0)
+    code = (
+        "from pathlib import Path\nfrom perfdoctor.recording import Recording\ngive_up()\n"
+        "try:\n    Recording.open(Path(sys.argv[1]))\nexcept Exception as error:\n    print(error, error.hint)"
+    )
+    for folder in (tmp_path, *tmp_path.parents):  # so that the user without rights gets there
+        if folder.stat().st_uid == 0 and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o005)
+    said = as_nobody(code, str(file))
+    assert f"You have no right to read {file}." in said
+    assert f"sudo chmod a+r {file}" in said
 
 
 @pytest.mark.parametrize("content", [b'{"traceEvents": []}', b'\n [{"ph": "X"}]', gzip.compress(b"{}", mtime=0)])

@@ -1,47 +1,8 @@
 """Advice fits the job: what is already so is not advised, and what stands in the way is named first."""
 
-from typing import Any
-
 import pytest
 
-from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.facts import Facts, Trainer
-from perfdoctor.rules import find
-
-
-def finding(
-    cause: str,
-    *,
-    numbers: dict[str, float] | None = None,
-    settings: dict[str, str | float] | None = None,
-    workers: int = 0,
-    ranks: int = 1,
-    path: str = "",
-    share: float = 0.5,
-    lines: tuple[str, ...] = (),
-    below: dict[str, float] | None = None,
-    **phases: float,
-) -> Finding:
-    units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
-    measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
-    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
-    paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
-    places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
-    facts = Facts(
-        {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
-        paths=paths, lines=places, python_lines=places, below={cause: below or {}},
-    )  # fmt: skip
-    found, broken = find(facts)
-    assert not broken
-    return next(found for found in found if found.cause == cause)
-
-
-def titles(found: Finding) -> list[str]:
-    return [fix.title for fix in found.fixes]
-
-
-def changes(found: Finding) -> str:
-    return "\n".join(fix.change for fix in found.fixes)
+from tests.advice import changes, finding, titles
 
 
 @pytest.mark.parametrize("name", ["traced_compiling", "own_compiling.100"])
@@ -52,100 +13,22 @@ def test_what_compiles_again_and_again_is_not_told_to_compile(name: str) -> None
     assert "Compile the model" in titles(finding("cpu.python_overhead", numbers={name: 0.1}))
 
 
-def test_a_narrow_mask_is_widened_and_its_gain_counts_the_hosts_cores() -> None:
-    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 4.0}
-    numbers = {"job_cores": 1.0, "host_cores_busy": 1.1, "runnable_threads": 2.0}
-    found = finding("cpu.contention", numbers=numbers, settings=settings, workers=2)
-    assert titles(found)[0] == "Let the job use more cores"
-    assert found.predicted_speedup == pytest.approx(2.0)
-    full = finding("cpu.contention", numbers={**numbers, "host_cores_busy": 3.9}, settings=settings, workers=2)
-    assert "Let the job use more cores" not in titles(full)
-    assert full.predicted_speedup == pytest.approx(1.0)
-
-
 def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
     title = "Turn anomaly detection off"
     assert titles(finding("cpu.python_overhead", below={"traceback": 0.1, "linecache": 0.05}))[0] == title
     assert title not in titles(finding("cpu.python_overhead", below={"traceback": 0.01, "torch": 0.9}))
 
 
-def test_own_threads_are_fitted_to_the_cores() -> None:
-    found = finding(
-        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0, "neighbour_cores": 0.0},
-        settings={"cores": 8.0}, workers=3,
-    )  # fmt: skip
-    assert titles(found)[0] == "Use 2 compute threads per process"
-    assert "OMP_NUM_THREADS=2" in changes(found)
-    assert "the job has 40 threads for 8 cores at a time" in found.summary
-
-
-def test_threads_that_fit_already_are_left_alone() -> None:
-    found = finding(
-        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0},
-        settings={"cores": 8.0, "env.OMP_NUM_THREADS": "2"}, workers=3,
-    )  # fmt: skip
-    assert not any("compute thread" in title for title in titles(found))
-
-
-def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
-    found = finding(
-        "cpu.contention", numbers={"runnable_threads": 2.0, "job_cores": 1.0, "neighbour_cores": 2.0},
-        settings={"cores": 2.0, "host_cores": 2.0},
-    )  # fmt: skip
-    assert titles(found)[0] == "Keep other processes off these cores"
-    assert "processes outside the job keep 2 cores busy" in found.summary
-    assert not any("compute thread" in title for title in titles(found))
-
-
-def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
-    cause = "communication.latency"
-    settings: dict[str, str | float] = {"ddp": "yes", "backend": "gloo"}
-    ddps = titles(finding(cause, settings=settings, ranks=2, backward=0.8))
-    assert ddps[0] == "Exchange gradients every few steps"
-    assert "Send many small tensors as one" not in ddps
-    by_hand: dict[str, Any] = {"gradient sync": 0.5}
-    own = titles(finding(cause, settings=settings, ranks=2, backward=0.3, **by_hand))
-    assert own[0] == "Send many small tensors as one"
-    for found in (ddps, own):
-        assert "Leave the gradients to DistributedDataParallel" not in found
-    assert "Leave the gradients to DistributedDataParallel" in titles(finding(cause, settings={"ddp": "no"}, ranks=2))
-
-
-@pytest.mark.parametrize(
-    ("share", "neighbours", "threads", "times"),
-    [(0.95, 1.4, 2.0, "6 times"), (0.95, 1.4, 1.0, ""), (0.5, 1.0, 2.0, ""), (0.9, 0.1, 2.0, "")],
-)
-def test_a_pool_that_stands_still_beside_neighbours_is_made_smaller(
-    share: float, neighbours: float, threads: float, times: str
-) -> None:
-    numbers = {"runnable_threads": threads, "job_cores": 0.6, "neighbour_cores": neighbours}
-    found = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0}, share=share)
-    smaller = [fix for fix in found.fixes if fix.title == "While they run, use 1 compute thread"]
-    assert [times in fix.why for fix in smaller] == ([True] if times else [])
-
-
-def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
-    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 8.0}
-    idle = finding("cpu.contention", numbers={"host_cores_busy": 1.0}, settings=settings)
-    assert titles(idle)[0] == "Let the job use more cores"
-    assert "taskset" in changes(idle)
-    for numbers in ({"host_cores_busy": 7.9}, {}):
-        assert "Let the job use more cores" not in titles(finding("cpu.contention", numbers=numbers, settings=settings))
-
-
-def test_workers_beyond_the_cores_are_too_many() -> None:
-    found = finding("cpu.contention", settings={"cores": 4.0}, workers=16)
-    assert "Use 3 loader workers per trainer" in titles(found)
-    assert not any(
-        "loader worker" in title for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
-    )
-
-
 def test_launch_blocking_comes_first_where_it_is_set() -> None:
     for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
-        assert titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0] == "Unset CUDA_LAUNCH_BLOCKING"
+        assert (
+            titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0]
+            == "Unset CUDA_LAUNCH_BLOCKING"
+        )
         for value in ("0", ""):
-            assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value}))
+            assert "CUDA_LAUNCH_BLOCKING" not in str(
+                finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value})
+            )
         assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause))
 
 
@@ -218,7 +101,9 @@ def test_a_network_file_system_is_named_with_its_type() -> None:
 
 
 def test_shell_commands_quote_strange_paths() -> None:
-    found = finding("io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin")
+    found = finding(
+        "io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin"
+    )
     assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
 
 
@@ -228,9 +113,9 @@ def test_allocator_settings_that_are_set_are_not_advised() -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
         assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
-    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[0].startswith(
-        "Unset"
-    )
+    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
+        0
+    ].startswith("Unset")
 
 
 def test_precision_follows_the_gpu() -> None:
@@ -256,39 +141,6 @@ def test_the_reason_for_low_clocks_decides_the_remedy() -> None:
     assert titles(finding("gpu.throttled")) == ["Check for locked clocks"]
 
 
-def test_nccl_switches_that_slow_it_down_come_first() -> None:
-    found = finding(
-        "communication.bandwidth", settings={"env.NCCL_P2P_DISABLE": "1", "env.NCCL_DEBUG": "TRACE"}, ranks=2
-    )
-    assert titles(found)[:2] == ["Unset NCCL_P2P_DISABLE", "Lower NCCL_DEBUG"]
-    assert not any("NCCL" in title for title in titles(finding("communication.bandwidth", ranks=2)))
-
-
-def test_the_loopback_is_wrong_only_between_hosts() -> None:
-    settings: dict[str, str | float] = {
-        "env.GLOO_SOCKET_IFNAME": "lo", "env.WORLD_SIZE": "4", "env.LOCAL_WORLD_SIZE": "2"
-    }  # fmt: skip
-    assert any("GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings)))
-    settings["env.LOCAL_WORLD_SIZE"] = "4"
-    assert not any(
-        "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
-    )
-
-
-def test_unwatched_ranks_are_counted() -> None:
-    found = finding("communication.unattributed_wait", settings={"env.WORLD_SIZE": "8"}, ranks=2)
-    assert "2 of 8 ranks were watched" in found.fixes[0].why
-
-
-def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> None:
-    numbers = {"job_cores": 1.0, "neighbour_cores": 0.0}
-    limited = finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"})
-    assert titles(limited) == ["Let the arithmetic use 8 threads"]
-    assert finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0}).fixes == ()
-    full = {"job_cores": 8.0, "neighbour_cores": 0.0}
-    assert finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes == ()
-
-
 def test_distributed_jobs_save_together() -> None:
     assert "async_save" in changes(finding("io.checkpoint_write", ranks=2))
     assert "async_save" not in changes(finding("io.checkpoint_write", ranks=1))
@@ -307,29 +159,6 @@ def test_mapped_files_with_read_ahead_are_recognised() -> None:
     )
     assert "Read mapped files in larger pieces" in titles(found)
     assert "Pack samples into larger files" not in titles(found)
-
-
-def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
-    """A job that keeps 1 of 2 cores busy cannot run more than twice as fast on both."""
-    numbers = {"job_cores": 1.8, "runnable_threads": 14.0}
-    crowded = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, workers=16)
-    assert crowded.predicted_speedup == pytest.approx(2 / 1.8, abs=0.01)
-    burnt_at_barriers = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0})
-    assert burnt_at_barriers.predicted_speedup == pytest.approx(2.0)
-    numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
-    beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
-    assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
-    light = finding("cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0})
-    assert light.predicted_speedup == pytest.approx(2.0)
-
-
-def test_one_thread_under_a_quota_is_not_told_to_use_one_thread() -> None:
-    settings: dict[str, str | float] = {"quota_cores": 0.65, "cores": 0.65, "affinity_cores": 2.0}
-    assert titles(finding("cpu.throttled", numbers={"runnable_threads": 1.0}, settings=settings)) == [
-        "Raise the CPU quota"
-    ]
-    several = finding("cpu.throttled", numbers={"runnable_threads": 2.0}, settings=settings)
-    assert "If the quota must stay, use 1 compute thread" in titles(several)
 
 
 def test_a_page_cache_that_is_too_small_is_named_only_if_it_matters() -> None:
@@ -356,20 +185,6 @@ def test_no_loader_is_advised_to_a_job_without_one() -> None:
     assert "DataLoader" in changes(finding("cpu.python_overhead", settings={"loader": "yes"}))
 
 
-def test_idle_workers_are_not_taken_away_for_a_core() -> None:
-    idle = finding("cpu.contention", numbers={"worker_cores": 0.04}, settings={"cores": 2.0}, workers=2)
-    assert not any("loader worker" in title for title in titles(idle))
-    busy = finding("cpu.contention", numbers={"worker_cores": 1.4}, settings={"cores": 2.0}, workers=2)
-    assert "Use 1 loader worker per trainer" in titles(busy)
-
-
-def test_a_job_that_fills_its_cores_need_not_look_for_others() -> None:
-    full = finding("cpu.contention", numbers={"job_cores": 1.83}, settings={"cores": 2.0})
-    assert titles(full) == ["Give the job more cores, or less to do on these"]
-    light = finding("cpu.contention", numbers={"job_cores": 1.0}, settings={"cores": 2.0})
-    assert titles(light) == ["Find out who else runs on these cores"]
-
-
 def test_a_small_share_gets_one_piece_of_advice() -> None:
     assert len(finding("cpu.python_overhead", share=0.09).fixes) == 1
     assert len(finding("cpu.python_overhead", share=0.12).fixes) > 1
@@ -388,38 +203,6 @@ def test_rows_of_tensors_need_no_loader() -> None:
     assert title in titles(finding("cpu.input_preprocessing", settings=tensors, below={"torch": 0.9, "": 0.1}))
     assert title not in titles(finding("cpu.input_preprocessing", settings=tensors, below={"torch": 0.1, "": 0.9}))
     assert title not in titles(finding("cpu.data_transfer"))
-
-
-def test_gradients_are_compressed_as_the_backend_can() -> None:
-    """DistributedDataParallel refuses bf16_compress_hook on gloo."""
-    cause = "communication.bandwidth"
-    gloo = changes(finding(cause, settings={"backend": "gloo", "ddp": "yes"}, ranks=2))
-    assert "fp16_compress_hook" in gloo
-    assert "bf16" not in gloo
-    assert "bf16_compress_hook" in changes(finding(cause, settings={"backend": "nccl"}, ranks=2))
-    assert "bf16_compress_hook" in changes(finding(cause, settings={"gpus": 8.0}, ranks=2))
-    by_hand = changes(finding(cause, settings={"backend": "gloo", "ddp": "no"}, ranks=2))
-    assert "all_reduce(small)" in by_hand
-    assert "no_sync" not in by_hand
-
-
-def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
-    cause, title = "communication.bandwidth", "Train in one process"
-    here = finding(cause, numbers={"received": 138.0, "loopback": 1.0}, settings={"backend": "gloo"}, ranks=2)
-    assert titles(here)[0] == title
-    assert any("138 go through the loopback of this host" in fix.why for fix in here.fixes)
-    there = finding(cause, numbers={"received": 138.0, "loopback": 0.1}, settings={"backend": "gloo"}, ranks=2)
-    assert any("138 go through the network" in fix.why for fix in there.fixes)
-    assert title not in titles(there)
-    gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
-    assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))
-
-
-def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
-    others = finding("cpu.contention", numbers={"trainer_run_delay": 0.3})
-    assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
-    assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
-    assert "itself" not in finding("cpu.contention").summary
 
 
 def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.reader import read_trace
+from tests.accounting import account, loop, shares
 from tests.made_traces import MadeTrace
-from tests.test_traces_account import account, loop, shares
 
 FRAME_COMPILE = "_compile.compile_inner (dynamo_timed)"
 

@@ -9,7 +9,9 @@ from random import Random
 import pytest
 
 from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.traces.account import account_for
 from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.traces.idle import Reason
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 from tests.planting import LOADER, Event, Planted
@@ -173,6 +175,22 @@ def test_a_wait_costs_what_the_device_idles_after_it(name: str, fill: Fill, caus
     diagnosis = diagnose(planted.write(tmp_path / "planted.json"))
     assert share_of(diagnosis, cause) == pytest.approx(truth, abs=0.03)
     assert diagnosis.verdict.cause == (cause if truth > 0.1 else "gpu.compute")
+
+
+def test_copies_that_hold_the_host_cost_what_the_device_idles_less_without_them() -> None:
+    """A job that copies batches from pageable memory; the first copy lies before the account."""
+    path = real("resnet50-v100-4-workers")
+    account, planted = account_for(read_trace(path)), Planted(path)
+    before, _ = idle(planted)
+    copies = [event["args"]["correlation"] for event in planted.on_device() if "HtoD" in event["name"]]
+    blocked = [one for one in planted.events if one["cat"] == "cuda_runtime" and one["dur"] > 100.0]
+    blocked = [one for one in blocked if one["args"].get("correlation") in copies]
+    for call in sorted(blocked, key=lambda one: float(one["ts"]))[1:]:
+        planted.hold_up(call["ts"] + 10.0, 12.0 - call["dur"])
+    after, _ = idle(planted)
+    truth = (before - after) * 1000 / account.window.length
+    assert truth > 0.05
+    assert account.idle_for(Reason.COPYING) == pytest.approx(truth, abs=0.01)
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -62,6 +62,23 @@ def test_a_rank_with_more_arithmetic_is_unequal_work(tmp_path: Path) -> None:
     assert not any(one.cause.startswith("communication.unattributed") for one in diagnosis.findings)
 
 
+@pytest.mark.parametrize(("longer", "advice"), [(1, "Check the GPU"), (3, "Give all ranks the same work")])
+def test_a_slow_gpu_is_told_from_more_work(longer: int, advice: str, tmp_path: Path) -> None:
+    """Rank 2 computes three times as long: in kernels that are longer, or in three times as many."""
+    job = MadeJob(4)
+    for _ in range(8):
+        begun = list(job.now)
+        for rank in range(4):
+            for _ in range(longer if rank == 2 else 1):
+                job.compute(rank, 3000.0 if rank == 2 and longer == 1 else 1000.0)
+        job.meet(100.0)
+        job.step(begun)
+    diagnosis = job.diagnose(tmp_path)
+    assert (diagnosis.verdict.cause, diagnosis.verdict.straggler_rank) == ("gpu.compute", 2)
+    [fix] = diagnosis.findings[0].fixes
+    assert fix.title.startswith(advice)
+
+
 def test_clocks_that_are_apart_change_nothing(tmp_path: Path) -> None:
     skew = [0.0, 700_000.0, -3_000_000.0, 12_345.6]
     plain = train(MadeJob(4, numbered=True), one_loads).diagnose(tmp_path / "plain")

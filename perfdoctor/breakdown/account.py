@@ -18,8 +18,7 @@ from perfdoctor.scene.roles import Process
 from perfdoctor.scene.scene import Scene
 
 # Mean bytes per packet on the wire below which a collective is many small messages: a full Ethernet frame is 1.5 kB,
-# and
-# the kernel sends large buffers in segments of up to 64 kB (measured on loopback: 0.1 to 0.6 kB against 20 to 60 kB).
+# and the kernel sends large buffers in segments of up to 64 kB (measured on loopback: 0.1 to 0.6 kB against 20 to 60).
 SMALL_PACKET_BYTES = 4096
 # Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
 # write, and a synced log line is some hundred bytes per 1 to 20 ms.

@@ -162,7 +162,7 @@ class Blame:
         if moment.syscall in SLEEPS:
             # A step that pauses in code of the user's own, outside of model, loss and optimizer, waits for what it is
             # about to work on: that is how rate limits, retries and polling for input look.
-            between = place.phase in ("data", "other")
+            between = place.phase in ("data", "other") and scene.has_places(trainer.pid)
             return [Part("cpu.input_preprocessing", 1.0, line=place.line)] if between else unattributed(place)
         if moment.target.startswith(("pipe", "socket", "anon")) or moment.syscall in ("wait4", "waitid"):
             # It waits for another process of its own, a decoder or a pool for instance.
@@ -201,7 +201,8 @@ class Blame:
                 return parts
         if place.phase in TRAINING_PHASES:
             return [Part("cpu.model_compute", 1.0, line=place.line)]
-        return unattributed(place) if place.waits else [Part("cpu.lock_contention", 1.0, line=place.line)]
+        known = scene.has_places(trainer.pid) and not place.waits
+        return [Part("cpu.lock_contention", 1.0, line=place.line)] if known else unattributed(place)
 
     def _is_collective_wait(self, trainer: Process, moment: Moment, place: Place, time_ns: int) -> bool:
         if self.scene.roles.world_size < 2 or moment.is_runnable or moment.is_blocked:

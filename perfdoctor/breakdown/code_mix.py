@@ -17,6 +17,8 @@ from perfdoctor.breakdown.code_counts import (
     running_by_phase,
     share_out,
 )
+from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.scene.frames import in_loader
 from perfdoctor.scene.phases import AFTERWARDS, PREPARES, TRAINING_PHASES, Place
 from perfdoctor.scene.scene import Scene
 
@@ -38,6 +40,9 @@ _CAUSES = {
     "library": "cpu.input_preprocessing",
 }
 
+# What machine code tells by itself: torch's kernels and the barriers of their pool.
+_PHASELESS = ("cpu.model_compute", SPIN)
+
 # Per phase, cause to fraction of its running time; phases that were not sampled enough are absent.
 Mixes = Mapping[str, Mapping[str, float]]
 
@@ -54,15 +59,21 @@ class CodeMix:
         held_up: while a thread of the arithmetic's pool lacks a CPU. The others spin then, and do not before and after,
             so a neighbour that comes and goes costs more than a mean over all of the time would tell.
         undisturbed: while none does.
+        placed: it is known where in its code the process is; if not, neither is what its Python code is for.
     """
 
     by_phase: Mixes
     interpreter: float | None = None
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
+    placed: bool = True
 
     def causes(self, place: Place, *, held_up: bool) -> Mapping[str, float]:
         """What running in a place counts for, ``spin`` included, summing to 1."""
+        found = self._causes(place, held_up=held_up)
+        return found if self.placed else _without_place(found)
+
+    def _causes(self, place: Place, *, held_up: bool) -> Mapping[str, float]:
         phase = phase_of(place)
         for mixes in (self.held_up if held_up else self.undisturbed, self.by_phase):
             if phase in mixes:
@@ -75,6 +86,7 @@ class CodeMix:
 
 def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
+    placed = scene.has_places(pid)
     undisturbed, held_up = count_code(scene, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
     calls_only = _has_loader(scene, pid) or _dispatches(both[PREPARES])
@@ -89,14 +101,23 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
         _interpreter(sum((counts for phase, counts in both.items() if phase not in claimed), Counter())),
         _mixes(held_up, calls_only),
         _mixes(undisturbed, calls_only),
+        placed,
     )
+
+
+def _without_place(mix: Mapping[str, float]) -> Mapping[str, float]:
+    """Of a mix, what is known without the phase: Python code may prepare the input as well as call the model."""
+    found: Amounts[str] = Amounts()
+    for cause, part in mix.items():
+        found[cause if cause in _PHASELESS else UNATTRIBUTED] += part
+    return found
 
 
 def _has_loader(scene: Scene, pid: int) -> bool:
     """Whether a trainer's input comes from a DataLoader: its loop then prepares no more than a rest."""
     track = scene.stacks.main_track(pid)
-    places = [] if track is None else [scene.stacks.places[number] for number in set(track.stacks.tolist()) - {-1}]
-    return bool(scene.roles.workers_of(pid)) or any(place.phase == "data" for place in places)
+    stacks = [] if track is None else [scene.stacks.frames[number] for number in set(track.stacks.tolist()) - {-1}]
+    return bool(scene.roles.workers_of(pid)) or any(in_loader(frame) for stack in stacks for frame in stack)
 
 
 def _dispatches(counts: Counter[str]) -> bool:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfdoctor.job.family import require_torch
-from perfdoctor.job.target import require_target
+from perfdoctor.job.target import process_id, require_target
 from perfdoctor.job.tree import Job
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 from perfdoctor.recorder import Recorder
@@ -33,7 +33,7 @@ DEFAULT_DURATION_S = 15.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor attach``."""
-    parser.add_argument("pid", type=int, metavar="PID", help="any process of the job")
+    parser.add_argument("pid", type=process_id, metavar="PID", help="any process of the job")
     parser.add_argument(
         "--duration",
         type=_seconds,

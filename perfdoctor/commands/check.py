@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from perfdoctor.job.family import family_of, listed, require_torch
 from perfdoctor.job.preflight import Check, preflight
-from perfdoctor.job.target import require_target
+from perfdoctor.job.target import process_id, require_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""
     parser.add_argument(
-        "pid", type=int, nargs="?", metavar="PID", help="the process; without it, this machine"
+        "pid", type=process_id, nargs="?", metavar="PID", help="the process; without it, this machine"
     )
 
 

@@ -6,17 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.evidence.readings import Numbers, put
+from perfdoctor.scene.frames import Frame, in_loader
 
 if TYPE_CHECKING:
-    from perfdoctor.breakdown.ledger import Ledger
-    from perfdoctor.scene.frames import Frame
     from perfdoctor.scene.scene import Scene
 
 # With fewer stacks of a trainer than this, what is in none of them may still be in the job: of a call that takes 3 % of
 # the time, 100 samples miss all in 5 % of cases.
 _ENOUGH = 100
-_LOADER = re.compile(r"/torch/utils/data/dataloader\.py$")
 _DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 # Threads of process groups (torch/csrc/distributed/c10d/ProcessGroup*.cpp). A job with both computes on GPUs, and its
@@ -35,8 +32,8 @@ def read_code_settings(scene: Scene) -> dict[str, str | float]:
     workers = {worker.pid for pid in pids for worker in scene.roles.workers_of(pid)}
     stacks = list(_stacks(scene, pids))
     found: dict[str, str | float] = {}
-    for name, pattern in (("loader", _LOADER), ("ddp", _DDP)):
-        seen = any(pattern.search(frame.file) for stack in stacks for frame in stack)
+    for name, shows in (("loader", in_loader), ("ddp", _in_ddp)):
+        seen = any(shows(frame) for stack in stacks for frame in stack)
         if seen or (name == "loader" and workers):
             found[name] = "yes"
         elif len(stacks) >= _ENOUGH:
@@ -50,24 +47,8 @@ def read_code_settings(scene: Scene) -> dict[str, str | float]:
     return found
 
 
-def measure_code(ledgers: Sequence[Ledger]) -> Numbers:
-    """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
-    numbers: Numbers = {}
-    parts = [
-        (sum(causes["cpu.python_overhead"] for causes in ledger.own.values()), ledger.interpreter)
-        for ledger in ledgers
-    ]
-    known = [(seconds, part) for seconds, part in parts if part is not None]
-    total = sum(seconds for seconds, _ in known)
-    put(numbers, "interpreter_code", sum(seconds * part for seconds, part in known) / total if total else None)
-    for ledger in ledgers:
-        pid, watched = ledger.trainer.pid, ledger.seconds
-        put(numbers, f"own_fetching.{pid}", ledger.fetching / watched if watched else None, f" (process {pid})")
-        if ledger.sampling:
-            put(numbers, f"own_sampling.{pid}", ledger.sampling / watched, f" (process {pid})")
-        if ledger.compiling:
-            put(numbers, f"own_compiling.{pid}", ledger.compiling / watched, f" (process {pid})")
-    return numbers
+def _in_ddp(frame: Frame) -> bool:
+    return _DDP.search(frame.file) is not None
 
 
 def _stacks(scene: Scene, pids: set[int]) -> Iterator[tuple[Frame, ...]]:

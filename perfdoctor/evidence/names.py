@@ -122,6 +122,7 @@ TRACE: dict[str, Meaning] = {
         f"traced_matrix_{precision}": (f"matrix kernels in {precision}", "of their time", "trace")
         for precision in ("fp8", "bf16", "fp16", "tf32", "fp64", "fp32")
     },
+    "traced_same_kernels": ("taken on the late rank by the same kernels", "times as long as on others", "trace"),
     "traced_layout": ("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
     "traced_softmax": ("softmax kernels of their own", "of the kernels' time", "trace"),
     "traced_fused_attention": ("fused attention kernels", "of the kernels' time", "trace"),

@@ -13,7 +13,7 @@ from perfdoctor.recording import Recording
 from perfdoctor.samples import Reading, ThreadSample
 
 _GRID_S = 0.5
-# (chart, reading, unit, scale, counter)
+# (chart, reading, label, unit, factor to that unit, whether it is a counter)
 _CHARTS = (
     ("Storage of the job", "storage_read_bytes_total", "read", "MB/s", 1e-6, True),
     ("Storage of the job", "storage_write_bytes_total", "written", "MB/s", 1e-6, True),

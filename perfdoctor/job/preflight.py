@@ -1,16 +1,17 @@
 """Before anything is touched: which probes would work on this process, and what would enable the others."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
+from perfdoctor.diagnosis import WITHOUT_STACKS
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.job.pythons import Python, newest_of_py_spy, python_of
 from perfdoctor.job.rights import Rights, rights_over
 from perfdoctor.job.syscall_filters import memory_refusal, perf_refusal
-from perfdoctor.job.target import require_process
+from perfdoctor.job.target import require_proc, require_process
 from perfdoctor.job.tree import TORCH_LIBRARIES
 from perfdoctor.probes.cgroup import groups_of
 from perfdoctor.probes.nvml import Nvml, why_no_gpu
@@ -74,7 +75,7 @@ def preflight(pid: int | None, root: Path = Path("/")) -> list[Check]:
     target = _examine(pid, root)
     checks = (
         _threads(target),
-        _stacks(target),
+        _with_cost(_stacks(target), target),
         _interpreter(target),
         _code(target, root),
         _cpu(pid, root),
@@ -87,6 +88,7 @@ def preflight(pid: int | None, root: Path = Path("/")) -> list[Check]:
 
 
 def _examine(pid: int | None, root: Path) -> _Target:
+    require_proc(root)
     if pid is None:
         return _Target(None, Rights(True, True), Python(None), True)
     require_process(pid, root)
@@ -150,6 +152,13 @@ def _stacks(target: _Target) -> Check:
         )
         return Check("stacks", True, reason, "name the process that trains, or its launcher")
     return Check("stacks", True)
+
+
+def _with_cost(stacks: Check, target: _Target) -> Check:
+    """Says what it costs to do without stacks, where there are any."""
+    if stacks.ok or target.python is None:
+        return stacks
+    return replace(stacks, reason=f"{stacks.reason} {WITHOUT_STACKS}")
 
 
 def _interpreter(target: _Target) -> Check:

@@ -1,5 +1,6 @@
 """The process that a user names: is it there, can it be looked at, and if not, what should the user do?"""
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,18 @@ from perfdoctor.job.rights import as_root, rights_over
 from perfdoctor.probes.procfs import status_fields
 
 _LIST = "`ps -ef | grep python` lists the Python processes."
+
+
+def process_id(text: str) -> int:
+    """The number of a process on a command line.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process. {_LIST}") from None
 
 
 def require_linux() -> None:
@@ -24,6 +37,17 @@ def require_linux() -> None:
         )
 
 
+def require_proc(root: Path = Path("/")) -> None:
+    """Makes sure that this is Linux, and that /proc is mounted.
+
+    Raises:
+        PerfDoctorError: it is not.
+    """
+    require_linux()
+    if not (root / "proc/self/status").exists():
+        raise PerfDoctorError("/proc is not mounted.", hint="mount -t proc proc /proc")
+
+
 def require_process(pid: int, root: Path = Path("/")) -> None:
     """Makes sure that a process is there and alive.
 
@@ -34,9 +58,7 @@ def require_process(pid: int, root: Path = Path("/")) -> None:
     Raises:
         PerfDoctorError: there is no such process, or it has ended; or this is not Linux.
     """
-    require_linux()
-    if not (root / "proc/self/status").exists():
-        raise PerfDoctorError("/proc is not mounted.", hint="mount -t proc proc /proc")
+    require_proc(root)
     try:
         status = status_fields((root / f"proc/{pid}/status").read_bytes())
     except OSError:

@@ -127,6 +127,7 @@ def _summary(
         capability=None,
         numbers={},
         kernels={},
+        paces={},
         origins=Origins({}, {}),
         roofline=Roofline(),
         unseen="",

@@ -1,219 +1,11 @@
-"""Cores: too many threads for them, a quota on them, and a model that computes on them."""
+"""Cores: a quota on them, and a model that computes on them. ``contention.py`` is about those who queue for them."""
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import (
-    REPORTED,
-    amount,
-    bounded,
-    counted,
-    culprits,
-    finding,
-    percent,
-    setting,
-    takes,
-    variable,
-)
-
-# Cores' worth of neighbours from which they, and not the job's own threads, may be the reason.
-_NEIGHBOURS = 0.25
-# Runnable threads per core from which the job alone outnumbers its cores.
-_CROWDED = 1.1
-_IDLE_CORES = 0.5
-# Fewer threads are worth a try beside neighbours from this gain on.
-_WORTH_TRYING = 1.2
-
-# The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
-_FULL = 0.85
-
-_SEARCH = Fix(
-    "Find out who else runs on these cores",
-    "The trainer is ready to run and gets no core; neither its own threads nor neighbours explain it.",
-    "perf sched timehist -p PID  # or: top -H, sorted by CPU",
-)
-
-
-def contention(facts: Facts) -> Finding | None:
-    """Runnable threads outnumber cores: the job's own thread counts, or neighbours."""
-    cause = "cpu.contention"
-    if facts.share(cause) < REPORTED:
-        return None
-    cores = setting(facts, "cores")
-    neighbours = facts.number("neighbour_cores")
-    runnable = facts.number("runnable_threads")
-    crowded = runnable is not None and cores is not None and runnable > _CROWDED * cores
-    own = [*_affinity_fix(facts), *_thread_fixes(facts, cores), *_worker_fixes(facts, cores)]
-    other = [*_neighbour_fixes(facts, neighbours), *_beside_neighbours(facts, cores, neighbours)]
-    by_neighbours = bool(other) and (not crowded or (neighbours or 0) > (facts.number("job_cores") or 0))
-    fixes = [*other, *own] if by_neighbours else [*own, *other]
-    reason = ""
-    if by_neighbours:
-        reason = f"; processes outside the job keep {amount(facts, 'neighbour_cores')} busy"
-    elif crowded and cores is not None:
-        reason = f"; the job has {runnable:.3g} threads for {counted(cores, 'core')} at a time"
-    reason += _by_others(facts, cause)
-    summary = takes(facts, cause, "Waiting for a free core").rstrip(".") + f"{reason}."
-    found = finding(
-        facts,
-        cause,
-        summary,
-        "trainer_run_delay worker_run_delay runnable_threads job_cores neighbour_cores stolen_cores "
-        "cpu_pressure throttled_periods own_cores",
-        fixes or _fill_fixes(facts, cores) or [_SEARCH],
-        "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer's "
-        "run delay stays, threads do not outnumber cores.",
-    )
-    # The CPU time that the job uses today needs its cores even if nobody queues, unless it is burnt at barriers.
-    used = facts.number("job_cores")
-    room = setting(facts, "host_cores") if cores and _affinity_fix(facts) else cores
-    return bounded(found, used / room) if used and room and cores and not _burns(facts, cores) else found
-
-
-def _burns(facts: Facts, cores: float) -> bool:
-    """Whether most CPU time of the job is burnt by threads that wait for each other at barriers.
-
-    They do where each process alone has more threads than there are cores (measured: 3.3 times the pace where the bound
-    by its CPU time said 1.1), and where a pool shares its cores with neighbours (2.2 times where it said 1.5).
-    """
-    runnable = facts.number("runnable_threads")
-    if runnable is None:
-        return False
-    beside = bool(_neighbour_fixes(facts, facts.number("neighbour_cores"))) and _pool_threads(facts) > 1
-    return beside or runnable > _CROWDED * cores * _processes(facts)
-
-
-def _pool_threads(facts: Facts) -> int:
-    """Threads of each trainer that run or queue at a time; 0 where it is not known which of them are workers."""
-    runnable, used = facts.number("runnable_threads"), facts.number("worker_cores")
-    workers = any(trainer.workers for trainer in facts.trainers)
-    if runnable is None or (workers and (used is None or used >= _NEIGHBOURS)):
-        return 0
-    return round(runnable / max(1, len(facts.trainers)))
-
-
-def _processes(facts: Facts) -> int:
-    """Trainers and their workers."""
-    return sum(1 + trainer.workers for trainer in facts.trainers) or 1
-
-
-def _by_others(facts: Facts, cause: str) -> str:
-    """What the main thread waits for others that get no core, where that is a good part; it is in the share too."""
-    itself = facts.number("trainer_run_delay")
-    if itself is None or facts.share(cause) - itself < REPORTED:
-        return ""
-    return f"; for {percent(itself)} the main thread itself is ready, for the rest it waits for threads that are"
-
-
-def _fill_fixes(facts: Facts, cores: float | None) -> list[Fix]:
-    """The job needs all its cores, although its threads outnumber them for moments only."""
-    used = facts.number("job_cores")
-    if not cores or used is None or used < _FULL * cores:
-        return []
-    return [
-        Fix(
-            "Give the job more cores, or less to do on these",
-            f"The job itself keeps {used:.3g} of {counted(cores, 'core')} busy, so its threads wait for each other.",
-            "taskset, --cpus-per-task or the container's limit for more cores; else make cheaper what the other "
-            "findings name",
-        )
-    ]
-
-
-def _neighbour_fixes(facts: Facts, neighbours: float | None) -> list[Fix]:
-    if neighbours is None or neighbours < _NEIGHBOURS:
-        return []
-    cores = setting(facts, "cores")
-    few = int(cores) if cores else None
-    return [
-        Fix(
-            "Keep other processes off these cores",
-            f"Processes outside the job keep {amount(facts, 'neighbour_cores')} busy on this host"
-            + (f", of {few} that the job may use." if few else "."),
-            "renice +19 -p OTHER_PID            # they run when the job does not\n"
-            "taskset -c CORES python train.py   # or give the job cores of its own",
-        )
-    ]
-
-
-def _beside_neighbours(facts: Facts, cores: float | None, neighbours: float | None) -> list[Fix]:
-    """Fewer threads, where what the pool loses by its barriers is more than the threads are good for."""
-    threads = _pool_threads(facts)
-    if cores is None or neighbours is None or neighbours < _NEIGHBOURS or not threads:
-        return []
-    free = max(0.0, cores - neighbours) / max(1, len(facts.trainers))
-    fitting = max(1, int(free))
-    gain = min(fitting, free) / threads / max(1 - facts.share("cpu.contention"), 0.01)
-    if threads <= fitting or gain < _WORTH_TRYING:
-        return []
-    return [
-        Fix(
-            f"While they run, use {counted(fitting, 'compute thread')}",
-            f"Threads of a pool meet at barriers, so {threads} of them are as slow as the one that lacks a core. With "
-            f"{counted(fitting, 'thread')} the job could be {gain:.2g} times as fast as it is beside them.",
-            f"OMP_NUM_THREADS={fitting} python train.py   # in code: torch.set_num_threads({fitting})",
-        )
-    ]
-
-
-def _affinity_fix(facts: Facts) -> list[Fix]:
-    """An affinity mask that leaves cores of the host out although they are idle."""
-    allowed, host = setting(facts, "affinity_cores"), setting(facts, "host_cores")
-    busy = facts.number("host_cores_busy")
-    if allowed is None or host is None or busy is None or allowed >= host or host - busy < _IDLE_CORES:
-        return []
-    return [
-        Fix(
-            "Let the job use more cores",
-            f"Its affinity mask allows {allowed:g} of {host:g} cores, while {host - busy:.2g} cores of the "
-            "host are idle.",
-            f"taskset -a -p -c 0-{int(host) - 1} PID   # or the launcher's setting: --cpus-per-task, docker "
-            "--cpuset-cpus",
-        )
-    ]
-
-
-def _thread_fixes(facts: Facts, cores: float | None) -> list[Fix]:
-    """Threads per process so that all processes together fit the cores."""
-    runnable = facts.number("runnable_threads")
-    if cores is None or runnable is None or runnable <= _CROWDED * cores:
-        return []
-    processes = _processes(facts)
-    fitting = max(1, int(cores) // processes)
-    now = variable(facts, "OMP_NUM_THREADS")
-    if now == str(fitting):
-        return []
-    have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
-    return [
-        Fix(
-            f"Use {counted(fitting, 'compute thread')} per process",
-            f"{counted(processes, 'process', 'processes')} had {runnable:.3g} threads running or queueing at "
-            f"a time on {counted(cores, 'core')} ({have}). What threads lose by waiting for each other at "
-            "barriers is on top of that.",
-            f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: "
-            f"torch.set_num_threads({fitting}), cv2.setNumThreads(0)",
-        )
-    ]
-
-
-def _worker_fixes(facts: Facts, cores: float | None) -> list[Fix]:
-    """Fewer workers, where they alone are more than the cores, are not all needed, and are not idle."""
-    workers = sum(trainer.workers for trainer in facts.trainers)
-    trainers = len(facts.trainers)
-    used = facts.number("worker_cores")
-    idle = used is not None and used < _NEIGHBOURS
-    if idle or cores is None or workers + trainers <= cores or workers <= trainers:
-        return []
-    fitting = max(1, int(cores - trainers) // max(trainers, 1))
-    most = max((trainer.workers for trainer in facts.trainers), default=0)
-    if fitting >= most:
-        return []
-    return [
-        Fix(
-            f"Use {counted(fitting, 'loader worker')} per trainer",
-            f"{workers} workers and {counted(trainers, 'trainer')} share {counted(cores, 'core')}.",
-            f"DataLoader(..., num_workers={fitting})",
-        )
-    ]
+from perfdoctor.rules.contention import CROWDED, IDLE_CORES, contention
+from perfdoctor.rules.finding import REPORTED, bounded, finding
+from perfdoctor.rules.lookups import culprits, setting, variable
+from perfdoctor.rules.wording import counted, percent, takes
 
 
 def throttled(facts: Facts) -> Finding | None:
@@ -258,7 +50,7 @@ def _quota_thread_fixes(facts: Facts, quota: float | None) -> list[Fix]:
         return []
     threads = max(1, int(quota))
     runnable = facts.number("runnable_threads")
-    fits = runnable is not None and runnable <= _CROWDED * threads
+    fits = runnable is not None and runnable <= CROWDED * threads
     if fits or variable(facts, "OMP_NUM_THREADS") == str(threads):
         return []
     return [
@@ -276,36 +68,33 @@ def model_compute(facts: Facts) -> Finding | None:
     cause = "cpu.model_compute"
     if facts.share(cause) < REPORTED:
         return None
-    cores, used = setting(facts, "cores"), facts.number("job_cores")
-    threads = variable(facts, "OMP_NUM_THREADS")
-    neighbours = facts.number("neighbour_cores") or 0.0
-    fixes = []
-    idle = None if cores is None or used is None else cores - used - neighbours
-    trainers = max(1, len(culprits(facts, cause)))
-    if (
-        idle is not None
-        and idle >= _IDLE_CORES
-        and cores is not None
-        and threads is not None
-        and threads.isdigit()
-    ):
-        more = int(cores) // trainers
-        if more > int(threads):
-            fixes.append(
-                Fix(
-                    f"Let the arithmetic use {more} threads",
-                    f"OMP_NUM_THREADS is {threads}, and {idle:.2g} of {cores:g} cores are idle.",
-                    f"OMP_NUM_THREADS={more} python train.py",
-                )
-            )
     return finding(
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the CPU"),
         "trainer_running trainer_cores job_cores traced_operators",
-        fixes,
+        _idle_core_fixes(facts, max(1, len(culprits(facts, cause)))),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
+
+
+def _idle_core_fixes(facts: Facts, trainers: int) -> list[Fix]:
+    """More threads for the arithmetic, where their number is limited although cores are idle."""
+    cores, used = setting(facts, "cores"), facts.number("job_cores")
+    threads = variable(facts, "OMP_NUM_THREADS")
+    if cores is None or used is None or threads is None or not threads.isdigit():
+        return []
+    idle = cores - used - (facts.number("neighbour_cores") or 0.0)
+    more = int(cores) // trainers
+    if idle < IDLE_CORES or more <= int(threads):
+        return []
+    return [
+        Fix(
+            f"Let the arithmetic use {more} threads",
+            f"OMP_NUM_THREADS is {threads}, and {idle:.2g} of {cores:g} cores are idle.",
+            f"OMP_NUM_THREADS={more} python train.py",
+        )
+    ]
 
 
 CORE_RULES = (contention, throttled, model_compute)

@@ -2,17 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import (
-    REPORTED,
-    amount,
-    bounded,
-    finding,
-    percent,
-    setting,
-    takes,
-    twice_the_batch,
-    variable,
-)
+from perfdoctor.rules.finding import REPORTED, bounded, finding
+from perfdoctor.rules.lookups import setting, variable
+from perfdoctor.rules.wording import amount, percent, takes, twice_the_batch
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
 _AMPERE = 8.0
@@ -20,6 +12,8 @@ _AMPERE = 8.0
 # are they in float16 on V100 and T4: 8.
 _TIMES_AS_FAST = 8.0
 _TIMES_AS_FAST_OF = {8.6: 2.0, 8.9: 2.0}
+# GPUs of one model differ by a few percent.
+_SLOWER = 1.1
 # With more memory than this in use, merging kernels comes before a larger batch.
 _ROOM = 0.5
 
@@ -33,12 +27,29 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores "
+        "gpu_busy traced_same_kernels traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores "
         "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 "
         "traced_matrix_fp64 roofline roofline_1 roofline_2 roofline_3 gpu_dram gpu_power gpu_power_limit",
-        (),
+        _unequal(facts),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
+
+
+def _unequal(facts: Facts) -> list[Fix]:
+    """What to do about a rank that computes longer than the others, where traces tell why."""
+    times = facts.number("traced_same_kernels")
+    if times is None:
+        return []
+    if times < _SLOWER:
+        why = "The same kernels take as long there as on other ranks: it has more or larger ones."
+        return [Fix("Give all ranks the same work", why, "Bucket samples by length, or fill batches by tokens.")]
+    return [
+        Fix(
+            "Check the GPU of the late rank",
+            f"The same kernels take {times:.2g} times as long there as on other ranks.",
+            "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE,ECC   # on its host and on another",
+        )
+    ]
 
 
 def memory_bandwidth(facts: Facts) -> Finding | None:

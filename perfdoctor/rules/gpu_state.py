@@ -2,7 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, amount, finding, percent, switched_on, takes, unset, variable
+from perfdoctor.rules.finding import REPORTED, finding
+from perfdoctor.rules.lookups import switched_on, variable
+from perfdoctor.rules.wording import amount, percent, takes, unset
 
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # the second is the older name, still read
 

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, at, finding, freed, hot_line, percent, setting, takes, uses_gpu
+from perfdoctor.rules.finding import REPORTED, finding, freed
+from perfdoctor.rules.lookups import hot_line, setting, uses_gpu
+from perfdoctor.rules.wording import at, percent, takes
 from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # Workers idle for more than this while the trainer waits have capacity to spare. Measured: 0.79 idle where

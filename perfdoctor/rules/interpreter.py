@@ -2,7 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, finding, hot_line, percent, switched_on, takes, twice_the_batch, unset
+from perfdoctor.rules.finding import REPORTED, finding
+from perfdoctor.rules.lookups import hot_line, switched_on
+from perfdoctor.rules.wording import percent, takes, twice_the_batch, unset
 
 # From this share of the step an optimizer is worth a fix of its own (catalogue CPU-13: 15 to 20 %).
 _OPTIMIZER = 0.15

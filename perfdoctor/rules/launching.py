@@ -2,8 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
+from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.interpreter import debug_fixes, optimizer_fixes
-from perfdoctor.rules.making import REPORTED, at, finding, percent, takes, twice_the_batch, unset
+from perfdoctor.rules.wording import at, percent, takes, twice_the_batch, unset
 
 
 def kernel_launch(facts: Facts) -> Finding | None:

@@ -2,7 +2,9 @@
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, amount, finding, freed, setting, takes
+from perfdoctor.rules.finding import REPORTED, finding, freed
+from perfdoctor.rules.lookups import setting
+from perfdoctor.rules.wording import amount, takes
 from perfdoctor.rules.workers import plan_workers, worker_fixes
 
 _LARGER_OBJECTS = Fix(

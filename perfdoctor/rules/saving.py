@@ -4,8 +4,10 @@ import math
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, finding, freed, hot_line, hot_path, percent, takes
+from perfdoctor.rules.finding import REPORTED, finding, freed
+from perfdoctor.rules.lookups import hot_line, hot_path
 from perfdoctor.rules.storage import file_system
+from perfdoctor.rules.wording import percent, takes
 
 # A cost that nobody needs to look at any more: the level below which nothing is reported.
 _BEARABLE = REPORTED

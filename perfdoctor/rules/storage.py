@@ -4,7 +4,9 @@ import shlex
 
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
-from perfdoctor.rules.making import REPORTED, amount, finding, hot_path, percent, takes
+from perfdoctor.rules.finding import REPORTED, finding
+from perfdoctor.rules.lookups import hot_path
+from perfdoctor.rules.wording import amount, percent, takes
 from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 # Requests under way for more of the time than this: further readers find the device taken (%util in iostat;

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.facts import Facts, Trainer
-from perfdoctor.rules.making import counted, culprits, freed, setting, uses_gpu
+from perfdoctor.rules.finding import freed
+from perfdoctor.rules.lookups import culprits, setting, uses_gpu
+from perfdoctor.rules.wording import counted
 
 # A gain below this is not worth a change: it drowns in the job's own scatter.
 _WORTHWHILE = 0.95

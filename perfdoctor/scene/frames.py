@@ -163,6 +163,7 @@ LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")
 HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
+_LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _LIBRARY = re.compile(
     r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/"
     # perfdoctor's own, where it is not installed but developed
@@ -173,3 +174,8 @@ _LIBRARY = re.compile(
 def is_own(frame: Frame) -> bool:
     """Whether a frame is the user's own: no library's, and not perfdoctor's hooks."""
     return bool(frame.file) and not _LIBRARY.search(frame.file)
+
+
+def in_loader(frame: Frame) -> bool:
+    """Whether a frame is a DataLoader's."""
+    return _LOADER.search(frame.file) is not None

@@ -88,6 +88,10 @@ class Scene:
         segment = self.segment_at(pid, time_ns)
         return place if segment is None else marked_place(segment.phase, segment.detail, place, told=segment.told)
 
+    def has_places(self, pid: int) -> bool:
+        """Whether it was seen at all where in its code a process is: by stacks of its main thread, or by marks."""
+        return pid in self.steps or self.stacks.main_track(pid) is not None
+
     def segment_at(self, pid: int, time_ns: int) -> Segment | None:
         """The part of a step that a process marked at an instant; None where it marked nothing."""
         steps = self.steps.get(pid)

@@ -14,13 +14,14 @@ from perfdoctor.breakdown.ledger import Ledger, find_culprits
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.conclusion import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.diagnosis import TRACED, Diagnosis, Finding, NotExamined, Verdict
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import find
 from perfdoctor.traces.arrays import median
 from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
+from perfdoctor.traces.paces import compare_paces
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.settle import Settled, settle
 from perfdoctor.traces.silence import missing_for_cause
@@ -87,13 +88,20 @@ def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
         shares=together.fractions(),
         trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
         culprits=find_culprits(ledgers),
-        numbers=gather_numbers(ranks),
+        numbers={**gather_numbers(ranks), **_slower_kernels(ranks, ledgers)},
         settings=_settings(ranks),
         lines=top_named(rank.origins.lines for rank in ranks),
         kernels=top_named(rank.kernels for rank in ranks),
         operators=top_named(rank.origins.operators for rank in ranks),
         watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
     )
+
+
+def _slower_kernels(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> dict[str, Evidence]:
+    """Of a rank that the others wait for because it computes longer."""
+    late = straggler(ledgers, "gpu.compute")
+    index = next((index for index, one in enumerate(ledgers) if late is not None and one.trainer.rank == late), None)
+    return {} if index is None else compare_paces([rank.paces for rank in ranks], index)
 
 
 def _trainer(rank: Rank, ledger: Ledger) -> Trainer:

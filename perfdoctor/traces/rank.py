@@ -13,6 +13,7 @@ from perfdoctor.traces.evidence import mean_evidence, measure_trace
 from perfdoctor.traces.kernel_evidence import time_kernels
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.origins import Origins, find_origins
+from perfdoctor.traces.paces import Paces, measure_paces
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.silence import missing_in_trace, why_silent
 from perfdoctor.traces.steps import Window
@@ -32,6 +33,7 @@ class Rank:
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.evidence.names``.
         kernels: nanoseconds by cause and name of a kernel.
+        paces: what kernels take, to compare with other ranks'.
         origins: nanoseconds by cause and operator, and by cause and source line.
         roofline: how near its operators come to the GPU's peak.
         unseen: the annotation around its idle time of which the trace shows no reason; "" if there is none.
@@ -54,6 +56,7 @@ class Rank:
     capability: float | None
     numbers: dict[str, float]
     kernels: dict[str, Amounts[str]]
+    paces: Paces
     origins: Origins
     roofline: Roofline
     unseen: str
@@ -82,6 +85,7 @@ def summarize(trace: Trace) -> Rank:
         capability=_capability(account),
         numbers=measure_trace(account),
         kernels=time_kernels(account),
+        paces=measure_paces(account),
         origins=find_origins(account),
         roofline=roofline,
         unseen=mark_around_unseen(account),

@@ -77,7 +77,10 @@ def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
     """
     found = []
     if cause in ("cpu.kernel_launch", "cpu.python_overhead"):
-        why = "Profiling itself makes launching slower, so without it this cause is smaller."
+        why = (
+            "Profiling itself makes launching slower, so without it this cause is smaller. A trace does not show "
+            "whether the launching thread lacked a core either."
+        )
         return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
     if cause == "cpu.model_compute":
         why = "A trace does not show whether threads lack a core meanwhile: on a CPU that looks like arithmetic."

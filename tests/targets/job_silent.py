@@ -1,6 +1,7 @@
-"""Loads torch and then never trains: sleeps, reads its input, or waits for a lock that nobody gives back."""
+"""Loads torch and then never trains: sleeps, reads its input, or waits for a lock or an answer that nobody gives."""
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -20,6 +21,9 @@ def main():
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()
+    elif mode == "socket":
+        listening = socket.create_server(("127.0.0.1", 0))
+        socket.create_connection(listening.getsockname()).recv(1)
     elif mode == "spin":
         while True:
             sum(range(1000))

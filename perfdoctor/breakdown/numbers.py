@@ -1,0 +1,26 @@
+"""What ledgers measure beside the shares."""
+
+from collections.abc import Sequence
+
+from perfdoctor.breakdown.ledger import Ledger
+from perfdoctor.evidence.readings import Numbers, put
+
+
+def measure_ledgers(ledgers: Sequence[Ledger]) -> Numbers:
+    """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
+    numbers: Numbers = {}
+    parts = [
+        (sum(causes["cpu.python_overhead"] for causes in ledger.own.values()), ledger.interpreter)
+        for ledger in ledgers
+    ]
+    known = [(seconds, part) for seconds, part in parts if part is not None]
+    total = sum(seconds for seconds, _ in known)
+    put(numbers, "interpreter_code", sum(seconds * part for seconds, part in known) / total if total else None)
+    for ledger in ledgers:
+        pid, watched = ledger.trainer.pid, ledger.seconds
+        put(numbers, f"own_fetching.{pid}", ledger.fetching / watched if watched else None, f" (process {pid})")
+        if ledger.sampling:
+            put(numbers, f"own_sampling.{pid}", ledger.sampling / watched, f" (process {pid})")
+        if ledger.compiling:
+            put(numbers, f"own_compiling.{pid}", ledger.compiling / watched, f" (process {pid})")
+    return numbers

@@ -1,0 +1,51 @@
+"""What rules ask of the facts: settings and variables of the job, and where a cause lies."""
+
+from perfdoctor.facts import Facts, Trainer
+
+
+def culprits(facts: Facts, cause: str) -> list[Trainer]:
+    """The trainers in which a cause lies; all of them where that is not known."""
+    ranks = facts.culprits.get(cause, ())
+    return [trainer for trainer in facts.trainers if trainer.rank in ranks] or list(facts.trainers)
+
+
+def hot_line(facts: Facts, cause: str) -> str | None:
+    """The job's own source line that is on the stack most often, as ``file.py:12 function``."""
+    lines = facts.lines.get(cause, ())
+    return lines[0][0] if lines else None
+
+
+def hot_path(facts: Facts, cause: str) -> str | None:
+    """The file that was read, written or waited on most; pipes, sockets and the like do not count."""
+    for target, _ in facts.paths.get(cause, ()):
+        kind, _, path = target.partition(":")
+        if kind == "file":
+            return path
+        if target.startswith("/"):
+            return target
+    return None
+
+
+def setting(facts: Facts, name: str) -> float | None:
+    """A setting as a number; None if unknown or not a number."""
+    try:
+        value = float(facts.settings[name])
+    except (KeyError, ValueError):
+        return None
+    return value if value == value else None
+
+
+def variable(facts: Facts, name: str) -> str | None:
+    """An environment variable of the job; None if unset or unknown."""
+    value = facts.settings.get(f"env.{name}")
+    return None if value is None else str(value)
+
+
+def switched_on(facts: Facts, name: str) -> bool:
+    """Whether an environment variable is set to something that means yes."""
+    return (variable(facts, name) or "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def uses_gpu(facts: Facts) -> bool:
+    """Whether the job is known to use a GPU."""
+    return (facts.number("gpus") or setting(facts, "gpus") or 0) > 0

@@ -1,0 +1,40 @@
+"""For tests of advice: the finding that rules make of a job, and what it tells to do."""
+
+from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules import find
+
+
+def finding(
+    cause: str,
+    *,
+    numbers: dict[str, float] | None = None,
+    settings: dict[str, str | float] | None = None,
+    workers: int = 0,
+    ranks: int = 1,
+    path: str = "",
+    share: float = 0.5,
+    lines: tuple[str, ...] = (),
+    below: dict[str, float] | None = None,
+    **phases: float,
+) -> Finding:
+    units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
+    measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
+    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
+    paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
+    places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
+    facts = Facts(
+        {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
+        paths=paths, lines=places, python_lines=places, below={cause: below or {}},
+    )  # fmt: skip
+    found, broken = find(facts)
+    assert not broken
+    return next(found for found in found if found.cause == cause)
+
+
+def titles(found: Finding) -> list[str]:
+    return [fix.title for fix in found.fixes]
+
+
+def changes(found: Finding) -> str:
+    return "\n".join(fix.change for fix in found.fixes)

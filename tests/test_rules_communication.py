@@ -1,0 +1,68 @@
+"""Advice about communication fits the job: its backend, who exchanges the gradients, and over what."""
+
+from typing import Any
+
+from tests.advice import changes, finding, titles
+
+
+def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
+    cause = "communication.latency"
+    settings: dict[str, str | float] = {"ddp": "yes", "backend": "gloo"}
+    ddps = titles(finding(cause, settings=settings, ranks=2, backward=0.8))
+    assert ddps[0] == "Exchange gradients every few steps"
+    assert "Send many small tensors as one" not in ddps
+    by_hand: dict[str, Any] = {"gradient sync": 0.5}
+    own = titles(finding(cause, settings=settings, ranks=2, backward=0.3, **by_hand))
+    assert own[0] == "Send many small tensors as one"
+    for found in (ddps, own):
+        assert "Leave the gradients to DistributedDataParallel" not in found
+    assert "Leave the gradients to DistributedDataParallel" in titles(finding(cause, settings={"ddp": "no"}, ranks=2))
+
+
+def test_nccl_switches_that_slow_it_down_come_first() -> None:
+    found = finding(
+        "communication.bandwidth", settings={"env.NCCL_P2P_DISABLE": "1", "env.NCCL_DEBUG": "TRACE"}, ranks=2
+    )
+    assert titles(found)[:2] == ["Unset NCCL_P2P_DISABLE", "Lower NCCL_DEBUG"]
+    assert not any("NCCL" in title for title in titles(finding("communication.bandwidth", ranks=2)))
+
+
+def test_the_loopback_is_wrong_only_between_hosts() -> None:
+    settings: dict[str, str | float] = {
+        "env.GLOO_SOCKET_IFNAME": "lo", "env.WORLD_SIZE": "4", "env.LOCAL_WORLD_SIZE": "2"
+    }  # fmt: skip
+    assert any("GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings)))
+    settings["env.LOCAL_WORLD_SIZE"] = "4"
+    assert not any(
+        "GLOO_SOCKET_IFNAME" in title for title in titles(finding("communication.latency", settings=settings))
+    )
+
+
+def test_unwatched_ranks_are_counted() -> None:
+    found = finding("communication.unattributed_wait", settings={"env.WORLD_SIZE": "8"}, ranks=2)
+    assert "2 of 8 ranks were watched" in found.fixes[0].why
+
+
+def test_gradients_are_compressed_as_the_backend_can() -> None:
+    """DistributedDataParallel refuses bf16_compress_hook on gloo."""
+    cause = "communication.bandwidth"
+    gloo = changes(finding(cause, settings={"backend": "gloo", "ddp": "yes"}, ranks=2))
+    assert "fp16_compress_hook" in gloo
+    assert "bf16" not in gloo
+    assert "bf16_compress_hook" in changes(finding(cause, settings={"backend": "nccl"}, ranks=2))
+    assert "bf16_compress_hook" in changes(finding(cause, settings={"gpus": 8.0}, ranks=2))
+    by_hand = changes(finding(cause, settings={"backend": "gloo", "ddp": "no"}, ranks=2))
+    assert "all_reduce(small)" in by_hand
+    assert "no_sync" not in by_hand
+
+
+def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
+    cause, title = "communication.bandwidth", "Train in one process"
+    here = finding(cause, numbers={"received": 138.0, "loopback": 1.0}, settings={"backend": "gloo"}, ranks=2)
+    assert titles(here)[0] == title
+    assert any("138 go through the loopback of this host" in fix.why for fix in here.fixes)
+    there = finding(cause, numbers={"received": 138.0, "loopback": 0.1}, settings={"backend": "gloo"}, ranks=2)
+    assert any("138 go through the network" in fix.why for fix in there.fixes)
+    assert title not in titles(there)
+    gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
+    assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))

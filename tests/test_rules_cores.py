@@ -1,0 +1,127 @@
+"""Advice about cores fits the job: its threads, its neighbours, its mask, its quota."""
+
+import pytest
+
+from tests.advice import changes, finding, titles
+
+
+def test_a_narrow_mask_is_widened_and_its_gain_counts_the_hosts_cores() -> None:
+    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 4.0}
+    numbers = {"job_cores": 1.0, "host_cores_busy": 1.1, "runnable_threads": 2.0}
+    found = finding("cpu.contention", numbers=numbers, settings=settings, workers=2)
+    assert titles(found)[0] == "Let the job use more cores"
+    assert found.predicted_speedup == pytest.approx(2.0)
+    full = finding("cpu.contention", numbers={**numbers, "host_cores_busy": 3.9}, settings=settings, workers=2)
+    assert "Let the job use more cores" not in titles(full)
+    assert full.predicted_speedup == pytest.approx(1.0)
+
+
+def test_own_threads_are_fitted_to_the_cores() -> None:
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0, "neighbour_cores": 0.0},
+        settings={"cores": 8.0}, workers=3,
+    )  # fmt: skip
+    assert titles(found)[0] == "Use 2 compute threads per process"
+    assert "OMP_NUM_THREADS=2" in changes(found)
+    assert "the job has 40 threads for 8 cores at a time" in found.summary
+
+
+def test_threads_that_fit_already_are_left_alone() -> None:
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0},
+        settings={"cores": 8.0, "env.OMP_NUM_THREADS": "2"}, workers=3,
+    )  # fmt: skip
+    assert not any("compute thread" in title for title in titles(found))
+
+
+def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 2.0, "job_cores": 1.0, "neighbour_cores": 2.0},
+        settings={"cores": 2.0, "host_cores": 2.0},
+    )  # fmt: skip
+    assert titles(found)[0] == "Keep other processes off these cores"
+    assert "processes outside the job keep 2 cores busy" in found.summary
+    assert not any("compute thread" in title for title in titles(found))
+
+
+@pytest.mark.parametrize(
+    ("share", "neighbours", "threads", "times"),
+    [(0.95, 1.4, 2.0, "6 times"), (0.95, 1.4, 1.0, ""), (0.5, 1.0, 2.0, ""), (0.9, 0.1, 2.0, "")],
+)
+def test_a_pool_that_stands_still_beside_neighbours_is_made_smaller(
+    share: float, neighbours: float, threads: float, times: str
+) -> None:
+    numbers = {"runnable_threads": threads, "job_cores": 0.6, "neighbour_cores": neighbours}
+    found = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0, "host_cores": 2.0}, share=share)
+    smaller = [fix for fix in found.fixes if fix.title == "While they run, use 1 compute thread"]
+    assert [times in fix.why for fix in smaller] == ([True] if times else [])
+
+
+def test_a_narrow_affinity_is_named_only_if_the_host_has_idle_cores() -> None:
+    settings: dict[str, str | float] = {"cores": 1.0, "affinity_cores": 1.0, "host_cores": 8.0}
+    idle = finding("cpu.contention", numbers={"host_cores_busy": 1.0}, settings=settings)
+    assert titles(idle)[0] == "Let the job use more cores"
+    assert "taskset" in changes(idle)
+    for numbers in ({"host_cores_busy": 7.9}, {}):
+        assert "Let the job use more cores" not in titles(finding("cpu.contention", numbers=numbers, settings=settings))
+
+
+def test_workers_beyond_the_cores_are_too_many() -> None:
+    found = finding("cpu.contention", settings={"cores": 4.0}, workers=16)
+    assert "Use 3 loader workers per trainer" in titles(found)
+    assert not any(
+        "loader worker" in title for title in titles(finding("cpu.contention", settings={"cores": 32.0}, workers=16))
+    )
+
+
+def test_idle_cores_are_offered_to_arithmetic_only_if_threads_are_limited() -> None:
+    numbers = {"job_cores": 1.0, "neighbour_cores": 0.0}
+    limited = finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"})
+    assert titles(limited) == ["Let the arithmetic use 8 threads"]
+    assert finding("cpu.model_compute", numbers=numbers, settings={"cores": 8.0}).fixes == ()
+    full = {"job_cores": 8.0, "neighbour_cores": 0.0}
+    assert finding("cpu.model_compute", numbers=full, settings={"cores": 8.0, "env.OMP_NUM_THREADS": "1"}).fixes == ()
+
+
+def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
+    """A job that keeps 1 of 2 cores busy cannot run more than twice as fast on both."""
+    numbers = {"job_cores": 1.8, "runnable_threads": 14.0}
+    crowded = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, workers=16)
+    assert crowded.predicted_speedup == pytest.approx(2 / 1.8, abs=0.01)
+    burnt_at_barriers = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0})
+    assert burnt_at_barriers.predicted_speedup == pytest.approx(2.0)
+    numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
+    beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
+    assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
+    light = finding("cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0})
+    assert light.predicted_speedup == pytest.approx(2.0)
+
+
+def test_one_thread_under_a_quota_is_not_told_to_use_one_thread() -> None:
+    settings: dict[str, str | float] = {"quota_cores": 0.65, "cores": 0.65, "affinity_cores": 2.0}
+    assert titles(finding("cpu.throttled", numbers={"runnable_threads": 1.0}, settings=settings)) == [
+        "Raise the CPU quota"
+    ]
+    several = finding("cpu.throttled", numbers={"runnable_threads": 2.0}, settings=settings)
+    assert "If the quota must stay, use 1 compute thread" in titles(several)
+
+
+def test_idle_workers_are_not_taken_away_for_a_core() -> None:
+    idle = finding("cpu.contention", numbers={"worker_cores": 0.04}, settings={"cores": 2.0}, workers=2)
+    assert not any("loader worker" in title for title in titles(idle))
+    busy = finding("cpu.contention", numbers={"worker_cores": 1.4}, settings={"cores": 2.0}, workers=2)
+    assert "Use 1 loader worker per trainer" in titles(busy)
+
+
+def test_a_job_that_fills_its_cores_need_not_look_for_others() -> None:
+    full = finding("cpu.contention", numbers={"job_cores": 1.83}, settings={"cores": 2.0})
+    assert titles(full) == ["Give the job more cores, or less to do on these"]
+    light = finding("cpu.contention", numbers={"job_cores": 1.0}, settings={"cores": 2.0})
+    assert titles(light) == ["Find out who else runs on these cores"]
+
+
+def test_contention_tells_what_the_main_thread_waits_for_others() -> None:
+    others = finding("cpu.contention", numbers={"trainer_run_delay": 0.3})
+    assert "for 30 % the main thread itself is ready, for the rest it waits for threads that are" in others.summary
+    assert "itself" not in finding("cpu.contention", numbers={"trainer_run_delay": 0.48}).summary
+    assert "itself" not in finding("cpu.contention").summary

@@ -1,0 +1,105 @@
+"""What an idle GPU is charged to, in traces with planted timelines: what the host does that its work is late."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.accounting import loop, shares, steady
+from tests.made_traces import ELEMENTWISE, GEMM, LOADER, MadeTrace
+
+
+def test_idle_while_a_batch_is_fetched_is_input(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        made.annotation(LOADER, number * 3600.0, number * 3600.0 + 2900.0)
+    assert shares(made, tmp_path)["cpu.input_preprocessing"] == pytest.approx(2900 / 3600, abs=0.02)
+
+
+def test_idle_while_memory_is_allocated_is_memory_pressure(tmp_path: Path) -> None:
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        made.call("cudaFree", number * 3600.0, number * 3600.0 + 2900.0)
+    assert shares(made, tmp_path)["gpu.memory_pressure"] == pytest.approx(2900 / 3600, abs=0.02)
+
+
+def test_idle_between_small_operators_is_launching(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number in range(200):
+        made.operator("aten::add", number * 50.0, number * 50.0 + 20.0)
+        made.launch(ELEMENTWISE, number * 50.0 + 10.0, number * 50.0 + 16.0, number * 50.0 + 21.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.kernel_launch"] == pytest.approx(45 / 50, abs=0.01)
+    assert "cpu.synchronization" not in found
+
+
+@pytest.mark.parametrize("name", ["cudaStreamSynchronize", "cudaMemcpyAsync", "hipDeviceSynchronize"])
+def test_a_wait_is_charged_for_the_lead_that_it_cost(tmp_path: Path, name: str) -> None:
+    """The host needs 400 us per step and the GPU 600: without the wait it would always be ahead.
+
+    A blocking cudaMemcpyAsync to the host is a wait too, although its name does not say so.
+    """
+    made = MadeTrace()
+    made.gpu()
+    for number in range(20):
+        start = number * 1000.0
+        made.operator("aten::mm", start, start + 390.0)
+        made.launch(GEMM, start + 390.0, start + 400.0, start + 1000.0)
+        call = made.call(name, start + 400.0, start + 1000.0)
+        if name == "cudaMemcpyAsync":
+            made.on_device(
+                "Memcpy DtoH (Device -> Pageable)", start + 999.0, start + 1000.0, call, category="gpu_memcpy"
+            )
+    found = shares(made, tmp_path)
+    assert found["cpu.synchronization"] == pytest.approx(0.4, abs=0.03)
+    assert found.get("cpu.kernel_launch", 0.0) < 0.01
+
+
+def test_waiting_for_a_gpu_that_works_costs_nothing(tmp_path: Path) -> None:
+    """A long cudaStreamSynchronize at the end of a step, while the queue is full."""
+    made = steady()
+    made.call("cudaStreamSynchronize", 200.0, 10_000.0)
+    assert shares(made, tmp_path)["gpu.compute"] == pytest.approx(1.0, abs=0.001)
+
+
+def test_a_wait_does_not_excuse_a_slow_host(tmp_path: Path) -> None:
+    """The host needs 900 us per step, the GPU 100: without the wait the GPU would idle as well."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(20):
+        start = number * 1000.0
+        made.operator("aten::mm", start, start + 890.0)
+        made.launch(GEMM, start + 890.0, start + 900.0, start + 1000.0)
+        made.call("cudaStreamSynchronize", start + 900.0, start + 1000.0)
+    found = shares(made, tmp_path)
+    assert found["cpu.kernel_launch"] == pytest.approx(0.8, abs=0.03)
+    assert found["cpu.synchronization"] == pytest.approx(0.1, abs=0.03)
+
+
+def test_idle_that_nothing_explains_is_unattributed(tmp_path: Path) -> None:
+    found = shares(loop(600.0, 3000.0), tmp_path)
+    assert found["unattributed"] == pytest.approx(3000 / 3600, abs=0.02)
+
+
+def test_work_that_is_queued_makes_nobody_late(tmp_path: Path) -> None:
+    """Short pauses between queued kernels are the GPU's own; the host is far ahead."""
+    made = MadeTrace()
+    made.gpu()
+    for number in range(1000):
+        made.launch(GEMM, number * 1.0, 5000.0 + number * 10.0, 5008.0 + number * 10.0)
+    found = shares(made, tmp_path)
+    assert found["gpu.low_occupancy"] == pytest.approx(0.2, abs=0.01)
+    assert found.get("cpu.kernel_launch", 0.0) == 0.0
+
+
+def test_first_time_work_is_not_launching(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.gpu()
+    for number in range(5):
+        start = number * 100_000.0
+        made.on_device(
+            GEMM, start + 90_000.0, start + 100_000.0, made.call("cudaLaunchKernel", start, start + 89_995.0)
+        )
+    found = shares(made, tmp_path)
+    assert found["unattributed"] > 0.85
+    assert found.get("cpu.kernel_launch", 0.0) < 0.01

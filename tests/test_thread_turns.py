@@ -46,6 +46,7 @@ def in_event_loop(name: str, target: str) -> list[tuple[str, str]]:
 
 def test_an_event_loop_with_connections_waits_for_the_network() -> None:
     assert in_event_loop("python", "socket:tcp") == [("io.network_read", "train.py:9 get")]
+    assert in_event_loop("pt_data_worker", "socket:tcp") == [("io.network_read", "train.py:9 get")]
 
 
 def test_an_event_loop_without_connections_and_a_collectives_do_not() -> None:

@@ -17,6 +17,9 @@ from perfdoctor.scene.roles import Process
 from perfdoctor.scene.scene import SLEEPS, Scene
 from perfdoctor.scene.timelines import Moment, Timeline
 
+# Threads of torch's own that serve connections between ranks. Others of a worker are called as it is, pt_data_worker.
+_COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
+
 
 def input_parts(scene: Scene, trainer: Process, time_ns: int, saved_paths: Mapping[str, str]) -> list[Part]:
     """What the suppliers of a trainer that waits for a batch are doing at an instant; equal weight to each busy one."""
@@ -107,8 +110,7 @@ def _in_futex(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Place
             return running_parts(scene, pid, helper, time_ns, {"cpu.input_preprocessing": 1.0}, place.line)
     if scene.timelines.lock_is_taken(pid, time_ns) and not place.waits:
         return [Part("cpu.gil_contention", 1.0, line=place.line)]
-    fetching = _event_loop(scene, pid, time_ns) if place.waits else []
-    return fetching or [Part("cpu.lock_contention", 1.0, line=place.line)]
+    return _event_loop(scene, pid, time_ns) or [Part("cpu.lock_contention", 1.0, line=place.line)]
 
 
 def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
@@ -125,7 +127,7 @@ def _feeding(scene: Scene, pid: int, time_ns: int) -> list[Part]:
 def _event_loop(scene: Scene, pid: int, time_ns: int) -> list[Part]:
     """A process that waits for a thread of its own which serves network connections, as clients of object stores do."""
     for thread in scene.timelines.of(pid):
-        if thread.tid == pid or thread.name.startswith(("pt_", "gloo", "nccl")):
+        if thread.tid == pid or thread.name.startswith(_COLLECTIVES):
             continue
         moment = thread.at(time_ns)
         if (moment.syscall or "").startswith("epoll_") and moment.target.startswith("socket:tcp"):

@@ -103,3 +103,23 @@ def test_first_time_work_is_not_launching(tmp_path: Path) -> None:
     found = shares(made, tmp_path)
     assert found["unattributed"] > 0.85
     assert found.get("cpu.kernel_launch", 0.0) < 0.01
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_spreading_a_model_over_gpus_is_data_parallels_only_where_that_runs(tmp_path: Path, *, parallel: bool) -> None:
+    """Per step of 3600 us, 1900 us of replicating on an idle GPU, and 500 us of exposed collectives."""
+    made = loop(600.0, 3000.0)
+    for number in range(10):
+        start = number * 3600.0
+        if parallel:
+            made.annotation("DataParallel.forward", start, start + 3500.0)
+        made.operator("Broadcast", start + 100.0, start + 2000.0)
+        made.launch("ncclKernel_Broadcast_RING_LL_Sum_int8_t", start + 1990.0, start + 2000.0, start + 2500.0)
+    found = shares(made, tmp_path)
+    share = found.get("communication.data_parallel", 0.0)
+    if parallel:
+        assert share == pytest.approx(2400 / 3600, abs=0.06)
+        assert not any(cause in found for cause in ("communication.bandwidth", "communication.unattributed_wait"))
+    else:
+        assert share == 0
+        assert found["cpu.kernel_launch"] > 0.4

@@ -22,6 +22,7 @@ from perfdoctor.traces.nesting import Nesting, nest
 from perfdoctor.traces.steps import Window, find_window
 from perfdoctor.traces.waiting import WAIT, Exchanges, split_communication, split_host_collectives
 
+_DATA_PARALLEL = "communication.data_parallel"
 CAUSE_OF_WORK = {
     Work.ARITHMETIC: "gpu.compute",
     Work.SINGLE_PRECISION: "gpu.no_tensor_cores",
@@ -37,6 +38,7 @@ CAUSE_OF_IDLENESS = {
     Reason.SYNCHRONIZING: "cpu.synchronization",
     Reason.COPYING: "gpu.host_transfer",
     Reason.COLLECTIVE: "communication.unattributed_wait",
+    Reason.SPREADING: _DATA_PARALLEL,
     Reason.DISPATCHING: "cpu.kernel_launch",
     Reason.OWN_CODE: "cpu.python_overhead",
     Reason.SWITCHING: "gpu.low_occupancy",
@@ -182,8 +184,10 @@ def _book_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> None:
         account.book_times(cause, device.alone[work])
     exchanges = split_communication(account.trace, account.work, device)
     account.exchanges.append(exchanges)
+    spread_out = account.host.has_data_parallel and not account.trace.messages
     for cause, amounts in exchanges.amounts.items():
-        account.book(cause, exchanges.start, exchanges.end, amounts)
+        # Collectives of a process that tells of no other ranks, and copies between its GPUs, are nn.DataParallel's.
+        account.book(_DATA_PARALLEL if spread_out else cause, exchanges.start, exchanges.end, amounts)
     for reason, amounts in gaps.reasons.items():
         account.book(account.cause_of(reason), gaps.start, gaps.end, amounts)
 

@@ -23,9 +23,10 @@ class Doing(IntEnum):
     SYNCHRONIZING = 4
     COPYING_IN = 5
     COLLECTIVE = 6
-    SETTING_UP = 7
-    DISPATCHING = 8
-    OWN_CODE = 9
+    SPREADING = 7
+    SETTING_UP = 8
+    DISPATCHING = 9
+    OWN_CODE = 10
 
 
 # PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
@@ -48,6 +49,13 @@ _COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
 _TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
 _TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")
 _COLLECTIVE = re.compile(r"^(gloo|mpi|ucc):|^c10d::(barrier|monitored_barrier)")
+# PyTorch marks nn.DataParallel's forward pass. Its autograd functions (torch/nn/parallel/_functions.py) and, with
+# stacks, its Python frames spread the model and the batch over the GPUs and collect what comes of it.
+_DATA_PARALLEL = re.compile(r"^DataParallel\.forward$")
+_SPREADING = re.compile(
+    r"^(Broadcast|ReduceAddCoalesced|Scatter|Gather)(Backward)?$"
+    r"|torch/nn/parallel/(replicate|scatter_gather|comm|_functions)\.py\(\d+\): "
+)
 # Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.
 _AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|monitored_barrier) of ")
 # Between two operators the interpreter takes some 10 us, and 100 us while a profiler takes stacks. What launches
@@ -159,6 +167,18 @@ class Host:
         """Which ranges are collectives on the host."""
         return self._named(_COLLECTIVE)
 
+    @cached_property
+    def has_data_parallel(self) -> bool:
+        """Whether one process spreads the model over several GPUs with ``nn.DataParallel``."""
+        return bool(self._named(_DATA_PARALLEL).any())
+
+    @cached_property
+    def spreading(self) -> Bools:
+        """Which ranges are ``nn.DataParallel``'s: scatter, replicate, gather, and the backward passes of these."""
+        if not self.has_data_parallel:
+            return np.zeros(len(self.trace.host), dtype=np.bool_)
+        return self._named(_SPREADING)
+
     def _sort(self, thread: int | None) -> dict[Doing, Intervals]:
         ranges, calls = self.trace.host, self.trace.calls
         on_host = self._on(thread, ranges.thread)
@@ -174,6 +194,7 @@ class Host:
             Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
             Doing.COPYING_IN: self._during(on_calls & self.copying_in),
             Doing.COLLECTIVE: self._ranges(on_host & self.collectives),
+            Doing.SPREADING: self._ranges(on_host & self.spreading),
             Doing.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
             Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
             Doing.OWN_CODE: self._ranges(on_host & python),

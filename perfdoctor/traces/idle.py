@@ -38,6 +38,7 @@ class Reason(Enum):
     SYNCHRONIZING = "waiting for the device"
     COPYING = "copying from the host"
     COLLECTIVE = "in a collective on the host"
+    SPREADING = "spreading the model over the GPUs and collecting from them"
     SETTING_UP = "setting up what is used for the first time"
     DISPATCHING = "launching work"
     OWN_CODE = "running Python code that launches nothing"
@@ -53,6 +54,7 @@ _REASON = {
     Doing.SYNCHRONIZING: Reason.SYNCHRONIZING,
     Doing.COPYING_IN: Reason.COPYING,
     Doing.COLLECTIVE: Reason.COLLECTIVE,
+    Doing.SPREADING: Reason.SPREADING,
     Doing.SETTING_UP: Reason.SETTING_UP,
     Doing.DISPATCHING: Reason.DISPATCHING,
     Doing.OWN_CODE: Reason.OWN_CODE,

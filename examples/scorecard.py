@@ -1,8 +1,8 @@
 """How often perfdoctor is right: watches the examples and compares with what a cure really gains.
 
 For each example the sick job runs alone for a while and is watched, by ``perfdoctor attach`` or by ``diagnose()`` in
-its own code; afterwards the cured job runs alone. The true share of an illness is 1 - pace of the sick job / pace of
-the cured job.
+its own code; before and after it the cured job runs alone, so that a machine that gets slower or faster meanwhile
+does not pass for an illness. The true share of an illness is 1 - pace of the sick job / pace of the cured job.
 """
 
 import argparse
@@ -41,9 +41,10 @@ def pace_of(example: jobs.Example, state: str, seconds: float) -> float:
 
 
 def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s: float) -> list[Result]:
-    """One run in each way: sick alone and sick under diagnosis; then cured alone."""
+    """One run in each way: sick alone and sick under diagnosis; before and after these, cured alone."""
     results = [Result(example, way) for way in ways_in]
     quiet = jobs.wait_until_quiet()
+    cured = [] if example.sound else [pace_of(example, "cured", alone_s)]
     paces = []
     for result in results:
         result.note = "" if quiet else "the machine was not quiet"
@@ -52,7 +53,8 @@ def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
             result.note = str(problem).replace("\n", " ")
     if paces and not example.sound:
-        share = 1 - statistics.mean(paces) / pace_of(example, "cured", alone_s)
+        cured.append(pace_of(example, "cured", alone_s))
+        share = 1 - statistics.mean(paces) / statistics.mean(cured)
         for result in results:
             result.true_share = share
     return results

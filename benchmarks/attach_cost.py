@@ -37,7 +37,7 @@ class Window:
         cpu_s: CPU seconds of the command and its children.
         memory_bytes: their resident memory at its highest; pages that they share count for each.
         watching_cores: cores that perfdoctor says it used while it watched, None for other commands.
-        report_s: from the end of the watching to the report, None for other commands.
+        report_s: from the end of the recording to the report, None for other commands.
     """
 
     pace: float
@@ -213,7 +213,7 @@ Windows of {seconds:g} s alternate, {rounds} of each kind; medians.
 {table}
 
 Median pace: {attach:.3f} attached (target {target}), {py_spy:.3f} with py-spy. The report came {report:.1f} s after
-the watching as a median, {latest:.1f} s at most (target 3).
+the recording was whole as a median, {latest:.1f} s at most (target 3).
 
 Measured on {machine}.
 """

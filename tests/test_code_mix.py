@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from perfdoctor.breakdown.code_counts import _apart
-from perfdoctor.breakdown.code_mix import CodeMix, _fractions, _has_loader
+from perfdoctor.breakdown.code_mix import CodeMix, _fractions
 from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.evidence.code_seen import has_loader
 from perfdoctor.scene.frames import Frame
 from perfdoctor.scene.phases import AFTERWARDS, UNKNOWN, locate
 from perfdoctor.scene.stacks import Stacks, Track
@@ -63,4 +64,4 @@ def test_a_loop_that_calls_transforms_itself_has_no_loader(file: str, loads: boo
     assert locate(stacks[0]).phase == "data"
     roles = SimpleNamespace(workers_of=lambda _: ())
     scene: Any = SimpleNamespace(stacks=Stacks(stacks, [locate(stack) for stack in stacks], [track]), roles=roles)
-    assert _has_loader(scene, 10) is loads
+    assert has_loader(scene, {10}) is loads

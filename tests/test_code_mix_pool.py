@@ -8,6 +8,7 @@ import pytest
 from perfdoctor.breakdown.code_mix import SPIN, CodeMix, read_code_mix
 from perfdoctor.samples import CodeSample
 from perfdoctor.scene.phases import Place
+from perfdoctor.scene.stacks import Stacks
 from perfdoctor.scene.timelines import Moment
 
 TRAINER = 10
@@ -28,7 +29,7 @@ def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
         has_places=lambda pid: True,
         pool_threads=lambda pid: [helper],
         stack_changes_per_s=lambda pid: 1.0,
-        stacks=SimpleNamespace(main_track=lambda pid: None),
+        stacks=Stacks(),
         roles=SimpleNamespace(workers_of=lambda pid: []),
     )
 

@@ -18,7 +18,7 @@ from perfdoctor.breakdown.code_counts import (
     share_out,
 )
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.scene.frames import in_loader
+from perfdoctor.evidence.code_seen import has_loader
 from perfdoctor.scene.phases import AFTERWARDS, PREPARES, TRAINING_PHASES, Place
 from perfdoctor.scene.scene import Scene
 
@@ -89,7 +89,8 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     placed = scene.has_places(pid)
     undisturbed, held_up = count_code(scene, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
-    calls_only = _has_loader(scene, pid) or _dispatches(both[PREPARES])
+    # With a DataLoader, a loop prepares no more than a rest itself.
+    calls_only = has_loader(scene, {pid}) or _dispatches(both[PREPARES])
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
     if is_blurred(scene, pid):
         running = running_by_phase(scene, pid)
@@ -111,13 +112,6 @@ def _without_place(mix: Mapping[str, float]) -> Mapping[str, float]:
     for cause, part in mix.items():
         found[cause if cause in _PHASELESS else UNATTRIBUTED] += part
     return found
-
-
-def _has_loader(scene: Scene, pid: int) -> bool:
-    """Whether a trainer's input comes from a DataLoader: its loop then prepares no more than a rest."""
-    track = scene.stacks.main_track(pid)
-    stacks = [] if track is None else [scene.stacks.frames[number] for number in set(track.stacks.tolist()) - {-1}]
-    return bool(scene.roles.workers_of(pid)) or any(in_loader(frame) for stack in stacks for frame in stack)
 
 
 def _dispatches(counts: Counter[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from perfdoctor.scene.frames import Frame, in_loader
@@ -32,9 +32,8 @@ def read_code_settings(scene: Scene) -> dict[str, str | float]:
     workers = {worker.pid for pid in pids for worker in scene.roles.workers_of(pid)}
     stacks = list(_stacks(scene, pids))
     found: dict[str, str | float] = {}
-    for name, shows in (("loader", in_loader), ("ddp", _in_ddp)):
-        seen = any(shows(frame) for stack in stacks for frame in stack)
-        if seen or (name == "loader" and workers):
+    for name, seen in (("loader", has_loader(scene, pids)), ("ddp", _any_frame(stacks, _in_ddp))):
+        if seen:
             found[name] = "yes"
         elif len(stacks) >= _ENOUGH:
             found[name] = "no"
@@ -45,6 +44,15 @@ def read_code_settings(scene: Scene) -> dict[str, str | float]:
         if "backend" not in found and any(name.startswith(prefix) for name in names):
             found["backend"] = backend
     return found
+
+
+def has_loader(scene: Scene, pids: set[int]) -> bool:
+    """Whether any of some trainers gets its input from a DataLoader: it has workers, or was seen in its code."""
+    return any(scene.roles.workers_of(pid) for pid in pids) or _any_frame(_stacks(scene, pids), in_loader)
+
+
+def _any_frame(stacks: Iterable[tuple[Frame, ...]], shows: Callable[[Frame], bool]) -> bool:
+    return any(shows(frame) for stack in set(stacks) for frame in stack)
 
 
 def _in_ddp(frame: Frame) -> bool:

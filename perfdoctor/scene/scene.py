@@ -90,7 +90,7 @@ class Scene:
 
     def has_places(self, pid: int) -> bool:
         """Whether it was seen at all where in its code a process is: by stacks of its main thread, or by marks."""
-        return pid in self.steps or self.stacks.main_track(pid) is not None
+        return pid in self.steps or self._main_track(pid) is not None
 
     def segment_at(self, pid: int, time_ns: int) -> Segment | None:
         """The part of a step that a process marked at an instant; None where it marked nothing."""
@@ -106,9 +106,7 @@ class Scene:
 
     def stack_at(self, pid: int, time_ns: int, moment: Moment) -> int | None:
         """Number of the stack that goes with a moment; None if there is none near."""
-        if pid not in self._tracks:
-            self._tracks[pid] = self.stacks.main_track(pid)
-        track = self._tracks[pid]
+        track = self._main_track(pid)
         if track is None:
             return None
         segment = self.segment_at(pid, time_ns)
@@ -139,9 +137,15 @@ class Scene:
                 return place.line
         return ""
 
+    def _main_track(self, pid: int) -> Track | None:
+        """The main thread's stacks of a process, looked for once."""
+        if pid not in self._tracks:
+            self._tracks[pid] = self.stacks.main_track(pid)
+        return self._tracks[pid]
+
     def stack_changes_per_s(self, pid: int) -> float:
         """How often per second a process's main thread was seen in another stack than before."""
-        track = self.stacks.main_track(pid)
+        track = self._main_track(pid)
         if track is None or len(track.times_ns) < 2:
             return 0.0
         return (len(track.times_ns) - 1) * NS_PER_S / float(track.times_ns[-1] - track.times_ns[0])

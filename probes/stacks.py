@@ -216,7 +216,9 @@ class StacksProbe:
             return
         command = [self._py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
         try:
-            answer = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True).stdout
+            answer = subprocess.run(
+                command, capture_output=True, timeout=_PATIENCE_S, check=True, start_new_session=True
+            ).stdout
             threads = json.loads(answer)
         except (OSError, subprocess.SubprocessError, ValueError):
             self._threads[pid] = 1

@@ -25,7 +25,7 @@ from perfdoctor.evidence.overlap import summary
 from perfdoctor.evidence.series import chart_series
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.overhead import own_cost
-from perfdoctor.profiled import Profiled
+from perfdoctor.profiled import Profiled, read_profiles
 from perfdoctor.recorded_facts import gather_facts
 from perfdoctor.recording import Recording
 from perfdoctor.rules import find
@@ -47,7 +47,7 @@ def examine(recording: Recording) -> Diagnosis:
     """
     scene = Scene(recording)
     ledgers = account(scene)
-    profiled = Profiled(recording)
+    profiled = read_profiles(recording)
     level = _level(scene)
     if profiled.covers(ledgers):
         level, ledgers = TRACED, profiled.retell(ledgers)

@@ -9,9 +9,10 @@ there the samples' account stands, and the trace adds numbers.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.ledger import Ledger
@@ -21,45 +22,35 @@ from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording import Recording
 from perfdoctor.samples import Profile
-from perfdoctor.traces.kernel_evidence import top_named
-from perfdoctor.traces.model import Trace
-from perfdoctor.traces.rank import Rank, gather_numbers, summarize
-from perfdoctor.traces.reader import read_trace
-from perfdoctor.traces.settle import settle
+
+# Most recordings have no profile, and what reads traces takes a tenth of a second of CPU time to load.
+if TYPE_CHECKING:
+    from perfdoctor.traces.rank import Rank
 
 # In a trace all of these are one: the trainer fetches a batch.
 FETCHING = "cpu.input_preprocessing"
 WAITING = "communication.unattributed_wait"
 
+Named = Mapping[str, tuple[tuple[str, float], ...]]
 
+
+@dataclass(frozen=True)
 class Profiled:
     """The profiles in a recording.
 
     Attributes:
         ranks: by process, what remains of its trace.
+        numbers: what could be measured, as a mean over the ranks.
+        kernels: cause to the kernels that take longest, and their fractions of its time.
+        operators: cause to the operators that cost most of it, and their fractions of its time.
         not_examined: profiles that could not be read, and why.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        self.ranks: dict[int, Rank] = {}
-        self.not_examined: list[NotExamined] = []
-        for row in recording.rows(Profile):
-            try:
-                self.ranks[row.pid] = summarize(_read(row))
-            except PerfDoctorError as error:
-                self.not_examined.append(NotExamined("profile", str(error), error.hint))
-
-    def numbers(self) -> dict[str, Evidence]:
-        """What could be measured, as a mean over the ranks."""
-        return gather_numbers(list(self.ranks.values()))
-
-    def kernels(self) -> dict[str, tuple[tuple[str, float], ...]]:
-        """Cause to the kernels that take longest, and their fractions of its time."""
-        return top_named(rank.kernels for rank in self.ranks.values())
-
-    def operators(self) -> dict[str, tuple[tuple[str, float], ...]]:
-        """Cause to the operators that cost most of it, and their fractions of its time."""
-        return top_named(rank.origins.operators for rank in self.ranks.values())
+    ranks: Mapping[int, Rank] = field(default_factory=dict)
+    numbers: Mapping[str, Evidence] = field(default_factory=dict)
+    kernels: Named = field(default_factory=dict)
+    operators: Named = field(default_factory=dict)
+    not_examined: tuple[NotExamined, ...] = ()
 
     def covers(self, ledgers: Sequence[Ledger]) -> bool:
         """Whether the account of each trainer can be that of its GPU."""
@@ -68,6 +59,8 @@ class Profiled:
 
     def retell(self, ledgers: Sequence[Ledger]) -> list[Ledger]:
         """The trainers' accounts with their GPUs' time as the traces have it, and the reasons of waits as sampled."""
+        from perfdoctor.traces.settle import settle
+
         ranks = [self.ranks[ledger.trainer.pid] for ledger in ledgers]
         traced = settle(ranks, [ledger.trainer.rank or 0 for ledger in ledgers]).ledgers
         return [_joined(one, sampled) for one, sampled in zip(traced, ledgers, strict=True)]
@@ -78,6 +71,44 @@ class Profiled:
             if lengths := sorted(end - start for start, end in rank.window.steps):
                 return {"count": len(lengths), "median_s": lengths[len(lengths) // 2] / NS_PER_S}
         return {}
+
+
+def read_profiles(recording: Recording) -> Profiled:
+    """Reads the traces that were recorded, if there are any."""
+    rows = recording.rows(Profile)
+    if not rows:
+        return Profiled()
+    from perfdoctor.traces.kernel_evidence import top_named
+    from perfdoctor.traces.rank import gather_numbers
+
+    ranks, unread = {}, []
+    for row in rows:
+        try:
+            ranks[row.pid] = _read(row)
+        except PerfDoctorError as error:
+            unread.append(NotExamined("profile", str(error), error.hint))
+    return Profiled(
+        ranks,
+        numbers=gather_numbers(list(ranks.values())),
+        kernels=top_named(rank.kernels for rank in ranks.values()),
+        operators=top_named(rank.origins.operators for rank in ranks.values()),
+        not_examined=tuple(unread),
+    )
+
+
+def _read(row: Profile) -> Rank:
+    from perfdoctor.traces.rank import summarize
+    from perfdoctor.traces.reader import read_trace
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
+            file = Path(folder, "profile.json.gz")
+            file.write_bytes(row.trace)
+            return summarize(read_trace(file))
+    except OSError as error:
+        raise PerfDoctorError(
+            f"There is no room to unpack the trace of torch.profiler: {error.strerror}.", hint="free some space in /tmp"
+        ) from None
 
 
 def _joined(traced: Ledger, sampled: Ledger) -> Ledger:
@@ -101,18 +132,6 @@ def _joined(traced: Ledger, sampled: Ledger) -> Ledger:
         for (rank, cause), share in waiting.items():
             joined.waits.setdefault((block, rank), Amounts())[cause] += share * waited
     return joined
-
-
-def _read(row: Profile) -> Trace:
-    try:
-        with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
-            file = Path(folder, "profile.json.gz")
-            file.write_bytes(row.trace)
-            return read_trace(file)
-    except OSError as error:
-        raise PerfDoctorError(
-            f"There is no room to unpack the trace of torch.profiler: {error.strerror}.", hint="free some space in /tmp"
-        ) from None
 
 
 def _waits(ledger: Ledger) -> Amounts[tuple[int, str]]:

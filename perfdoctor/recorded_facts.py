@@ -41,11 +41,11 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         numbers={
             **measure(scene.recording, pids),
             **measure_ledgers(ledgers),
-            **profiled.numbers(),
+            **profiled.numbers,
             **measure_overlap(_by_rank(scene, trainers)),
         },
-        kernels=profiled.kernels(),
-        operators=profiled.operators(),
+        kernels=profiled.kernels,
+        operators=profiled.operators,
         settings={**read_settings(scene.recording, pids), **read_code_settings(scene)},
         paths={
             cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together

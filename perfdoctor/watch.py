@@ -92,14 +92,16 @@ def load_analysis(*, html: bool) -> None:
     """Loads what the diagnosis and its reports need, before the watching.
 
     Beside a job that takes every core, loading pandas and matplotlib costs seconds, which the user would otherwise
-    wait for after the watching. What is loaded lies still meanwhile: the collector is told to pass it over.
+    wait for after the watching. What is loaded stays: the collector, which would look through it time and again while
+    it grows, waits for the end and passes it over from then on.
 
     Args:
         html: an HTML report will be made too.
     """
+    gc.disable()
     for needed in _ANALYSIS + (_HTML if html else ()):
         import_module(needed)
-    gc.collect()
+    gc.enable()
     gc.freeze()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.profiled import Profiled
+from perfdoctor.profiled import read_profiles
 from perfdoctor.recording import Recording, RecordingWriter
 from perfdoctor.samples import Profile
 from perfdoctor.scene.roles import Process
@@ -46,7 +46,7 @@ def recorded(folder: Path, text: str) -> Recording:
 
 
 def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples(tmp_path: Path) -> None:
-    profiled = Profiled(recorded(tmp_path, half_fetching().text()))
+    profiled = read_profiles(recorded(tmp_path, half_fetching().text()))
     assert profiled.covers([sampled()])
     [joined] = profiled.retell([sampled()])
     shares = joined.causes().fractions()
@@ -56,14 +56,14 @@ def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples(tmp_path: P
     assert sum(shares.values()) == pytest.approx(1)
     assert joined.phases.fractions() == {"data": 0.5, "forward": 0.5}
     assert profiled.summary() == {"count": 4, "median_s": pytest.approx(0.002)}
-    assert profiled.numbers()["traced_busy"].value == pytest.approx(0.5, abs=0.02)
+    assert profiled.numbers["traced_busy"].value == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_profile_of_a_cpu_job_only_adds_numbers(tmp_path: Path) -> None:
     trace = MadeTrace()
     trace.step(0, 0, 1000)
     trace.operator("aten::mm", 0, 900)
-    profiled = Profiled(recorded(tmp_path, trace.text()))
+    profiled = read_profiles(recorded(tmp_path, trace.text()))
     assert not profiled.covers([sampled()])
     assert profiled.summary()["count"] == 1
 
@@ -71,10 +71,10 @@ def test_a_profile_of_a_cpu_job_only_adds_numbers(tmp_path: Path) -> None:
 def test_a_trainer_without_a_profile_leaves_all_to_the_samples(tmp_path: Path) -> None:
     other = sampled(rank=1)
     other.trainer = Process(PID + 1, 1, 0, None, "trainer", 0, 1)
-    assert not Profiled(recorded(tmp_path, half_fetching().text())).covers([sampled(rank=0), other])
+    assert not read_profiles(recorded(tmp_path, half_fetching().text())).covers([sampled(rank=0), other])
 
 
 def test_a_broken_profile_is_told(tmp_path: Path) -> None:
-    profiled = Profiled(recorded(tmp_path, "not a trace"))
+    profiled = read_profiles(recorded(tmp_path, "not a trace"))
     assert not profiled.ranks
     assert [note.probe for note in profiled.not_examined] == ["profile"]

@@ -7,6 +7,7 @@ long as the command does, start and analysis included.
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -26,6 +27,7 @@ from perfdoctor.clock import NS_PER_S
 from perfdoctor.recording import Recording
 
 PACE_TARGET = 0.98
+LOOK_S = 1.0  # between two looks at a command's memory, which cost the job some of its cores too
 
 
 @dataclass
@@ -79,17 +81,25 @@ def memory_of(process: psutil.Process) -> int:
     return total
 
 
+def ended(process: subprocess.Popen[bytes], within_s: float) -> bool:
+    """Waits for the end of a process for some time."""
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def watched(job: jobs.Job, command: list[str], timeout_s: float) -> Window:
     """Runs a command beside a job until it ends; raises RuntimeError if it fails."""
     before, begin, start = resource.getrusage(resource.RUSAGE_CHILDREN), job.progress(), time.monotonic()
     memory = 0
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
-        while process.poll() is None:
+        while not ended(process, LOOK_S):
             memory = max(memory, memory_of(psutil.Process(process.pid)))
             if time.monotonic() - start > timeout_s:
                 process.kill()
-            time.sleep(0.25)
         out.seek(0)
         text = out.read().decode(errors="replace")
     end, after = job.progress(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -250,6 +260,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the table into docs/overhead.md")
     arguments = parser.parse_args()
     jobs.end_with_finally()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled once, not at each start
     named = jobs.examples(arguments.only)
     skipped = jobs.left_out(named)
     chosen = [example for example in named if example.name not in skipped]

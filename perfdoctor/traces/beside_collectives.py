@@ -43,7 +43,7 @@ class _Kernels:
 
 def measure_beside_collectives(account: RankAccount) -> dict[str, float]:
     """Numbers under the names of ``perfdoctor.evidence.names.TRACE``; none where nothing could be compared."""
-    if not (account.work == Work.COMMUNICATION).any() or not account.window.length:
+    if not account.devices or not (account.work == Work.COMMUNICATION).any():
         return {}
     found = [_kernels_of(account, device) for device in account.devices]
     rows, beside = (np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "beside"))

@@ -115,12 +115,10 @@ def agreement(
     numbers = np.frombuffer(Random(_SEED).randbytes(8 * RESAMPLES * parts), dtype=np.uint64) % np.uint64(parts)
     draws = numbers.astype(np.int64) + np.repeat(np.arange(RESAMPLES), parts) * parts
     drawn = np.bincount(draws, minlength=RESAMPLES * parts).reshape(RESAMPLES, parts)
-    found, late = _drawn(accounts, drawn), _drawn(waits, drawn) if waits else [{}] * RESAMPLES
-    agreed = 0
-    for account, waited in zip(found, late, strict=True):
-        total = sum(account.values()) or 1.0
-        shares = {name: amount / total for name, amount in account.items()}
-        agreed += first_cause(shares, {name: amount / total for name, amount in waited.items()}, level) == cause
+    totals = drawn @ np.array([sum(account.values()) for account in accounts])
+    weights = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
+    found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
+    agreed = sum(first_cause(*shares, level) == cause for shares in zip(found, late, strict=True))
     return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
 
 
@@ -129,11 +127,11 @@ def surest(steps: int) -> float:
     return (steps + 1) / (steps + 2)
 
 
-def _drawn(accounts: Sequence[Mapping[str, float]], counts: npt.NDArray[np.int64]) -> list[dict[str, float]]:
-    """The sums of some accounts, each as often as counted, one row of counts per sum."""
+def _drawn(accounts: Sequence[Mapping[str, float]], weights: npt.NDArray[np.float64]) -> list[dict[str, float]]:
+    """The sums of some accounts, one row of weights per sum."""
     names = sorted(set().union(*accounts))
     amounts = np.array([[account.get(name, 0.0) for name in names] for account in accounts])
-    return [dict(zip(names, row, strict=True)) for row in (counts @ amounts).tolist()]
+    return [dict(zip(names, row, strict=True)) for row in (weights @ amounts).tolist()]
 
 
 def late_shares(ledgers: Sequence[Ledger]) -> dict[str, float]:

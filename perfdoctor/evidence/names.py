@@ -113,10 +113,18 @@ TRACE: dict[str, Meaning] = {
     "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
     "traced_compiling": ("the model is compiled (torch.compile)", _OF_TIME, "trace"),
     "traced_loading": ("main thread fetches batches, in the trace", _OF_TIME, "trace"),
+    "traced_memory": ("GPU memory that PyTorch had reserved at most", "of the memory", "trace"),
     "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_collectives": ("collectives on a GPU", "/s", "trace"),
     "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),
     "traced_hidden": ("collectives behind other work of the GPU", _OF_TIME, "trace"),
+    "traced_beside": ("taken by kernels beside a collective", "times as long as by the same ones alone", "trace"),
+    "traced_lengthened": ("kernels at least take longer because collectives run beside them", _OF_TIME, "trace"),
+    "traced_lengthened_step": ("of each step, by which kernels take longer beside collectives", "ms", "trace"),
+    "traced_behind": ("taken by collectives behind kernels", "times as long as by the same ones alone", "trace"),
+    "traced_held_up": ("exposed transfer that the same collectives would not take alone", _OF_TIME, "trace"),
+    "traced_bus_alone": ("bus bandwidth of the collective that takes most, when alone", "GB/s", "trace"),
+    "traced_bus_behind": ("bus bandwidth of the same collective behind kernels", "GB/s", "trace"),
     "traced_tensor_cores": ("matrix kernels whose names tell of tensor cores", "of their time", "trace"),
     **{
         f"traced_matrix_{precision}": (f"matrix kernels in {precision}", "of their time", "trace")

@@ -4,6 +4,7 @@ from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.exchange import fewer_bytes, fewer_messages, world_size
 from perfdoctor.rules.finding import REPORTED, finding
+from perfdoctor.rules.sharing import held_up_by_kernels, sharing_costs
 from perfdoctor.rules.wording import percent, takes
 
 
@@ -15,10 +16,11 @@ def bandwidth(facts: Facts) -> Finding | None:
     return finding(
         facts,
         cause,
-        takes(facts, cause, "Moving data between ranks"),
+        takes(facts, cause, "Moving data between ranks") + sharing_costs(facts, cause),
         "received loopback sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received "
-        "traced_exposed traced_hidden traced_collectives",
-        fewer_bytes(facts, cause),
+        "traced_exposed traced_hidden traced_collectives traced_behind traced_held_up traced_bus_alone "
+        "traced_bus_behind traced_beside",
+        [*held_up_by_kernels(facts, cause), *fewer_bytes(facts, cause)],
         "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the cause.",
     )
 
@@ -89,7 +91,7 @@ def unattributed_wait(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for ranks that were not watched"),
-        "received sent traced_exposed traced_hidden traced_collectives",
+        "received sent traced_exposed traced_hidden traced_collectives traced_behind traced_held_up",
         fixes,
         "Watch all ranks: if none of them is late, the exchange itself takes the time.",
     )

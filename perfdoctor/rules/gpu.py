@@ -3,7 +3,9 @@
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.finding import REPORTED, bounded, finding
-from perfdoctor.rules.lookups import setting, variable
+from perfdoctor.rules.lookups import memory_used, setting, variable
+from perfdoctor.rules.recomputing import keep_activations
+from perfdoctor.rules.sharing import fewer_channels
 from perfdoctor.rules.wording import amount, percent, takes, twice_the_batch
 
 # bfloat16 in tensor cores and TF32 came with compute capability 8.0 (CUDA programming guide).
@@ -27,10 +29,12 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy traced_same_kernels traced_busy traced_recomputed gpu_sm gpu_tensor traced_tensor_cores "
+        "gpu_busy traced_same_kernels traced_busy traced_beside traced_lengthened traced_lengthened_step traced_behind "
+        "traced_bus_alone traced_bus_behind traced_recomputed traced_memory gpu_memory_share gpu_sm gpu_tensor "
+        "traced_tensor_cores "
         "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 "
         "traced_matrix_fp64 roofline roofline_1 roofline_2 roofline_3 gpu_dram gpu_power gpu_power_limit",
-        _unequal(facts),
+        [*_unequal(facts), *fewer_channels(facts), *keep_activations(facts)],
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
 
@@ -75,7 +79,7 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
         "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time traced_softmax traced_fused_attention "
-        "traced_layout traced_recomputed roofline",
+        "traced_layout traced_beside traced_lengthened traced_recomputed roofline",
         fixes,
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",
@@ -119,7 +123,7 @@ def low_occupancy(facts: Facts) -> Finding | None:
     cause = "gpu.low_occupancy"
     if facts.share(cause) < REPORTED:
         return None
-    used = facts.number("gpu_memory_share")
+    used = memory_used(facts)
     room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
     larger = Fix(
         "Use a larger batch",

@@ -4,6 +4,7 @@ from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.interpreter import debug_fixes, optimizer_fixes
+from perfdoctor.rules.lookups import memory_used
 from perfdoctor.rules.wording import at, percent, takes, twice_the_batch, unset
 
 
@@ -26,7 +27,7 @@ def kernel_launch(facts: Facts) -> Finding | None:
             "The number of launches per step stays the same while each kernel works longer."
             + (
                 f" GPU memory in use: {percent(used)}."
-                if (used := facts.number("gpu_memory_share")) is not None
+                if (used := memory_used(facts)) is not None
                 else ""
             ),
             twice_the_batch(facts),

@@ -49,3 +49,9 @@ def switched_on(facts: Facts, name: str) -> bool:
 def uses_gpu(facts: Facts) -> bool:
     """Whether the job is known to use a GPU."""
     return (facts.number("gpus") or setting(facts, "gpus") or 0) > 0
+
+
+def memory_used(facts: Facts) -> float | None:
+    """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
+    used = facts.number("gpu_memory_share")
+    return facts.number("traced_memory") if used is None else used

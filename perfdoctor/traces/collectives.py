@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ class Collectives:
     """
 
     keys: tuple[Hashable, ...]
-    kinds: tuple[Hashable, ...]
+    kinds: tuple[tuple[Hashable, ...], ...]
     group_size: Int64s
     start: Int64s
     end: Int64s
@@ -50,6 +50,11 @@ class Collectives:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def alone_within(self, start: int, end: int) -> float:
+        """Nanoseconds of a span in which nothing but communication goes on."""
+        begun, done = np.interp((start, end), *self.alone).tolist() if len(self.alone[0]) else (0.0, 0.0)
+        return float(done - begun)
 
     def exposed(self, row: int, until: int) -> float:
         """Nanoseconds of a collective's exposed time that lie before a moment."""
@@ -125,7 +130,7 @@ def _step(account: RankAccount, times: Int64s) -> list[int]:
     return [int(number) for number in found]
 
 
-def _kind(name: str, message: Message | None, rank: int | None) -> Hashable:
+def _kind(name: str, message: Message | None, rank: int | None) -> tuple[Hashable, ...]:
     """What a collective is. Messages between two ranks are known by who sends and who receives."""
     if message is None:
         return (name.split("(")[0],)
@@ -135,7 +140,9 @@ def _kind(name: str, message: Message | None, rank: int | None) -> Hashable:
     return (message.name, message.group, message.members)
 
 
-def _keys(kinds: list[Hashable], messages: list[Message | None], steps: list[int], called: Int64s) -> list[Hashable]:
+def _keys(
+    kinds: Sequence[Hashable], messages: Sequence[Message | None], steps: Sequence[int], called: Int64s
+) -> list[Hashable]:
     """The collective's number in its group where it has one; else its step, and its place among its kind there.
 
     How many of its kind there are belongs to the key: where ranks differ in that, their places mean nothing.

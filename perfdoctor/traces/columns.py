@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.categories import IGNORED, KINDS, NO_DURATION, Kind, Table
 from perfdoctor.traces.events import Event, Loose
-from perfdoctor.traces.fields import message, product, whole_numbers
+from perfdoctor.traces.fields import message, product, whole_number, whole_numbers
 from perfdoctor.traces.flops import COUNTED
 from perfdoctor.traces.model import UNKNOWN, Calls, DeviceEvents, DeviceKind, HostKind, HostRanges, Message
 from perfdoctor.traces.tables import Numbers, joined, timed, without_misplaced
@@ -21,7 +22,8 @@ from perfdoctor.traces.tables import Numbers, joined, timed, without_misplaced
 # Loops over millions of events run in C with these.
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
 _THREAD, _CORRELATION = attrgetter("pid", "tid"), attrgetter("args.correlation")
-_STACK, _GRID, _COLLECTIVE = attrgetter("args.stack"), attrgetter("args.grid"), attrgetter("args.collective")
+_STACK, _COLLECTIVE = attrgetter("args.stack"), attrgetter("args.collective")
+_GRID, _BLOCK = attrgetter("args.grid"), attrgetter("args.block")
 _DEVICE, _STREAM = attrgetter("args.device"), attrgetter("args.stream")
 _NO_STACK = (b'""', b"null")
 
@@ -52,6 +54,7 @@ class Columns:
         unreadable: events that lack what they need (a phase, a category, a time), left out.
         unlinked: device events that do not say which call launched them.
         events: all events, of whatever sort.
+        reserved: device to the most bytes that PyTorch's allocator had reserved on it, with ``profile_memory``.
     """
 
     def __init__(self) -> None:
@@ -61,6 +64,8 @@ class Columns:
         self.threads = Numbering()
         self.stacks = Numbering()
         self.inputs = Numbering()
+        self._geometries = Numbering()
+        self._blocks: list[int] = []
         self.strangers: dict[str, int] = defaultdict(int)
         self.negative = 0
         self.unended = 0
@@ -68,6 +73,7 @@ class Columns:
         self.unreadable = 0
         self.unlinked = 0
         self.events = 0
+        self.reserved: dict[int, int] = defaultdict(int)
         self._device: list[dict[str, Numbers]] = []
         self._host: list[dict[str, Numbers]] = []
         self._calls: list[dict[str, Numbers]] = []
@@ -84,6 +90,8 @@ class Columns:
                 by_category[event.cat].append(event)
             elif event.ph == "B" or event.ph == "E":
                 self._pair(event, by_category)
+            elif event.ph == "i" and event.args.reserved is not None:
+                self._note_reserved(event)
             elif event.ph not in NO_DURATION:
                 self.unreadable += 1
         by_kind: dict[Kind, list[Event]] = defaultdict(list)
@@ -91,6 +99,12 @@ class Columns:
             self._sort_category((category or "").lower(), found, by_kind)
         if by_kind:
             self._add_rows(by_kind)
+
+    def _note_reserved(self, event: Event) -> None:
+        """What an allocation tells; those on the host have no device."""
+        device, reserved = whole_number(event.args.reserved_on), whole_number(event.args.reserved)
+        if device >= 0:
+            self.reserved[device] = max(self.reserved[device], reserved)
 
     def _pair(self, event: Event, by_category: dict[str | None, list[Event]]) -> None:
         """Joins a beginning and an end, which nest on each thread."""
@@ -185,8 +199,12 @@ class Columns:
         count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
         correlation = whole_numbers(map(_CORRELATION, events), count)
         self.unlinked += int((correlation == UNKNOWN).sum())
-        blocks = np.full(count, UNKNOWN, dtype=np.int64)
-        blocks[:kernels] = [product(grid) for grid in map(_GRID, events[:kernels])]
+        geometry, blocks = np.full((2, count), UNKNOWN, dtype=np.int64)
+        shapes = zip(map(_GRID, events[:kernels]), map(bytes, map(_BLOCK, events[:kernels])), strict=True)
+        geometry[:kernels] = self._geometries.of(shapes, kernels)
+        new = islice(self._geometries, len(self._blocks), None)
+        self._blocks += [product(grid) for grid, _ in new]
+        blocks[:kernels] = np.array(self._blocks, dtype=np.int64)[geometry[:kernels]]
         self._messages += [
             (self._devices_so_far + row, message(events[row].args))
             for row, name in enumerate(map(_COLLECTIVE, events))
@@ -201,6 +219,7 @@ class Columns:
             "stream": whole_numbers(map(_STREAM, events), count),
             "correlation": correlation,
             "blocks": blocks,
+            "geometry": geometry,
         }
 
     def _mark_steps(self, host: HostRanges) -> None:

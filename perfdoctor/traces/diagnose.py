@@ -18,6 +18,7 @@ from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamin
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import find
 from perfdoctor.traces.arrays import median
+from perfdoctor.traces.behind_kernels import measure_behind_kernels
 from perfdoctor.traces.kernel_evidence import top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
@@ -52,7 +53,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     """
     ranks = order_ranks(ranks)
     settled = settle(ranks, number_ranks(ranks))
-    facts = gather_facts(ranks, settled.ledgers)
+    facts = gather_facts(ranks, settled)
     findings, broken = find(facts)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
@@ -81,14 +82,19 @@ def _first_cause(ledgers: Sequence[Ledger], facts: Facts) -> str | None:
     return None if unseen >= max(MIN_SHARE, ill) and straggler(ledgers, UNATTRIBUTED) is not None else cause
 
 
-def gather_facts(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> Facts:
+def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Facts:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
+    ledgers = settled.ledgers
     together = Amounts.summed(ledger.causes().fractions() for ledger in ledgers)
     return Facts(
         shares=together.fractions(),
         trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
         culprits=find_culprits(ledgers),
-        numbers={**gather_numbers(ranks), **_slower_kernels(ranks, ledgers)},
+        numbers={
+            **gather_numbers(ranks),
+            **_slower_kernels(ranks, ledgers),
+            **measure_behind_kernels(ranks, settled.parts),
+        },
         settings=_settings(ranks),
         lines=top_named(rank.origins.lines for rank in ranks),
         kernels=top_named(rank.kernels for rank in ranks),

@@ -23,7 +23,8 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     correlation: Loose = None
     device: Loose = None
     stream: Loose = None
-    grid: list[Whole] | None = None
+    grid: tuple[Whole, ...] | None = None
+    block: msgspec.Raw = msgspec.Raw()  # as it stands in the file: it only tells kernels apart
     collective: str | None = msgspec.field(name="Collective name", default=None)
     sequence: Loose = msgspec.field(name="Seq", default=None)
     group: Loose = msgspec.field(name="Process Group Name", default=None)
@@ -34,6 +35,8 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     elements_in: Loose = msgspec.field(name="In msg nelems", default=None)
     elements_out: Loose = msgspec.field(name="Out msg nelems", default=None)
     dtype: Loose = None
+    reserved: Loose = msgspec.field(name="Total Reserved", default=None)
+    reserved_on: Loose = msgspec.field(name="Device Id", default=None)
     # As they stand in the file, because few of them are ever looked at.
     stack: msgspec.Raw = msgspec.field(name="Call stack", default=msgspec.Raw())
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())

@@ -11,6 +11,7 @@ from perfdoctor.diagnosis import Evidence
 from perfdoctor.evidence.names import TRACE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.arrays import median
+from perfdoctor.traces.beside_collectives import measure_beside_collectives
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernel_evidence import measure_kernels
@@ -24,6 +25,7 @@ _SHORT_NS = 10_000
 def measure_trace(account: RankAccount) -> dict[str, float]:
     """What could be measured on one rank."""
     measured = {**_of_devices(account), **_of_host(account), **measure_kernels(account)}
+    measured |= measure_beside_collectives(account)
     return {name: value for name, value in measured.items() if value is not None}
 
 
@@ -58,6 +60,7 @@ def _of_devices(account: RankAccount) -> dict[str, float | None]:
         "traced_kernel_time": median(taken) / 1000 if len(taken) else None,
         "traced_short_kernels": float((taken < _SHORT_NS).mean()) if len(taken) else None,
         "traced_launch_delay": _launch_delay(account),
+        "traced_memory": _memory(account),
     }
     if collectives.any():
         exposed = sum(one.alone[Work.COMMUNICATION].total for one in account.devices)
@@ -72,6 +75,14 @@ def _launch_delay(account: RankAccount) -> float | None:
     """Microseconds; None also where the host's and the device's clocks disagree, and the delay comes out negative."""
     delays = [gaps.launch_delay_ns for gaps in account.gaps if gaps.launch_delay_ns is not None]
     return min(delays) / 1000 if delays and min(delays) >= 0 else None
+
+
+def _memory(account: RankAccount) -> float | None:
+    """Of the fullest device; None where allocations or sizes are not told."""
+    trace = account.trace
+    sizes = {device: one.memory_bytes for device, one in trace.devices.items() if one.memory_bytes}
+    known = sizes.keys() & trace.reserved.keys()
+    return max((trace.reserved[device] / sizes[device] for device in known), default=None)
 
 
 def _of_host(account: RankAccount) -> dict[str, float | None]:

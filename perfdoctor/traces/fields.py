@@ -34,7 +34,7 @@ def whole_number(value: Loose) -> int:
     return int(value)
 
 
-def product(sizes: list[int] | None) -> int:
+def product(sizes: tuple[int, ...] | None) -> int:
     """Of the sides of a grid; ``UNKNOWN`` without any, or where it is out of all measure."""
     if not sizes:
         return UNKNOWN

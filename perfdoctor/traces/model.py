@@ -44,6 +44,7 @@ class DeviceEvents:
         kind: a ``DeviceKind``.
         correlation: joins an event with the call that launched it.
         blocks: blocks of threads in the kernel's grid.
+        geometry: a number for the kernel's grid and block, which tells kernels of one name apart.
     """
 
     start: Int64s
@@ -54,6 +55,7 @@ class DeviceEvents:
     stream: Int64s
     correlation: Int64s
     blocks: Int64s
+    geometry: Int64s
 
     def __len__(self) -> int:
         return len(self.start)
@@ -155,6 +157,7 @@ class Trace:
         inputs: what operators whose arithmetic can be counted were called with.
         messages: row of a device event to what the collective carried.
         devices: by the number that device events carry.
+        reserved: by the same numbers, the most bytes that PyTorch's allocator had reserved (``profile_memory=True``).
         strangers: categories of duration events that are not known, with how many there were; a device of a kind
             that perfdoctor does not know shows up here.
         rank, world: None where the file does not say.
@@ -173,6 +176,7 @@ class Trace:
     inputs: tuple[Inputs, ...] = ()
     messages: Mapping[int, Message] = field(default_factory=dict)
     devices: Mapping[int, DeviceProperties] = field(default_factory=dict)
+    reserved: Mapping[int, int] = field(default_factory=dict)
     strangers: Mapping[str, int] = field(default_factory=dict)
     rank: int | None = None
     world: int | None = None

@@ -54,6 +54,18 @@ class Nesting:
         state = np.where(known & (place >= 0), self._state[place], NONE)
         return np.where(state == NONE, NONE, self.rows[state])
 
+    def outermost(self, count: int) -> Int64s:
+        """For each of the ``count`` rows of the table, the row of what encloses it and is enclosed by nothing.
+
+        ``NONE`` for rows that are not among these.
+        """
+        root = np.arange(len(self.rows))
+        while (inner := self.parent[root] != NONE).any():
+            root = np.where(inner, self.parent[root], root)
+        found = np.full(count, NONE, dtype=np.int64)
+        found[self.rows] = self.rows[root]
+        return found
+
     def own_time(self) -> Floats:
         """Nanoseconds of each range that are in none that it encloses, in the order of ``rows``."""
         length = (self._end - self._start).astype(np.float64)

@@ -109,6 +109,7 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         inputs=inputs,
         messages=messages,
         devices=_devices(document.devices),
+        reserved=dict(columns.reserved),
         strangers=dict(columns.strangers),
         rank=_count(distributed.get("rank")),
         world=_count(distributed.get("world_size")),

@@ -30,6 +30,7 @@ class Settled:
         ledgers: one per rank, in seconds.
         clocks: by index of the rank; ranks that share no collective with others have none.
         matched: collectives that at least two ranks were seen in.
+        parts: every rank's part in each of them.
         exposed: nanoseconds of exposed communication, over all ranks.
         alone: of that, in collectives that were seen on one rank only.
     """
@@ -37,6 +38,7 @@ class Settled:
     ledgers: list[Ledger]
     clocks: Mapping[int, Clock]
     matched: int
+    parts: Sequence[Attended]
     exposed: float
     alone: float
 
@@ -67,7 +69,7 @@ def settle(ranks: Sequence[Rank], numbers: Sequence[int]) -> Settled:
         ledgers.append(ledger)
     exposed = float(sum(table.split.sum() for table in tables))
     met = float(sum(tables[part.rank].split[part.row].sum() for part in parts))
-    return Settled(ledgers, clocks, len(meetings), exposed, max(0.0, exposed - met))
+    return Settled(ledgers, clocks, len(meetings), parts, exposed, max(0.0, exposed - met))
 
 
 def _is_whole(rank: Rank, part: Attended, seen: int) -> bool:

@@ -32,7 +32,8 @@ _ALIKE = 2.0
 # link that is not the limit.
 _SHORT_NS = 250_000
 _SMALL_BYTES = 1 << 20
-_BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
+# The first name that is found counts: "float" is in several.
+_BYTES = {"float8": 1, "bfloat16": 2, "half": 2, "short": 2, "double": 8, "long": 8, "float": 4, "int": 4}
 
 
 BANDWIDTH, LATENCY, WAIT = "communication.bandwidth", "communication.latency", "communication.unattributed_wait"

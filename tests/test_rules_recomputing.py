@@ -1,0 +1,110 @@
+"""Advice about activation checkpointing: only where work is done again, and as memory allows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.traces.account import account_for
+from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.traces.evidence import measure_trace
+from perfdoctor.traces.reader import read_trace
+from tests.advice import finding
+from tests.made_traces import GEMM, MadeTrace
+from tests.real_traces import real
+
+GPU_BYTES = 80_000_000_000
+
+
+def fixes(**numbers: float) -> list[Fix]:
+    return [fix for fix in finding("gpu.compute", numbers=numbers).fixes if fix.title.startswith("Checkpoint")]
+
+
+@pytest.mark.parametrize(
+    ("memory", "first", "words"),
+    [
+        ({}, "fewer", "was not seen: check it before"),
+        ({"traced_memory": 0.4}, "fewer", "60 % of the memory are free"),
+        ({"gpu_memory_share": 0.5, "traced_memory": 0.95}, "fewer", "50 % of the memory are free"),
+        ({"traced_memory": 0.95}, "selectively", "95 % of the memory are in use"),
+    ],
+)
+def test_what_memory_allows_comes_first(memory: dict[str, float], first: str, words: str) -> None:
+    found = fixes(traced_recomputed=0.3, **memory)
+    assert first in found[0].title
+    assert words in " ".join(fix.why for fix in found)
+    # Half of the time is the GPU's work, and three tenths of that are done again.
+    assert [fix.predicted_speedup for fix in found] == [pytest.approx(1 / (1 - 0.15))] * 2
+
+
+def test_without_such_work_nothing_is_advised() -> None:
+    assert fixes() == []
+    assert fixes(traced_recomputed=0.05) == []  # 2.5 % of the time
+    assert fixes(traced_memory=0.1) == []
+
+
+RUN = """
+import sys, torch
+linear = torch.nn.Linear(16, 16)
+block, x = lambda x: torch.relu(linear(x)), torch.ones(4, 16, requires_grad=True)
+*before, last = sys.stdin.read().splitlines()
+exec("\\n".join([*before, f"y = {last}"]))
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    y.sum().backward()
+names = [event.name for event in profiler.events()]
+print(names.count("aten::addmm"), names.count("aten::relu"))
+"""
+
+
+def test_the_advice_runs_and_keeps_what_it_says() -> None:
+    """Of a checkpointed block the matrix product is not computed again, and the rest is."""
+
+    def computed_again(change: str) -> list[int]:
+        done = subprocess.run([sys.executable, "-c", RUN], input=change, capture_output=True, text=True, check=True)
+        return [int(number) for number in done.stdout.split()[-2:]]
+
+    [change] = [fix.change for fix in fixes(traced_recomputed=0.3) if "selectively" in fix.title]
+    products, relus = computed_again(change)
+    # What is dispatched counts, and what is computed counts once more.
+    assert computed_again(change.replace("operator in kept", "False")) == [products + 1, relus]
+
+
+def with_memory(reserved: list[int], *, device: int = 0) -> MadeTrace:
+    trace = MadeTrace()
+    trace.gpu()
+    trace.document["deviceProperties"][0]["totalGlobalMem"] = GPU_BYTES
+    for number in range(10):
+        trace.launch(GEMM, 100.0 * number, 100.0 * number + 10, 100.0 * number + 90)
+    for number, size in enumerate(reserved):
+        arguments = {"Device Type": 1, "Device Id": device, "Bytes": 512, "Total Reserved": size}
+        event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": 100}
+        trace.events.append({**event, "ts": 100.0 * number, "args": arguments})
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("trace", "used"),
+    [
+        (with_memory([8_000_000_000, 40_000_000_000, 20_000_000_000]), 0.5),
+        (with_memory([8_000_000_000], device=-1), None),
+        (with_memory([]), None),
+    ],
+)
+def test_the_most_memory_is_read_from_the_trace(trace: MadeTrace, used: float | None, tmp_path: Path) -> None:
+    measured = measure_trace(account_for(read_trace(trace.write(tmp_path / "trace.json"))))
+    assert measured.get("traced_memory") == used
+
+
+def test_a_real_job_with_checkpoints_is_told_what_they_cost() -> None:
+    diagnosis = diagnose_traces([read_trace(real("resnet-checkpointing-mi300x-rank0-of-8"))])
+    [fix] = [fix for one in diagnosis.findings for fix in one.fixes if fix.title.startswith("Checkpoint")]
+    assert fix.predicted_speedup == pytest.approx(1.06, abs=0.02)
+    assert "was not seen" in fix.why
+
+
+@pytest.mark.parametrize("name", ["qwen-0.5b-h100", "resnet-ddp-v100-sound", "nanogpt-h100-adam-after"])
+def test_real_jobs_without_are_not(name: str) -> None:
+    diagnosis = diagnose_traces([read_trace(real(name))])
+    assert not any(fix.title.startswith("Checkpoint") for one in diagnosis.findings for fix in one.fixes)

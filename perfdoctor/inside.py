@@ -22,6 +22,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from operator import index
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
@@ -116,7 +117,7 @@ class Phase:
     __slots__ = ("_name", "_number")
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = name if isinstance(name, str) else str(name)
         self._number: int | None = None
 
     def __enter__(self) -> None:
@@ -160,7 +161,7 @@ def diagnose(
         return _shared
     try:
         counts = (_count("steps", steps, 1), _count("warmup", warmup, 0) or 0)
-        files = (_absolute(report), _absolute(json), _absolute(recording))
+        files = _absolute("report", report), _absolute("json", json), _absolute("recording", recording)
         wishes = Wishes(*counts, *files, _count("profile", profile, 0), confirm, serialise)
     except (TypeError, ValueError) as error:
         _refuse(f"perfdoctor does not watch: {error}")
@@ -177,14 +178,21 @@ _shared = Diagnose(Wishes())
 
 
 def _count(name: str, value: int | None, least: int) -> int | None:
-    if value is not None and (not isinstance(value, int) or value < least):
-        raise ValueError(f"{name}={value!r} is no number of steps; {least} is the least.")
-    return value
+    try:
+        count = None if value is None else index(value)  # numpy's numbers as well
+    except TypeError:
+        count = -1
+    if count is not None and count < least:
+        raise ValueError(f"{name}={value!r} is no number of steps; write a whole number, {least} or more.")
+    return count
 
 
-def _absolute(path: str | os.PathLike[str] | None) -> str | None:
+def _absolute(name: str, path: str | os.PathLike[str] | None) -> str | None:
     """The script may change its folder later. False is taken for None, as people write it."""
-    return str(Path(path).absolute()) if path else None
+    try:
+        return str(Path(path).absolute()) if path else None
+    except TypeError:
+        raise ValueError(f"{name}={path!r} is no path; write the name of a file, or None for none.") from None
 
 
 def _refuse(why: str) -> None:

@@ -61,8 +61,8 @@ for step in range(3):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("steps='ten'", "steps='ten' is no number of steps; 1 is the least."),
-        ("json=7", "expected str, bytes or os.PathLike object, not int"),
+        ("steps='ten'", "steps='ten' is no number of steps; write a whole number, 1 or more."),
+        ("json=7", "json=7 is no path; write the name of a file, or None for none."),
     ],
 )
 def test_wrong_arguments_do_not_end_the_training(arguments: str, said: str, tmp_path: Path) -> None:
@@ -74,6 +74,19 @@ def test_wrong_arguments_do_not_end_the_training(arguments: str, said: str, tmp_
     assert done.stderr.count("perfdoctor does not watch: ") == 1
     assert said in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_phase_may_be_named_by_anything(tmp_path: Path) -> None:
+    script = LOOP.format("steps=10**6, report=None").replace("import diagnose", "import diagnose, phase").replace(
+        "        torch.rand(2)\n",
+        "        with phase(3), phase(['a', 'list']), phase('\\udce9'):\n            torch.rand(2)\n",
+    )  # fmt: skip
+    assert "phase(3)" in script
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["step 0", "step 1", "step 2"]
 
 
 def test_report_that_cannot_be_written(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_stacks_of_all_threads_idle_ones_too(working: Started) -> None:
 DEEP = """
 import os, time
 import pandas as pd
-frame = pd.DataFrame({"price": [1.0] * 12, "number": [2] * 12})
+frame = pd.DataFrame({"price": [1.0] * 12, "number": [2] * 12, "name": ["abc"] * 12})
 print("ready", os.getpid(), flush=True)
 while True:
     if time.monotonic() % 1 < 0.5:

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.samples import TABLES, Mark, Profile, Sample, SerialMark, TrialSeen
+from perfdoctor.samples import TABLES, Mark, Profile, Sample, SerialMark, StackMissed, TrialSeen
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
-ADDED: frozenset[type[Sample]] = frozenset({Mark, Profile, SerialMark, TrialSeen})
+ADDED: frozenset[type[Sample]] = frozenset({Mark, Profile, SerialMark, StackMissed, TrialSeen})
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
 
 S = TypeVar("S", bound=Sample)

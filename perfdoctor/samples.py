@@ -120,6 +120,18 @@ class StackSegment(NamedTuple):
     trace: bytes
 
 
+class StackMissed(NamedTuple):
+    """A look at the Python stacks of a process that failed, because one of them changed while it was read.
+
+    Attributes:
+        ident: Python's identifier of the thread whose stack that was.
+    """
+
+    time_ns: int
+    pid: int
+    ident: int
+
+
 class PythonThread(NamedTuple):
     """Python's own name and identifier (``threading.get_ident``) of a thread."""
 
@@ -265,6 +277,7 @@ Sample = (
     | ThreadSeen
     | ThreadSample
     | StackSegment
+    | StackMissed
     | PythonThread
     | CodeSample
     | Symbol

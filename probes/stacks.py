@@ -25,6 +25,7 @@ from pathlib import Path
 
 from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
+from perfdoctor.probes.missed import ENVIRONMENT, missed_stacks
 from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
@@ -181,6 +182,7 @@ class StacksProbe:
                 stderr=subprocess.STDOUT,
                 pass_fds=[trace],
                 start_new_session=True,
+                env={**os.environ, **ENVIRONMENT},
             )
         except OSError as error:
             os.close(trace)
@@ -193,10 +195,12 @@ class StacksProbe:
 
     def _collect(self, segment: _Segment) -> Iterator[Sample]:
         payload = _contents(segment.trace)
-        said = _contents(segment.log).decode(errors="replace").strip()
+        log = _contents(segment.log)
+        said = log.decode(errors="replace").strip()
         if payload:
             zero_ns = segment.spawned_ns + START_NS
             yield StackSegment(zero_ns, START_ERROR_NS, now_ns(), segment.pid, zlib.compress(payload, 1))
+            yield from missed_stacks(log)
         elif segment.process.returncode == -signal.SIGINT:
             return  # ended by us while it was still starting, before it takes signals for itself
         elif os.path.exists(f"/proc/{segment.pid}"):

@@ -25,7 +25,7 @@ def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
     return SimpleNamespace(
         recording=SimpleNamespace(rows=lambda kind: samples if kind is CodeSample else []),
         timelines=SimpleNamespace(interpreter_at=lambda pid, time: (None, False)),
-        place_at=lambda pid, time, moment: Place("forward"),
+        place_at=lambda pid, time, moment, in_c: Place("forward"),
         has_places=lambda pid: True,
         pool_threads=lambda pid: [helper],
         stack_changes_per_s=lambda pid: 1.0,

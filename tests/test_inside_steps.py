@@ -68,6 +68,19 @@ def observed_loop(epochs: int, *, validate: bool) -> Script:
     return script
 
 
+@pytest.mark.parametrize(("workers", "waits", "last"), [(1, "loader wait", "loader start"), (0, "fetch", "fetch")])
+def test_a_loader_that_has_no_more_ends_its_workers(workers: int, waits: str, last: str) -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.call("loader start", 2)
+    script.call("data", 10, begin=workers)
+    script.train()
+    script.call("data", 20, begin=workers, end=2)
+    script.mark("end", "scope", 1)
+    data = [segment for segment in in_order(script.marks).segments if segment.phase == "data"]
+    assert [segment.detail for segment in data] == ["loader start", waits, last]
+
+
 def test_phases_of_a_step() -> None:
     told = observed_loop(1, validate=False).steps().summary()
     assert told["count"] == 4

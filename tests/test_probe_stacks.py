@@ -17,7 +17,7 @@ import pytest
 from perfdoctor.clock import now_ns
 from perfdoctor.probes import stacks
 from perfdoctor.probes.stacks import StacksProbe
-from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
+from perfdoctor.samples import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
 from tests.attaching import Started, job, sampling, until
 from tests.test_probe_threads import Watched
 
@@ -59,6 +59,32 @@ def test_stacks_of_all_threads_idle_ones_too(working: Started) -> None:
     assert {"works_hard", "waits_for_a_friend"} <= {event["name"] for event in events}
     last = max(event["ts"] for event in events) * 1000
     assert segment.time_ns + last <= segment.until_ns + segment.error_ns
+
+
+# Calls that are deep and change all the time, in the second half of each second.
+DEEP = """
+import os, time
+import pandas as pd
+frame = pd.DataFrame({"price": [1.0] * 12, "number": [2] * 12, "name": ["abc"] * 12})
+print("ready", os.getpid(), flush=True)
+while True:
+    if time.monotonic() % 1 < 0.5:
+        time.sleep(0.5 - time.monotonic() % 0.5)
+    else:
+        frame.apply(lambda row: row.price * row.number, axis=1)
+"""
+
+
+def test_looks_that_were_missed_are_told_with_their_times() -> None:
+    with job(sys.executable, "-c", DEEP) as started:
+        before = now_ns()
+        samples = watch(StacksProbe(), started.pid, 6)
+    (main,) = [sample.ident for sample in samples if isinstance(sample, PythonThread)]
+    missed = [sample for sample in samples if isinstance(sample, StackMissed)]
+    assert {(sample.pid, sample.ident) for sample in missed} == {(started.pid, main)}
+    assert all(before <= sample.time_ns <= now_ns() for sample in missed)
+    in_deep_calls = [sample for sample in missed if sample.time_ns % 1_000_000_000 >= 490_000_000]
+    assert len(in_deep_calls) >= max(3, 0.9 * len(missed))
 
 
 def test_threads_have_pythons_names_for_them(working: Started) -> None:

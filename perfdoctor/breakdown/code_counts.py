@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.breakdown.machine_code import classify
 from perfdoctor.samples import CodeSample, Symbol
+from perfdoctor.scene.machine_code import classify
 from perfdoctor.scene.phases import AFTERWARDS, PHASES, PREPARES, TRAINING_PHASES, Place
 from perfdoctor.scene.scene import Scene
 from perfdoctor.scene.timelines import Moment
@@ -25,7 +25,7 @@ _BLURRED_PER_S = 7.0
 _RUNNING = Moment("R", None, "", 1.0, 0.0)
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
-# Samples by kind of code (``perfdoctor.breakdown.machine_code``), for each phase.
+# Samples by kind of code (``perfdoctor.scene.machine_code``), for each phase.
 ByPhase = dict[str, Counter[str]]
 
 
@@ -52,8 +52,8 @@ def count_code(scene: Scene, pid: int) -> tuple[ByPhase, ByPhase]:
     for row in scene.recording.rows(CodeSample):
         if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
             continue
-        phase = phase_of(scene.place_at(pid, row.time_ns, _RUNNING))
         kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
+        phase = phase_of(scene.place_at(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
         found = held_up if pool_delay(scene, pid, row.time_ns) >= SURE_DELAY else undisturbed
         found[phase][kind] += 1
     return undisturbed, held_up

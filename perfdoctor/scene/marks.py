@@ -119,7 +119,7 @@ class _Walk:
     def pass_by(self, mark: Mark) -> Iterator[Segment]:
         """Passes a border; yields the stretch that ends there, if it is one."""
         if self._since_ns is not None and mark.time_ns > self._since_ns:
-            yield self._segment(self._since_ns, mark.time_ns)
+            yield self._segment(self._since_ns, mark)
         self._since_ns = mark.time_ns
         self.ended = None
         if mark.what == "scope":
@@ -140,14 +140,17 @@ class _Walk:
                 del self.open[depth:]
                 return
 
-    def _segment(self, start_ns: int, end_ns: int) -> Segment:
+    def _segment(self, start_ns: int, end: Mark) -> Segment:
+        end_ns = end.time_ns
         if not self.open or self.open[-1].what == "closure":
             return Segment(start_ns, end_ns, "other", "other", told=False, inside=self.in_scope)
         what, value = self._innermost()
         detail = _DETAILS.get(what, "")
         if what in ("data", "loader start"):
             phase = "data"
-            detail = detail or ("loader wait" if value & WORKERS else "fetch")
+            # A loader that has no more waits for its workers to end, unless it keeps them.
+            ends = (end.what, end.edge) == ("data", "end") and end.value & EXHAUSTED
+            detail = detail or ("fetch" if not value & WORKERS else "loader start" if ends else "loader wait")
         elif what in ("forward", "loss") and any(mark.what == "backward" for mark in self.open):
             phase = "backward"  # activations that are computed anew
         else:

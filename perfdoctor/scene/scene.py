@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterator
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.recording import Recording
@@ -11,20 +10,17 @@ from perfdoctor.scene.counters import Counters
 from perfdoctor.scene.kernel_work import KernelWork
 from perfdoctor.scene.locks import Locks
 from perfdoctor.scene.marks import Segment, read_marks
+from perfdoctor.scene.misses import Misses, find_misses
 from perfdoctor.scene.occupancy import Kind, Occupancy
 from perfdoctor.scene.own_loop import mark_own_loop
 from perfdoctor.scene.own_threads import OwnThreads
 from perfdoctor.scene.phases import TRAINING_PHASES, UNKNOWN, Place, agrees, marked_place
 from perfdoctor.scene.roles import assign_roles
-from perfdoctor.scene.stacks import Stacks, Track
+from perfdoctor.scene.stacks import STACK_REACH_NS, Stacks, Track
 from perfdoctor.scene.steps import Steps
 from perfdoctor.scene.timelines import GONE, Moment, Timeline, Timelines
 
-# A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
-STACK_REACH_NS = 400_000_000
 SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
-# py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
-STACK_PERIOD_NS = 50_000_000
 # A wake-up that costs less than this fraction of the wanted CPU time is the scheduler's everyday business.
 MIN_DELAY = 0.02
 # A trainer that waits for others less than this fraction of the time is not supplied by its threads.
@@ -65,6 +61,7 @@ class Scene:
         self.kernel_work = KernelWork(counters)
         self.locks = Locks(self.stacks, self.timelines, self.roles, self.cores, self.stack_at)
         self._tracks: dict[int, Track | None] = {}
+        self._misses: dict[int, Misses | None] = {}
         self._supplied: dict[int, bool] = {}
         self._pools: dict[int, list[Timeline]] = {}
         self._collective: list[Timeline] | None = None
@@ -74,16 +71,16 @@ class Scene:
         timeline = self.timelines.main(pid)
         return timeline.at(time_ns) if timeline is not None else GONE
 
-    def place_at(self, pid: int, time_ns: int, moment: Moment) -> Place:
+    def place_at(self, pid: int, time_ns: int, moment: Moment, *, in_c: bool = False) -> Place:
         """Where in the code a process's main thread is.
 
         Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
         thread that sleeps in a read cannot be where the stack shows arithmetic, and one that runs is in no blocking
-        call. One that holds the interpreter lock is not in autograd's engine; that matters because py-spy, which does
-        not stop the process, misses more stacks while Python code runs. Where the process marked its phases from
-        inside, the phase is that of its mark, and the stack only adds what fits that.
+        call. One that holds the interpreter lock is not in autograd's engine; and where the nearest look was missed,
+        Python code ran (``perfdoctor.scene.misses``), unless it is known that other code did (``in_c``). Where the
+        process marked its phases from inside, the phase is that of its mark, and the stack only adds what fits that.
         """
-        number = self.stack_at(pid, time_ns, moment)
+        number = self.stack_at(pid, time_ns, moment, in_c=in_c)
         place = UNKNOWN if number is None else self.stacks.places[number]
         segment = self.segment_at(pid, time_ns)
         return place if segment is None else marked_place(segment.phase, segment.detail, place, told=segment.told)
@@ -104,7 +101,7 @@ class Scene:
             return steps.collecting_at(time_ns)
         return bool(self.timelines.interpreter_at(pid, time_ns)[1])
 
-    def stack_at(self, pid: int, time_ns: int, moment: Moment) -> int | None:
+    def stack_at(self, pid: int, time_ns: int, moment: Moment, *, in_c: bool = False) -> int | None:
         """Number of the stack that goes with a moment; None if there is none near."""
         track = self._main_track(pid)
         if track is None:
@@ -112,10 +109,7 @@ class Scene:
         segment = self.segment_at(pid, time_ns)
         holds_lock = moment.is_runnable and self.timelines.interpreter_at(pid, time_ns)[0] == pid
         nearest: int | None = None
-        for index in _nearest_first(track.times_ns, time_ns):
-            number = int(track.stacks[index])
-            if number < 0:
-                continue
+        for number in self._near(track, time_ns, may_be_missed=moment.is_runnable and not in_c):
             place = self.stacks.places[number]
             if segment is not None and not agrees(place, segment.phase, told=segment.told):
                 continue
@@ -130,12 +124,22 @@ class Scene:
         track = next((track for track in self.stacks.others(thread.pid) if track.ident == ident), None)
         if track is None:
             return ""
-        for index in _nearest_first(track.times_ns, time_ns):
-            number = int(track.stacks[index])
-            place = self.stacks.places[number] if number >= 0 else UNKNOWN
+        for _, number in track.near(time_ns):
+            place = self.stacks.places[number]
             if place.line and not place.only_waits:
                 return place.line
         return ""
+
+    def _near(self, track: Track, time_ns: int, *, may_be_missed: bool) -> Iterator[int]:
+        """Stacks of a main thread near an instant, the likeliest first."""
+        near = track.near(time_ns)
+        if may_be_missed:
+            if track.pid not in self._misses:
+                self._misses[track.pid] = find_misses(self.recording, track)
+            misses = self._misses[track.pid]
+            if misses is not None and misses.is_nearer(time_ns, near[0][0] if near else STACK_REACH_NS):
+                yield from (number for _, number in misses.stand_ins.near(time_ns))
+        yield from (number for _, number in near)
 
     def _main_track(self, pid: int) -> Track | None:
         """The main thread's stacks of a process, looked for once."""
@@ -201,25 +205,6 @@ class Scene:
             return False
         place = self.place_at(pid, time_ns, moment)
         return place.waits or place.phase == "data"
-
-
-def _nearest_first(times_ns: npt.NDArray[np.int64], time_ns: int) -> list[int]:
-    """Entries of a track near an instant, nearest first.
-
-    An entry lasts until the next one, so it is never farther away than the usual time between two samples.
-    """
-    at = int(np.searchsorted(times_ns, time_ns, side="right")) - 1
-    distances = {}
-    for index in range(max(0, at - 3), min(len(times_ns), at + 5)):
-        if index > at:
-            distance = int(times_ns[index]) - time_ns
-        elif index == at:
-            distance = min(time_ns - int(times_ns[at]), STACK_PERIOD_NS)
-        else:
-            distance = time_ns - int(times_ns[index + 1]) + STACK_PERIOD_NS // 2
-        if distance <= STACK_REACH_NS:
-            distances[index] = distance
-    return sorted(distances, key=lambda index: distances[index])
 
 
 def _fits(place: Place, moment: Moment, distributed: bool) -> bool:

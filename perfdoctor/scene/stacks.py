@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,10 @@ from perfdoctor.scene.frames import Frame
 from perfdoctor.scene.phases import Place, locate
 
 _NS_PER_US = 1000
+# A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
+STACK_REACH_NS = 400_000_000
+# py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
+STACK_PERIOD_NS = 50_000_000
 # A stack that was not seen to change stands for no more than this.
 _LONGEST_NS = 400_000_000
 
@@ -29,8 +34,9 @@ class Track:
     Attributes:
         ident: Python's identifier of the thread (``threading.get_ident``).
         times_ns: when each stack was first seen; it lasted until the next.
-        stacks: index into ``Stacks.frames`` per entry; -1 where the thread had no stack.
+        stacks: index into ``Stacks.frames`` per entry; -1 where the thread had no stack, or only a piece was seen.
         is_main: it is its process's main thread.
+        torn_ns: when only a piece of its stack was seen, if it is a main thread.
     """
 
     pid: int
@@ -38,6 +44,29 @@ class Track:
     times_ns: npt.NDArray[np.int64]
     stacks: npt.NDArray[np.int64]
     is_main: bool
+    torn_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def near(self, time_ns: int) -> list[tuple[int, int]]:
+        """Stacks near an instant, nearest first.
+
+        An entry lasts until the next one, so it is never farther away than the usual time between two samples.
+
+        Returns:
+            Distance in nanoseconds and stack of each.
+        """
+        times = self.times_ns
+        at = int(np.searchsorted(times, time_ns, side="right")) - 1
+        found: list[tuple[int, int, int]] = []
+        for index in range(max(0, at - 3), min(len(times), at + 5)):
+            if index > at:
+                distance = int(times[index]) - time_ns
+            elif index == at:
+                distance = min(time_ns - int(times[at]), STACK_PERIOD_NS)
+            else:
+                distance = time_ns - int(times[index + 1]) + STACK_PERIOD_NS // 2
+            if distance <= STACK_REACH_NS and self.stacks[index] >= 0:
+                found.append((distance, index, int(self.stacks[index])))
+        return [(distance, number) for distance, _, number in sorted(found)]
 
     def amounts_ns(self) -> Amounts[int]:
         """Nanoseconds by stack, each at most 0.4 s at a time."""
@@ -80,7 +109,7 @@ class Stacks:
         for (pid, ident), found in entries.items():
             found.sort(key=lambda entry: entry[0])
             times, numbers = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
-            stacks.tracks.append(Track(pid, ident, times, numbers, stacks._is_main(numbers)))
+            stacks.tracks.append(stacks._track(pid, ident, times, numbers))
         return stacks
 
     def main_track(self, pid: int) -> Track | None:
@@ -99,13 +128,17 @@ class Stacks:
             self.places.append(locate(stack))
         return self._ids[stack]
 
-    def _is_main(self, numbers: npt.NDArray[np.int64]) -> bool:
-        """A thread started by Python code begins in threading's bootstrap, the main thread does not."""
-        seen = [self.frames[number] for number in numbers if number >= 0]
-        outermost = seen[0][0] if seen and seen[0] else None
-        return outermost is not None and not (
-            outermost.file.endswith("threading.py") and "_bootstrap" in outermost.function
-        )
+    def _track(self, pid: int, ident: int, times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> Track:
+        """A main thread's stacks begin with one and the same call; those that do not changed while they were read."""
+        begins = [self.frames[number][:1] if number >= 0 else () for number in numbers.tolist()]
+        calls = [(frames[0].file, frames[0].simple_name) if frames else None for frames in begins]
+        usual, count = Counter(call for call in calls if call).most_common(1)[0] if any(calls) else (("", ""), 0)
+        # A thread started by Python code begins in threading's bootstrap.
+        is_main = count > 0 and not (usual[0].endswith("threading.py") and "_bootstrap" in usual[1])
+        torn = np.array([call not in (None, usual) for call in calls], dtype=bool) & is_main
+        if 2 * np.count_nonzero(torn) >= len(calls):
+            torn[:] = False
+        return Track(pid, ident, times, np.where(torn, -1, numbers), is_main, times[torn])
 
 
 def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -25,9 +25,8 @@ def watch(started: Started, folder: Path, *, pid: int | None = None, duration: f
     return answer
 
 
-@pytest.mark.alone  # three processes that compute: with others beside them, two cores are short
 def test_a_worker_stands_for_its_trainer(tmp_path: Path) -> None:
-    with job(*TRAINING, "--workers", "2", "--item-ms", "2", ready="worker") as training:
+    with job(*TRAINING, "--workers", "2", "--wait-ms", "2", ready="worker") as training:
         worker = int(training.lines[-1].split()[1])
         training.wait_for("ready")
         answer = watch(training, tmp_path, pid=worker)
@@ -81,7 +80,7 @@ def test_workers_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_sixty_four_threads(tmp_path: Path) -> None:
-    with job(*TRAINING, "--idle-threads", "64", "--item-ms", "1") as training:
+    with job(*TRAINING, "--idle-threads", "64", "--wait-ms", "0.5") as training:
         assert psutil.Process(training.pid).num_threads() >= 65
         answer = watch(training, tmp_path)
     assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing"

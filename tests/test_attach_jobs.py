@@ -94,10 +94,9 @@ def test_steps_of_a_millisecond(tmp_path: Path) -> None:
     assert answer.status == 0, answer.err
 
 
-@pytest.mark.alone  # what others take from it is more than four seconds of a batch can outweigh
 def test_steps_that_take_longer_than_we_watch(tmp_path: Path) -> None:
     """One batch takes ten seconds, nearly all of them in the data set."""
-    with job(*TRAINING, "--batch", "100", "--item-ms", "100", ready="") as training:
+    with job(*TRAINING, "--batch", "100", "--wait-ms", "80", "--item-ms", "20", ready="") as training:
         assert _uses_torch(training.pid)
         answer = watch(training, tmp_path, duration=4)
     assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing", answer.told["verdict"]

@@ -15,7 +15,7 @@ from torch import nn
 def collect(listening):
     connection, _ = listening.accept()
     while connection.recv(16384):
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def main():

@@ -17,6 +17,7 @@ class Trainer:
         blamed: rank to the fraction of this trainer's wall time that it waited for that rank.
         worker_pids: its loader workers, those already gone included.
         workers: how many of them were alive at a time, as a median.
+        helpers: the same of other processes below it, a pool or environments for instance.
     """
 
     rank: int
@@ -26,6 +27,7 @@ class Trainer:
     blamed: Mapping[int, float]
     worker_pids: tuple[int, ...]
     workers: int
+    helpers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

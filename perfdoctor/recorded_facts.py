@@ -15,6 +15,7 @@ from perfdoctor.evidence.own_code import below, below_lines, by_function, outsid
 from perfdoctor.evidence.settings import read_settings
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.profiled import Profiled
+from perfdoctor.scene.roles import Process
 from perfdoctor.scene.scene import Scene
 from perfdoctor.scene.steps import Steps
 
@@ -70,7 +71,6 @@ def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
 
 def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
     workers = scene.roles.workers_of(ledger.trainer.pid)
-    middle = [sum(worker.alive_at(time) for worker in workers) for time in _moments(scene)]
     watched = ledger.seconds or 1.0
     return Trainer(
         rank=ledger.trainer.rank or 0,
@@ -79,8 +79,15 @@ def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
         phases=ledger.phases.fractions(),
         blamed={rank: amount / watched for rank, amount in ledger.waited_for().items()},
         worker_pids=tuple(worker.pid for worker in workers),
-        workers=sorted(middle)[len(middle) // 2],
+        workers=_at_a_time(scene, workers),
+        helpers=_at_a_time(scene, scene.roles.helpers_of(ledger.trainer.pid)),
     )
+
+
+def _at_a_time(scene: Scene, processes: Sequence[Process]) -> int:
+    """How many of some processes were alive at a time, as a median."""
+    alive = [sum(process.alive_at(time) for process in processes) for time in _moments(scene)]
+    return sorted(alive)[len(alive) // 2]
 
 
 def _moments(scene: Scene) -> list[int]:

@@ -13,6 +13,8 @@ def finding(
     workers: int = 0,
     ranks: int = 1,
     path: str = "",
+    target: str = "",
+    helpers: int = 0,
     share: float = 0.5,
     lines: tuple[str, ...] = (),
     below: dict[str, float] | None = None,
@@ -20,8 +22,9 @@ def finding(
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
     measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
-    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers) for rank in range(ranks))
-    paths = {cause: ((f"file:{path}", 1.0),)} if path else {}
+    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers, helpers) for rank in range(ranks))
+    target = f"file:{path}" if path else target
+    paths = {cause: ((target, 1.0),)} if target else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
     facts = Facts(
         {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},

@@ -40,7 +40,7 @@ def training() -> Iterator[Started]:
     secrets = ["--db-password", PASSWORD, f"--api-token={TOKEN}"]
     environment = {**ENVIRONMENT, "WANDB_API_KEY": TOKEN, "TORCH_HUB_TOKEN": TOKEN}
     note = "<script>alert('x')</script>\n\""
-    with job(*TRAINING, "--item-ms", "1", *secrets, "--note", note, env=environment) as started:
+    with job(*TRAINING, "--wait-ms", "0.5", *secrets, "--note", note, env=environment) as started:
         yield started
 
 

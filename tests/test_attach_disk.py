@@ -26,7 +26,7 @@ pytestmark = needs_root
 
 @pytest.fixture(scope="module")
 def training() -> Iterator[Started]:
-    with job(*TRAINING, "--item-ms", "1") as started:
+    with job(*TRAINING, "--wait-ms", "0.5") as started:
         yield started
 
 

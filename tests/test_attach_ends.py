@@ -30,12 +30,12 @@ SEGMENT_S = 8.0  # py-spy runs for at most so long by itself
 
 @pytest.fixture(scope="module")
 def training() -> Iterator[Started]:
-    with job(*TRAINING, "--item-ms", "1") as started:
+    with job(*TRAINING, "--wait-ms", "0.5") as started:
         yield started
 
 
 def test_a_job_that_ends_by_itself_is_diagnosed(tmp_path: Path) -> None:
-    with job(*TRAINING, "--item-ms", "1", "--seconds", "3") as short:
+    with job(*TRAINING, "--wait-ms", "0.5", "--seconds", "8") as short:
         answer = perfdoctor("attach", short.pid, "--duration", "30", "--json", tmp_path / "a.json", timeout=30)
     assert answer.status == 0, answer.err
     assert answer.told["job"]["stopped"] == "job ended"
@@ -43,7 +43,7 @@ def test_a_job_that_ends_by_itself_is_diagnosed(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
-    with job(*TRAINING, "--item-ms", "1") as victim, attached(victim.pid, "--duration", "30") as watching:
+    with job(*TRAINING, "--wait-ms", "0.5") as victim, attached(victim.pid, "--duration", "30") as watching:
         time.sleep(3.5)
         os.kill(victim.pid, signal.SIGKILL)
         out, err = watching.communicate(timeout=20)
@@ -88,16 +88,14 @@ def test_an_interruption_during_the_start_leaves_nothing_behind(training: Starte
 
 
 def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: Started, tmp_path: Path) -> None:
-    readable = 0
-    for delay in (0.6, 1.3, 2.1, 3.0):
+    for delay in (0.0, 0.7, 1.5, 2.4):
         recording = tmp_path / f"{delay}.recording"
         with attached(training.pid, "--duration", "60", "--recording", recording) as watching:
+            # How long perfdoctor takes to start depends on what else runs on the machine.
+            assert until(lambda: recording.exists() and recording.stat().st_size, 20)  # noqa: B023
             time.sleep(delay)
             os.kill(watching.pid, signal.SIGKILL)
             watching.communicate()
-        if not recording.exists() or not recording.stat().st_size:
-            assert delay < 1
-            continue
         told = tmp_path / f"{delay}.json"
         answer = perfdoctor("report", recording, "--json", told, "--report", tmp_path / f"{delay}.html")
         assert "Traceback" not in answer.err
@@ -105,8 +103,6 @@ def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: St
         is_a_diagnosis(answer.told)
         assert answer.told["job"]["stopped"] == "recorder was killed"
         assert (tmp_path / f"{delay}.html").stat().st_size > 1000
-        readable += 1
-    assert readable >= 2
     assert training.process.poll() is None
     assert until(lambda: not sampling(training.pid), SEGMENT_S + 3), "py-spy stayed"
 
@@ -178,7 +174,7 @@ def test_perfdoctor_does_not_diagnose_itself(tmp_path: Path) -> None:
     """A shell as PID that has perfdoctor for a child, and a trainer for another."""
     told = tmp_path / "a.json"
     script = (
-        f"{' '.join(TRAINING)} --item-ms 1 & sleep 4\n"
+        f"{' '.join(TRAINING)} --wait-ms 0.5 & sleep 4\n"
         f"{SILENT[0]} -m perfdoctor attach $$ --duration 3 --json {told}; echo done $?; wait"
     )
     with job("bash", "-c", script) as shell:

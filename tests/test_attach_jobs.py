@@ -2,11 +2,18 @@
 
 import json
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+from perfdoctor.breakdown.account import account
+from perfdoctor.profiled import Profiled
+from perfdoctor.recorded_facts import gather_facts
+from perfdoctor.recording import Recording
+from perfdoctor.scene.scene import Scene
 from tests.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
 
 
@@ -18,9 +25,8 @@ def watch(started: Started, folder: Path, *, pid: int | None = None, duration: f
     return answer
 
 
-@pytest.mark.alone  # three processes that compute: with others beside them, two cores are short
 def test_a_worker_stands_for_its_trainer(tmp_path: Path) -> None:
-    with job(*TRAINING, "--workers", "2", "--item-ms", "2", ready="worker") as training:
+    with job(*TRAINING, "--workers", "2", "--wait-ms", "2", ready="worker") as training:
         worker = int(training.lines[-1].split()[1])
         training.wait_for("ready")
         answer = watch(training, tmp_path, pid=worker)
@@ -74,7 +80,7 @@ def test_workers_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_sixty_four_threads(tmp_path: Path) -> None:
-    with job(*TRAINING, "--idle-threads", "64", "--item-ms", "1") as training:
+    with job(*TRAINING, "--idle-threads", "64", "--wait-ms", "0.5") as training:
         assert psutil.Process(training.pid).num_threads() >= 65
         answer = watch(training, tmp_path)
     assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing"
@@ -88,13 +94,31 @@ def test_steps_of_a_millisecond(tmp_path: Path) -> None:
     assert answer.status == 0, answer.err
 
 
-@pytest.mark.alone  # what others take from it is more than four seconds of a batch can outweigh
 def test_steps_that_take_longer_than_we_watch(tmp_path: Path) -> None:
     """One batch takes ten seconds, nearly all of them in the data set."""
-    with job(*TRAINING, "--batch", "100", "--item-ms", "100", ready="") as training:
+    with job(*TRAINING, "--batch", "100", "--wait-ms", "80", "--item-ms", "20", ready="") as training:
         assert _uses_torch(training.pid)
         answer = watch(training, tmp_path, duration=4)
     assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing", answer.told["verdict"]
+
+
+def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None:
+    """Each step sends to a collector that is slower, in a process of its own; nothing is received."""
+    kept = tmp_path / "a.recording"
+    with job(sys.executable, str(TARGETS / "job_logging.py")) as training:
+        time.sleep(3)  # until the buffers between them are full
+        answer = perfdoctor(
+            "attach", training.pid, "--duration", "4", "--json", tmp_path / "a.json", "--recording", kept
+        )
+    assert answer.told["verdict"]["cause"] == "io.log_write", answer.told["breakdown"]
+    shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
+    assert shares.get("io.network_read", 0.0) < 0.3 * shares["io.log_write"], shares
+    (logged,) = (found for found in answer.told["findings"] if found["cause"] == "io.log_write")
+    assert "Let whoever reads the log keep up" in [fix["title"] for fix in logged["fixes"]]
+    with closing(Recording.open(kept)) as recording:
+        scene = Scene(recording)
+        (trainer,) = gather_facts(scene, account(scene), Profiled(recording)).trainers
+    assert (trainer.workers, trainer.helpers) == (0, 1)
 
 
 def _uses_torch(pid: int) -> bool:

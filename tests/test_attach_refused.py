@@ -1,7 +1,6 @@
 """What cannot be diagnosed: one sentence says why, another what to do, and the exit status tells."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -160,14 +159,14 @@ def test_without_py_spy_the_stacks_are_missed_by_name(tmp_path: Path) -> None:
     (bare.parent / "lib").symlink_to(Path(sys.prefix, "lib"))
     environment = {**ENVIRONMENT, "PATH": "/usr/bin:/bin"}
     told = tmp_path / "a.json"
-    with job(*TRAINING, "--item-ms", "1") as training:
+    with job(*TRAINING, "--wait-ms", "0.5") as training:
         command = [bare / "python", "-m", "perfdoctor", "attach", str(training.pid), "--duration", "2", "--json", told]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr
     (missed,) = (one for one in json.loads(told.read_text())["not_examined"] if one["probe"] == "stacks")
     assert missed["reason"].startswith("py-spy is not installed. Without stacks")
     assert missed["enable"].startswith("pip install py-spy")
-    # All that the job does is Python code, and nobody knows what for.
+    # All that the job does is wait, and nobody knows what for.
     assert done.returncode == 1
     assert f"perfdoctor check {training.pid}" in done.stderr
 
@@ -192,7 +191,8 @@ def test_a_py_spy_that_fails_is_quoted(tmp_path: Path) -> None:
 
 def test_a_report_for_a_folder_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None:
     begun = time.monotonic()
-    answer = perfdoctor("attach", os.getpid(), "--duration", "60", "--report", tmp_path / "no" / "a.html")
+    with job(*SILENT, "sleep", "plain") as young:
+        answer = perfdoctor("attach", young.pid, "--duration", "60", "--report", tmp_path / "no" / "a.html")
     refused(answer, "There is no folder", "mkdir -p")
     assert time.monotonic() - begun < 30
 
@@ -200,7 +200,8 @@ def test_a_report_for_a_folder_that_does_not_exist_is_refused_at_once(tmp_path: 
 def test_a_recording_does_not_overwrite_a_file(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("data")
-    refused(perfdoctor("attach", os.getpid(), "--recording", precious), "exists already")
-    refused(perfdoctor("attach", os.getpid(), "--recording", "/dev/null"), "exists already")
-    refused(perfdoctor("attach", os.getpid(), "--recording", tmp_path), "is a folder")
+    with job(*SILENT, "sleep", "plain") as young:
+        refused(perfdoctor("attach", young.pid, "--recording", precious), "exists already")
+        refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "exists already")
+        refused(perfdoctor("attach", young.pid, "--recording", tmp_path), "is a folder")
     assert precious.read_text() == "data"

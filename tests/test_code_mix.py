@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.breakdown.code_counts import _apart
-from perfdoctor.breakdown.code_mix import CodeMix, _fractions
+from perfdoctor.breakdown.code_mix import CodeMix, _fractions, _libraries
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.evidence.code_seen import has_loader
 from perfdoctor.scene.frames import Frame
@@ -53,6 +53,13 @@ def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:
     assert before["cpu.input_preprocessing"] == after["cpu.python_overhead"] == 0.5
     assert "cpu.python_overhead" not in before
     assert "cpu.input_preprocessing" not in after
+
+
+def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
+    around = Counter(kernel=900, dispatch=20, interpreter=10, library=5)
+    assert _libraries(around, 90.0) == pytest.approx(0.75)
+    assert _libraries(around, 0.0) == 0.0
+    assert _libraries(Counter(kernel=900, dispatch=9), 5.0) is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import pytest
 
 from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import locate, marked_place
+from perfdoctor.scene.phases import Place, locate, marked_place
+from perfdoctor.scene.scene import _fits
+from perfdoctor.scene.timelines import Moment
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -99,3 +101,9 @@ def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
     assert marked_place("data", "loader wait", drawing, told=True).detail == "sampling"
     waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
     assert marked_place("data", "loader wait", waiting, told=True).detail == "loader wait"
+
+
+def test_a_wait_for_a_connection_is_where_something_is_logged_and_not_in_the_model() -> None:
+    sending = Moment("S", "poll", "socket:tcp", 0.0, 0.0)
+    assert _fits(Place("logging"), sending, distributed=False)
+    assert not _fits(Place("forward"), sending, distributed=False)

@@ -180,6 +180,34 @@ def test_own_python_is_not_told_to_compile() -> None:
     assert titles(dispatch)[:2] == ["Use fewer, larger operations at a.py:3 Env.obs", "Compile the model"]
 
 
+def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
+    numbers = {"library_code": 0.7, "interpreter_code": 0.6}
+    found = finding("cpu.python_overhead", numbers=numbers, lines=("a.py:3 dump",), below={"PIL": 0.8, "": 0.2})
+    assert titles(found) == ["Do less, or do it more rarely, at a.py:3 dump"]
+    assert found.summary.startswith("Work of other libraries (PIL) beside the model takes 50 %")
+    own = finding("cpu.python_overhead", numbers={**numbers, "library_code": 0.3}, lines=("a.py:3 dump",))
+    assert titles(own) == ["Make a.py:3 dump cheaper"]
+
+
+@pytest.mark.parametrize(
+    ("target", "title"),
+    [
+        ("pipe:[1]", "Let whoever reads the log keep up"),
+        ("socket:tcp", "Let whoever reads the log keep up"),
+        ("file:/data/log.csv", "Do not flush every line to the disk"),
+        ("", "Do not flush every line to the disk"),
+    ],
+)
+def test_a_log_that_another_program_reads_is_not_flushed_less(target: str, title: str) -> None:
+    assert titles(finding("io.log_write", target=target))[1] == title
+
+
+def test_no_dataset_is_named_where_there_is_none() -> None:
+    for loader, what in (("no", "what prepares the input"), ("yes", "the dataset's transforms")):
+        found = finding("cpu.input_preprocessing", settings={"loader": loader})
+        assert any(title.startswith(f"Make {what} cheaper") for title in titles(found))
+
+
 def test_no_loader_is_advised_to_a_job_without_one() -> None:
     assert "DataLoader" not in changes(finding("cpu.python_overhead", settings={"loader": "no"}))
     assert "DataLoader" in changes(finding("cpu.python_overhead", settings={"loader": "yes"}))

@@ -34,6 +34,20 @@ def test_threads_that_fit_already_are_left_alone() -> None:
     assert not any("compute thread" in title for title in titles(found))
 
 
+@pytest.mark.parametrize(
+    ("helpers", "cores_used", "advised"), [(4, 0.62, False), (4, 0.9, True), (0, 0.62, True)]
+)
+def test_processes_of_one_thread_each_are_not_told_to_use_one(helpers: int, cores_used: float, advised: bool) -> None:
+    """A trainer without a pool beside its environments: the job's processes outnumber the cores, not their threads."""
+    found = finding(
+        "cpu.contention", numbers={"runnable_threads": 2.6, "trainer_running": 0.6, "trainer_cores": cores_used},
+        settings={"cores": 2.0}, helpers=helpers,
+    )  # fmt: skip
+    assert any("compute thread" in title for title in titles(found)) is advised
+    if advised:
+        assert f"{1 + helpers} process" in found.fixes[0].why
+
+
 def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
     found = finding(
         "cpu.contention", numbers={"runnable_threads": 2.0, "job_cores": 1.0, "neighbour_cores": 2.0},

@@ -56,7 +56,8 @@ def account(scene: Scene) -> list[Ledger]:
 
 
 def _account_for(scene: Scene, blame: Blame, trainer: Process) -> Ledger:
-    ledger = Ledger(trainer, interpreter=blame.mixes[trainer.pid].interpreter)
+    mix = blame.mixes[trainer.pid]
+    ledger = Ledger(trainer, interpreter=mix.interpreter, libraries=mix.libraries)
     timeline = scene.timelines.main(trainer.pid)
     if timeline is None:
         return ledger

@@ -20,6 +20,7 @@ WRITES = frozenset((
     "sync_file_range", "msync", "syncfs", "close", "rename", "renameat", "renameat2", "unlink", "unlinkat",
     "mkdir", "copy_file_range",
 ))  # fmt: skip
+SENDS = frozenset(("write", "writev", "sendto", "sendmsg", "sendfile"))
 NETWORK_CALLS = frozenset(["recvfrom", "recvmsg", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"])
 
 

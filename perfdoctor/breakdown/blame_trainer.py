@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.blame import (
+    SENDS,
     WRITES,
     Part,
     is_network,
@@ -151,6 +152,9 @@ class Blame:
         if self._is_collective_wait(trainer, moment, place, time_ns):
             return self._follow_ranks(trainer, time_ns) if follow_ranks else unattributed(place)
         if is_network(moment):
+            if moment.syscall in SENDS and place.phase != "data":
+                # Asleep until the other side takes what it is sent, which is nothing that a step is made from.
+                return [self._writing(moment, place, saved)]
             cause = "io.log_write" if place.phase == "logging" else "io.network_read"
             return [Part(cause, 1.0, target=moment.target, line=place.line)]
         if moment.syscall in LOCK_CALLS:
@@ -172,7 +176,7 @@ class Blame:
         return unattributed(place)
 
     def _writing(self, moment: Moment, place: Place, saved: Mapping[str, str]) -> Part:
-        """Asleep in a write: a full pipe or terminal takes log lines, a file what its bytes tell."""
+        """Asleep in a write: a full pipe, terminal or connection takes log lines, a file what its bytes tell."""
         if place.phase == "saving":
             cause = "io.checkpoint_write"
         elif place.phase == "logging" or not moment.target.startswith("file:"):

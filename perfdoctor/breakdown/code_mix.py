@@ -43,6 +43,9 @@ _CAUSES = {
 # What machine code tells by itself: torch's kernels and the barriers of their pool.
 _PHASELESS = ("cpu.model_compute", SPIN)
 
+# Where a loop of the job's own does something besides calling the model.
+_OWN_CODE = ("other", PREPARES, AFTERWARDS)
+
 # Per phase, cause to fraction of its running time; phases that were not sampled enough are absent.
 Mixes = Mapping[str, Mapping[str, float]]
 
@@ -56,6 +59,7 @@ class CodeMix:
     Attributes:
         by_phase: over all of the time.
         interpreter: of interpreter and dispatch together, the interpreter's part; None where too little was sampled.
+        libraries: of what counts as Python overhead, the part of libraries other than torch's; None likewise.
         held_up: while a thread of the arithmetic's pool lacks a CPU. The others spin then, and do not before and after,
             so a neighbour that comes and goes costs more than a mean over all of the time would tell.
         undisturbed: while none does.
@@ -64,6 +68,7 @@ class CodeMix:
 
     by_phase: Mixes
     interpreter: float | None = None
+    libraries: float | None = None
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
     placed: bool = True
@@ -95,11 +100,15 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     if is_blurred(scene, pid):
         running = running_by_phase(scene, pid)
         undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))
-        interpreter = _interpreter(both["forward"] + both["other"])
-        return CodeMix(_mixes(both), interpreter, _mixes(held_up), _mixes(undisturbed))
+        around = both["forward"] + both["other"]
+        after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
+        libraries = _libraries(around, after * both[AFTERWARDS]["library"])
+        return CodeMix(_mixes(both), _interpreter(around), libraries, _mixes(held_up), _mixes(undisturbed))
+    around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
     return CodeMix(
         _mixes(both, calls_only),
-        _interpreter(sum((counts for phase, counts in both.items() if phase not in claimed), Counter())),
+        _interpreter(around),
+        _libraries(around, both[AFTERWARDS]["library"]),
         _mixes(held_up, calls_only),
         _mixes(undisturbed, calls_only),
         placed,
@@ -124,6 +133,12 @@ def _interpreter(counts: Counter[str]) -> float | None:
     """Of interpreter and dispatch together, the interpreter's part; None where too little was sampled."""
     calls = counts["interpreter"] + counts["dispatch"]
     return counts["interpreter"] / calls if calls >= MIN_SAMPLES else None
+
+
+def _libraries(around: Counter[str], afterwards: float) -> float | None:
+    """Of interpreter, dispatch and what libraries do after the model's call, the libraries' part."""
+    overhead = around["interpreter"] + around["dispatch"] + afterwards
+    return afterwards / overhead if overhead >= MIN_SAMPLES else None
 
 
 def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:

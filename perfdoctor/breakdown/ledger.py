@@ -31,6 +31,7 @@ class Ledger:
         compiling: in which torch.compile compiled its model.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not looked at.
+        libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
     """
 
     trainer: Process
@@ -44,6 +45,7 @@ class Ledger:
     sampling: float = 0.0
     compiling: float = 0.0
     interpreter: float | None = None
+    libraries: float | None = None
 
     def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
         """Books a span of time."""

@@ -23,6 +23,7 @@ THREADS: dict[str, Meaning] = {
     "own_sampling": ("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
     "own_compiling": ("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "interpreter_code": ("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
+    "library_code": ("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
     "runnable_threads": ("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
 }
 

@@ -16,6 +16,8 @@ IDLE_CORES = 0.5
 _WORTH_TRYING = 1.2
 # The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
 _FULL = 0.85
+# A trainer whose threads together run no longer than this many times its main one has no pool at work.
+_ITS_MAIN_THREAD = 1.1
 
 _SEARCH = Fix(
     "Find out who else runs on these cores",
@@ -86,8 +88,16 @@ def _pool_threads(facts: Facts) -> int:
 
 
 def _processes(facts: Facts) -> int:
-    """Trainers and their workers."""
-    return sum(1 + trainer.workers for trainer in facts.trainers) or 1
+    """Trainers, their workers, and other processes of theirs."""
+    return sum(1 + trainer.workers + trainer.helpers for trainer in facts.trainers) or 1
+
+
+def _one_thread_each(facts: Facts, runnable: float) -> bool:
+    """Whether each process computes in one thread already: trainers do, and no more threads run than processes."""
+    main, cores = facts.number("trainer_running"), facts.number("trainer_cores")
+    if main is None or cores is None or runnable > _processes(facts):
+        return False
+    return cores <= _ITS_MAIN_THREAD * main
 
 
 def _by_others(facts: Facts, cause: str) -> str:
@@ -174,7 +184,7 @@ def _thread_fixes(facts: Facts, cores: float | None) -> list[Fix]:
     processes = _processes(facts)
     fitting = max(1, int(cores) // processes)
     now = variable(facts, "OMP_NUM_THREADS")
-    if now == str(fitting):
+    if now == str(fitting) or (fitting == 1 and _one_thread_each(facts, runnable)):
         return []
     have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
     return [

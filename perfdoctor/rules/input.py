@@ -21,6 +21,7 @@ _MOSTLY_SAMPLING = 0.5
 # Of the preparation, the part in torch's own loader from which the dataset itself has nothing to make cheaper.
 _TORCHS = 0.5
 _DECODE = ", decode to the size that is needed (image.draft('RGB', size) before load)"
+_WITHOUT_LOADER = "what prepares the input"
 _PREPARE_ONCE = Fix(
     "Do the part that never changes once",
     "What is computed anew in each epoch with the same result can be kept: decoded, resized or "
@@ -39,7 +40,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         return _slow_sampler(facts, cause)
     plan = plan_workers(facts, cause)
     fixes = worker_fixes(facts, cause, plan)
-    line = at(facts, cause, "the dataset's transforms")
+    line = at(facts, cause, _WITHOUT_LOADER if facts.settings.get("loader") == "no" else "the dataset's transforms")
     decode = _DECODE if facts.below.get(cause, {}).get("PIL", 0.0) >= _DECODES else ""
     cheaper = Fix(
         f"Make {line} cheaper",

@@ -90,6 +90,8 @@ def python_overhead(facts: Facts) -> Finding | None:
         return None
     if _compiling(facts) >= _MOSTLY * facts.share(cause):
         return _recompilation(facts, cause)
+    if (facts.number("library_code") or 0.0) >= _MOSTLY:
+        return _others_work(facts, cause)
     if (facts.number("interpreter_code") or 0.0) >= _MOSTLY:
         return _own_python(facts, cause)
     fixes = [*debug_fixes(facts), _larger_operations(facts, cause)]
@@ -119,6 +121,31 @@ def _larger_operations(facts: Facts, cause: str) -> Fix:
         "each call costs some microseconds, however little it computes.",
         "Where there is a loop over elements, samples or parameters: one tensor operation in its place (torch.stack, "
         "torch.where, index_add_, torch._foreach_*).",
+    )
+
+
+def _others_work(facts: Facts, cause: str) -> Finding:
+    """Most of it is libraries at work on what the model puts out: images that are written, targets that are matched."""
+    lines = [line for line, part in facts.python_lines.get(cause, ()) if part >= _NAMED][:_MOST_NAMED]
+    packages = [name for name in facts.below.get(cause, {}) if name not in ("", "torch", "python")][:_MOST_NAMED]
+    named = f" ({', '.join(packages)})" if packages else ""
+    return finding(
+        facts,
+        cause,
+        takes(facts, cause, f"Work of other libraries{named} beside the model"),
+        "library_code interpreter_code trainer_running trainer_cores",
+        [
+            *debug_fixes(facts),
+            Fix(
+                f"Do less, or do it more rarely, at {' and '.join(lines) or 'the code that calls them'}",
+                f"{percent(facts.number('library_code') or 0.0)} of what runs around the arithmetic is neither torch "
+                "nor Python's interpreter. Compiling the model or a larger batch would not change it.",
+                "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
+                "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for",
+            ),
+            *optimizer_fixes(facts),
+        ],
+        "Leave that work out for some steps: if the pace stays the same, it is not what holds the job up.",
     )
 
 

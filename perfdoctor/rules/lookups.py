@@ -26,6 +26,12 @@ def hot_path(facts: Facts, cause: str) -> str | None:
     return None
 
 
+def is_read_by_another(facts: Facts, cause: str) -> bool:
+    """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow, and no file."""
+    ends = [part for target, part in facts.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
+    return sum(ends) > 0.5
+
+
 def setting(facts: Facts, name: str) -> float | None:
     """A setting as a number; None if unknown or not a number."""
     try:

@@ -5,7 +5,7 @@ import math
 from perfdoctor.diagnosis import Finding, Fix
 from perfdoctor.facts import Facts
 from perfdoctor.rules.finding import REPORTED, finding, freed
-from perfdoctor.rules.lookups import hot_line, hot_path
+from perfdoctor.rules.lookups import hot_line, hot_path, is_read_by_another
 from perfdoctor.rules.storage import file_system
 from perfdoctor.rules.wording import percent, takes
 
@@ -76,6 +76,20 @@ def checkpoint_write(facts: Facts) -> Finding | None:
     )
 
 
+_NO_FLUSH = Fix(
+    "Do not flush every line to the disk",
+    "A flush hands the line to the system; fsync, and a file opened for synchronous writing, wait for the device.",
+    "log = open(path, 'a', buffering=1 << 16)  # no flush(), no os.fsync() in the step",
+)
+_FASTER_READER = Fix(
+    "Let whoever reads the log keep up",
+    "It is written into a pipe or a connection, which is full: a line waits until the program at the other end has "
+    "read others.",
+    "python train.py >> train.log 2>&1  # instead of a pipe: a file, which tail -F may follow\n"
+    "logging.FileHandler(path)          # instead of a connection: a file, which the collector reads by itself",
+)
+
+
 def log_write(facts: Facts) -> Finding | None:
     """Writing logs and metrics."""
     cause = "io.log_write"
@@ -92,18 +106,13 @@ def log_write(facts: Facts) -> Finding | None:
             f"if step % {rarer} == 0: log(...)",
             freed(share * (1 - 1 / rarer)),
         ),
-        Fix(
-            "Do not flush every line to the disk",
-            "A flush hands the line to the system; fsync, and a file opened for synchronous writing, wait "
-            "for the device.",
-            "log = open(path, 'a', buffering=1 << 16)  # no flush(), no os.fsync() in the step",
-        ),
+        _FASTER_READER if is_read_by_another(facts, cause) else _NO_FLUSH,
         Fix(
             "Write from another thread",
             "The step then only queues the record.",
             "from logging.handlers import QueueHandler, QueueListener\n"
             "records = queue.SimpleQueue(); logger.addHandler(QueueHandler(records))\n"
-            "QueueListener(records, file_handler).start()",
+            "QueueListener(records, handler).start()  # handler: the one that is slow now",
         ),
     ]
     return finding(
@@ -112,7 +121,7 @@ def log_write(facts: Facts) -> Finding | None:
         takes(facts, cause, "Writing logs"),
         "write_calls written_to_storage device_busy exposed_rest overlap",
         fixes,
-        "Send the log to /dev/null: if the pace stays the same, writing it is not the cause.",
+        "Leave logging out, or send the log to /dev/null: if the pace stays the same, writing it is not the cause.",
     )
 
 

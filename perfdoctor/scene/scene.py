@@ -215,7 +215,8 @@ def _fits(place: Place, moment: Moment, distributed: bool) -> bool:
         and moment.syscall != "futex"
         and moment.target.startswith(("pipe", "socket", "anon"))
     ):
-        return place.waits
+        # What is logged or saved may go through a pipe or a connection, by a call of its own that waits.
+        return place.waits or place.phase in ("logging", "saving")
     if moment.syscall == "futex":
         # Queues and locks wait in frames of their own, collectives in whatever started them.
         return place.waits or (distributed and place.phase in TRAINING_PHASES)

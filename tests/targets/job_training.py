@@ -32,6 +32,8 @@ class Digits(Dataset):
             file = os.open(self.options.read, os.O_RDONLY)
             os.read(file, 1 << 20)
             os.close(file)
+        if self.options.wait_ms:
+            time.sleep(self.options.wait_ms / 1000)
         until = time.perf_counter() + self.options.item_ms / 1000
         while time.perf_counter() < until:
             pass
@@ -51,7 +53,8 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--item-ms", type=float, default=0.0)
+    parser.add_argument("--item-ms", type=float, default=0.0, help="compute for every item")
+    parser.add_argument("--wait-ms", type=float, default=0.0, help="wait for every item: takes no core from anybody")
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--pause-ms", type=float, default=0.0, help="sleep in every step")

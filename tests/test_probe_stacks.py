@@ -61,17 +61,19 @@ def test_stacks_of_all_threads_idle_ones_too(working: Started) -> None:
     assert segment.time_ns + last <= segment.until_ns + segment.error_ns
 
 
-# Calls that are deep and change all the time, in the second half of each second.
+# Calls that are deep and change all the time, in the second half of each second: CPython maps and unmaps memory for the
+# frames, under the eyes of py-spy.
 DEEP = """
 import os, time
-import pandas as pd
-frame = pd.DataFrame({"price": [1.0] * 12, "number": [2] * 12, "name": ["abc"] * 12})
+def falls(depth):
+    if depth:
+        falls(depth - 1)
 print("ready", os.getpid(), flush=True)
 while True:
     if time.monotonic() % 1 < 0.5:
         time.sleep(0.5 - time.monotonic() % 0.5)
     else:
-        frame.apply(lambda row: row.price * row.number, axis=1)
+        falls(900)
 """
 
 

@@ -2,7 +2,7 @@
 
 Each example runs once. Windows alone and watched alternate, first with ``perfdoctor attach`` and then with
 ``py-spy record`` at its defaults, so that a drift of the machine meets all of them. A watched window lasts as
-long as the command does, start and analysis included.
+long as the command does, start and analysis included; what ``attach`` costs while it looks is told besides.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -22,48 +21,12 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import jobs
 from documents import fill
+from watching_costs import COLUMNS, PACE_TARGET, Cost, Row, Window, document, medians
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.recording import Recording
 
-PACE_TARGET = 0.98
 LOOK_S = 1.0  # between two looks at a command's memory, which cost the job some of its cores too
-
-
-@dataclass
-class Window:
-    """One command beside a job.
-
-    Attributes:
-        pace: the job's steps per second meanwhile.
-        cpu_s: CPU seconds of the command and its children.
-        memory_bytes: their resident memory at its highest; pages that they share count for each.
-        watching_cores: cores that perfdoctor says it used while it watched, None for other commands.
-        report_s: from the end of the recording to the report, None for other commands.
-    """
-
-    pace: float
-    wall_s: float
-    cpu_s: float
-    memory_bytes: int
-    watching_cores: float | None = None
-    report_s: float | None = None
-
-
-@dataclass
-class Cost:
-    """All windows of one example."""
-
-    name: str
-    alone: list[float] = field(default_factory=list)
-    attach: list[Window] = field(default_factory=list)
-    py_spy: list[Window] = field(default_factory=list)
-    note: str = ""
-
-    def ratios(self, windows: list[Window]) -> list[float]:
-        """Pace watched over pace alone, the latter as the mean of the windows just before and after."""
-        pairs = zip(self.alone, self.alone[1:], strict=False)
-        return [w.pace / statistics.mean(pair) for w, pair in zip(windows, pairs, strict=False)]
 
 
 def memory_of(process: psutil.Process) -> int:
@@ -116,7 +79,10 @@ def attached(job: jobs.Job, seconds: float) -> Window:
         command = [sys.executable, "-m", "perfdoctor", "attach", str(job.pid), "--duration", str(seconds)]
         window = watched(job, [*command, "--json", str(target), "--recording", str(kept)], seconds + 120)
         window.watching_cores = json.loads(target.read_text())["overhead"].get("cpu_cores")
-        window.report_s = written_s(target) - watched_until_s(kept)
+        start_ns, end_ns = span_of(kept)
+        laps = job.laps(start_ns, min(end_ns, start_ns + int(seconds * NS_PER_S)))
+        window.watching_pace = 1 / statistics.mean(laps) if laps else 0.0
+        window.report_s = written_s(target) - end_ns / NS_PER_S
         return window
 
 
@@ -125,12 +91,12 @@ def written_s(path: Path) -> float:
     return time.monotonic() - (time.time() - path.stat().st_mtime)
 
 
-def watched_until_s(path: Path) -> float:
-    """When the watching ended that left a recording."""
+def span_of(path: Path) -> tuple[int, int]:
+    """When a recording began and ended."""
     recording = Recording.open(path)
-    end_s = recording.end_ns / NS_PER_S
+    span = recording.start_ns, recording.end_ns
     recording.close()
-    return end_s
+    return span
 
 
 def py_spied(job: jobs.Job, seconds: float) -> Window:
@@ -168,90 +134,6 @@ def cost_of(example: jobs.Example, rounds: int, seconds: float) -> Cost:
     return cost
 
 
-@dataclass(frozen=True)
-class Row:
-    """Medians of one example: pace ratios, cores over the command's life and while watching, memory, seconds waited."""
-
-    name: str
-    attach_ratio: float
-    py_spy_ratio: float
-    attach_cores: float
-    watching_cores: float
-    py_spy_cores: float
-    attach_mib: float
-    py_spy_mib: float
-    report_s: float
-
-    @classmethod
-    def of(cls, cost: Cost) -> "Row":
-        median = statistics.median
-        spied = Cost(cost.name, alone=cost.alone[len(cost.attach) :])
-        return cls(
-            cost.name,
-            median(cost.ratios(cost.attach)),
-            median(spied.ratios(cost.py_spy)),
-            median(w.cpu_s / w.wall_s for w in cost.attach),
-            median(w.watching_cores or float("nan") for w in cost.attach),
-            median(w.cpu_s / w.wall_s for w in cost.py_spy),
-            median(w.memory_bytes for w in cost.attach) / 2**20,
-            median(w.memory_bytes for w in cost.py_spy) / 2**20,
-            median(w.report_s or float("nan") for w in cost.attach),
-        )
-
-    def numbers(self) -> list[str]:
-        ratios = [f"{value:.3f}" for value in (self.attach_ratio, self.py_spy_ratio)]
-        cores = [f"{value:.3f}" for value in (self.watching_cores, self.attach_cores, self.py_spy_cores)]
-        return [*ratios, *cores, f"{self.attach_mib:.0f}", f"{self.py_spy_mib:.0f}", f"{self.report_s:.1f}"]
-
-
-COLUMNS = (
-    "pace, attached",
-    "pace, py-spy",
-    "cores, watching",
-    "cores, attach in all",
-    "cores, py-spy",
-    "MiB, attach",
-    "MiB, py-spy",
-    "report after, s",
-)
-
-SECTION = """\
-Windows of {seconds:g} s alternate, {rounds} of each kind; medians.
-
-| example | {columns} |
-{rule}
-{table}
-
-Median pace: {attach:.3f} attached (target {target}), {py_spy:.3f} with py-spy. The report came {report:.1f} s after
-the recording was whole as a median, {latest:.1f} s at most (target 3).
-
-Measured on {machine}.
-"""
-
-
-def document(rows: list[Row], arguments: argparse.Namespace) -> str:
-    """The table of docs/overhead.md."""
-    attach, py_spy = medians(rows)
-    return SECTION.format(
-        seconds=arguments.seconds,
-        rounds=arguments.rounds,
-        columns=" | ".join(COLUMNS),
-        rule="|---" * (1 + len(COLUMNS)) + "|",
-        table="\n".join(f"| {row.name} | " + " | ".join(row.numbers()) + " |" for row in rows),
-        attach=attach,
-        target=PACE_TARGET,
-        py_spy=py_spy,
-        report=statistics.median(row.report_s for row in rows),
-        latest=max(row.report_s for row in rows),
-        machine=jobs.machine(),
-    )
-
-
-def medians(rows: list[Row]) -> tuple[float, float]:
-    """Median pace attached and with py-spy."""
-    return statistics.median(r.attach_ratio for r in rows), statistics.median(r.py_spy_ratio for r in rows)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these examples only")
@@ -276,10 +158,10 @@ def main() -> int:
         print(f"{example.name:27}" + "  ".join(cells) + f"  {cost.note}", flush=True)
     if not rows:
         return 1
-    attach, py_spy = medians(rows)
-    print(f"\nmedian pace: {attach:.3f} attached, {py_spy:.3f} with py-spy (target {PACE_TARGET})")
+    watching, attach, py_spy = medians(rows)
+    print(f"\nmedian pace: {attach:.3f} in all, {watching:.3f} watching (target {PACE_TARGET}), {py_spy:.3f} py-spy")
     if arguments.write:
-        fill("overhead.md", "attach", document(rows, arguments))
+        fill("overhead.md", "attach", document(rows, arguments.rounds, arguments.seconds))
     return 0 if attach >= PACE_TARGET else 1
 
 

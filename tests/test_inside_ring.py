@@ -1,5 +1,6 @@
 """The ring of marks: nothing waits, what is lost is counted, and either side may die."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from perfdoctor.probes.inside.ring import (
     BEGIN,
     CAPACITY,
+    COLLECTOR,
     DATA,
     END,
     FORWARD,
@@ -147,6 +149,33 @@ def test_marks_of_several_threads_are_all_there() -> None:
         thread.join()
     writer.flush()
     assert sorted(mark.time_ns for mark in reader.read()) == sorted(4 * list(range(4000)))
+
+
+def test_the_collector_may_mark_for_the_first_time_while_marks_are_written() -> None:
+    """It runs wherever memory is taken: at one time or another in the middle of a ``flush``."""
+    threshold = gc.get_threshold()
+    for _ in range(20):
+        writer, reader = both_ends()
+        runs = []
+
+        def collected(moment: str, _: object, writer: RingWriter = writer, runs: list[int] = runs) -> None:
+            if moment == "stop" and len(runs) < 100:
+                runs.append(len(runs))
+                writer.marker(COLLECTOR, runs[-1])(time.monotonic_ns())
+
+        for value in range(50):
+            writer.marker(OWN, value)(time.monotonic_ns())
+        gc.callbacks.append(collected)
+        gc.set_threshold(1)
+        try:
+            writer.flush()
+        finally:
+            gc.set_threshold(*threshold)
+            gc.callbacks.remove(collected)
+        writer.flush()
+        records = reader.read()
+        assert sorted(record.value for record in records if record.kind == OWN) == list(range(50))
+        assert sorted(record.value for record in records if record.kind == COLLECTOR) == runs
 
 
 def test_texts_survive_and_overflow_is_left_out() -> None:

@@ -20,6 +20,20 @@ os.memfd_create = missing
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# A mistake of perfdoctor's own, some looks after the sidecar has begun to watch.
+MISTAKEN = """
+import runpy, sys
+from perfdoctor.probes.inside.ring import WATCHING, RingWriter
+flush, watched = RingWriter.flush, []
+def mistaken(ring):
+    watched.append(ring.sidecar() == WATCHING)
+    if sum(watched) > 5:
+        raise RuntimeError("planted")
+    flush(ring)
+RingWriter.flush = mistaken
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 # What a notebook's cells do, one after the other, in an interpreter that reads them from a pipe.
 CELLS = """
 import torch
@@ -133,6 +147,16 @@ def test_no_memory_files(tmp_path: Path) -> None:
     assert run.status == 0, run.err
     assert run.steps["count"] == 60
     assert run.said["told"] == "cpu.input_preprocessing"
+
+
+def test_a_mistake_of_its_own_ends_the_looking_and_not_the_training(tmp_path: Path) -> None:
+    launcher = (sys.executable, "-c", MISTAKEN, str(TARGETS / "inside_training.py"))
+    run = run_inside(tmp_path, *ENOUGH, launcher=launcher)
+    assert run.status == 0, run.err
+    assert run.said["clean"] == "1"
+    assert "Traceback" not in run.err
+    reasons = [note["reason"] for note in run.told["not_examined"]]
+    assert any("a mistake of its own: RuntimeError: planted" in reason for reason in reasons), reasons
 
 
 def test_interactive_interpreter(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from threading import get_ident, get_native_id
 from time import monotonic_ns as now
 
@@ -266,6 +267,24 @@ class Session(_Hot):
                 self._look(time_ns)
 
     def _look(self, time_ns: int) -> None:
+        try:
+            self._go_on(time_ns)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with perfdoctor must not end the training
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Steps aside at once; what was seen is still told."""
+        self.abandon()
+        why = f"perfdoctor stopped looking because of a mistake of its own: {type(error).__name__}: {error}"
+        # Here the ring itself may be what is broken.
+        with suppress(Exception):
+            self._ring.say("note", why, "Please report it, with the recording.")
+        with suppress(Exception):
+            self._follow_up.end()
+        with suppress(Exception):
+            self._ring.finish(ASIDE)
+
+    def _go_on(self, time_ns: int) -> None:
         self.late = 0
         if time_ns >= self._flush_ns:
             # The end of a step with device events is always looked at.

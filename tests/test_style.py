@@ -18,6 +18,8 @@ CATCH_ALL = {
     ("perfdoctor/rules/__init__.py", "_apply_user_rules"),
     # Whatever is wrong with perfdoctor must not end the user's training; the reason is told as a warning.
     ("perfdoctor/inside.py", "_begin"),
+    # Nor between two steps; there the reason is told in the report.
+    ("probes/inside/session.py", "_look"),
     # Nor whatever is wrong with a profiler.
     ("probes/inside/burst.py", "_harmless"),
 }

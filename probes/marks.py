@@ -4,21 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.inside.ring import (
-    EDGES,
-    END,
-    KINDS,
-    LEFT,
-    OWN,
-    POINT,
-    SCOPE,
-    SERIALISED,
-    STEP,
-    WATCHING,
-    Record,
-    RingReader,
-    find_ring,
-)
+from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
 from perfdoctor.samples import Fact, Mark, Sample, SerialMark, Unavailable
 
 # A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
@@ -76,7 +62,7 @@ class MarksProbe:
 def marks_of(ring: RingReader) -> Iterator[Mark | SerialMark]:
     """The marks that have come into a ring since it was last read."""
     names: dict[int, str] = {}
-    for time_ns, kind, value in _one_by_one(ring.read()):
+    for time_ns, kind, value in ring.read():
         number = kind & 0xFF
         if number >= OWN and number not in names:
             names = _names(ring)
@@ -86,16 +72,6 @@ def marks_of(ring: RingReader) -> Iterator[Mark | SerialMark]:
         yield (SerialMark if serial else Mark)(time_ns, ring.pid, edge, what, value)
         if number == SERIALISED:
             ring.serialising = edge == "begin"
-
-
-def _one_by_one(records: Iterable[Record]) -> Iterator[Record]:
-    """Takes the end of a step apart from the end of the user's ``with``, where both are one mark."""
-    for record in records:
-        if record.kind == POINT | STEP and record.value == LEFT:
-            yield record._replace(value=0)
-            yield Record(record.time_ns + 1, END | SCOPE, 0)
-        else:
-            yield record
 
 
 def _names(ring: RingReader) -> dict[int, str]:

@@ -17,19 +17,15 @@ from perfdoctor.probes.inside.ring import (
     DATA,
     END,
     FORWARD,
-    LEFT,
     OWN,
-    POINT,
     RANK_WAIT,
-    SCOPE,
     SERIALISED,
-    STEP,
     WATCHING,
     RingReader,
     RingWriter,
     find_ring,
 )
-from perfdoctor.probes.marks import MarksProbe, marks_of
+from perfdoctor.probes.marks import MarksProbe
 from perfdoctor.samples import Mark, SerialMark, Unavailable
 from tests.watching import Watched
 
@@ -213,15 +209,6 @@ def test_probe_names_the_users_phases_and_tells_what_failed() -> None:
     assert writer.sidecar() == WATCHING
     assert [sample.what for sample in probe.sample(time.monotonic_ns()) if isinstance(sample, Mark)] == ["own: augment"]
     assert list(probe.close()) == [Unavailable("marks", "Something could not be marked.", "do this")]
-
-
-def test_one_mark_for_the_end_of_a_step_and_of_the_users_with_is_two_samples() -> None:
-    writer, reader = both_ends()
-    writer.marker(POINT | STEP, LEFT)(10)
-    writer.marker(BEGIN | SCOPE)(20)
-    writer.flush()
-    marks = [(mark.time_ns, mark.edge, mark.what, mark.value) for mark in marks_of(reader)]
-    assert marks == [(10, "point", "step", 0), (11, "end", "scope", 0), (20, "begin", "scope", 0)]
 
 
 def test_process_without_a_ring() -> None:

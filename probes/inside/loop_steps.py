@@ -9,12 +9,15 @@ class LoopSteps:
 
     A step ends where the first optimizer steps again after all others have stepped. Several ``with`` in a row in which
     it does so a few times are steps themselves, as those of reinforcement learning.
+
+    Attributes:
+        first: the optimizer that stepped first in this ``with``; 0 if none has.
     """
 
-    __slots__ = ("_ended_ns", "_first", "_inner", "_others", "_repeated", "_turns")
+    __slots__ = ("_ended_ns", "_inner", "_others", "_repeated", "_turns", "first")
 
     def __init__(self) -> None:
-        self._first = 0  # the optimizer that stepped first in this ``with``
+        self.first = 0
         self._ended_ns = 0
         # How often the first optimizer stepped again in this ``with``, and at most in one of those before.
         self._repeated = self._inner = 0
@@ -26,7 +29,7 @@ class LoopSteps:
         """Another ``with`` begins; what the last one held was a step, if it counts."""
         if counts:
             self._inner = max(self._inner, self._repeated)
-        self._repeated = self._first = self._ended_ns = self._turns = 0
+        self._repeated = self.first = self._ended_ns = self._turns = 0
         self._others.clear()
 
     def optimizer_begins(self, optimizer: int) -> int:
@@ -35,7 +38,7 @@ class LoopSteps:
         Returns:
             When the last optimizer's step ended, in ns, if a step of the loop ended with it; 0 otherwise.
         """
-        if optimizer == self._first and self._ended_ns:
+        if optimizer == self.first and self._ended_ns:
             if self._others_come():
                 return 0
             self._repeated += 1
@@ -43,9 +46,9 @@ class LoopSteps:
                 return 0
             ended, self._ended_ns = self._ended_ns, 0
             return ended
-        if not self._first:
-            self._first = optimizer
-        elif optimizer != self._first and self._turns <= MAX_TURNS:
+        if not self.first:
+            self.first = optimizer
+        elif optimizer != self.first and self._turns <= MAX_TURNS:
             self._others[optimizer] = True
         return 0
 

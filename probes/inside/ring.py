@@ -53,9 +53,6 @@ SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, 
 SERIALISED, RANK_WAIT, TRANSFER = 12, 13, 14
 OWN = 64
 BEGIN, END, POINT = 0, 1 << 8, 2 << 8
-# The value of a step's end with which the user's ``with`` ended too: one mark for both, which ``marks_of`` takes apart.
-# (1 means something else on the device's track.)
-LEFT = 2
 # Added to a border: when the device came to it, and not the host.
 DEVICE = 3 << 8
 EDGES = ("begin", "end", "point", "device begin", "device end", "device point")

@@ -24,7 +24,6 @@ from perfdoctor.probes.inside.ring import (
     BEGIN,
     END,
     KINDS,
-    LEFT,
     OBSERVED,
     OWN,
     POINT,
@@ -49,13 +48,11 @@ class _Hot:
     """What a step touches, side by side: after a step of a model, each line of memory is found cold."""
 
     __slots__ = (
-        "_anew",
         "_ended",
         "_entered",
         "_flush_ns",
         "_left_loop",
         "_left_step",
-        "_left_with_step",
         "_limit",
         "_look_ns",
         "_loop_steps",
@@ -120,7 +117,6 @@ class Session(_Hot):
         self._start_ns = now()
         self.worked = False
         self._passed = 0
-        self._anew = False
         self._told = False
         self.loader_seen = False
         self.late = 0
@@ -174,10 +170,10 @@ class Session(_Hot):
             if self.depth:
                 self.depth += 1
                 return
-            if self._anew:
+            if self._passed or self._loop_steps.first:
                 known = self._told or self.loader_seen or self._observed_from is not None
                 self._loop_steps.begin_anew(counts=not known)
-                self._anew, self._passed = False, 0
+                self._passed = 0
             self.depth, self._told = 1, told
             self._entered(now())
 
@@ -189,16 +185,15 @@ class Session(_Hot):
             self._leave_other()
             return
         self.depth = 0
-        # What ``_step_ended`` does, once more: a call would cost as much again, and so would a second mark.
+        # What ``_step_ended`` does, once more: a call would cost as much again.
         time_ns = now()
+        self._ended(time_ns)
         self.worked = False
         self._steps += 1
-        if time_ns < self._look_ns and self._steps != self._limit:
-            self._left_with_step(time_ns)
-            return
-        self._ended(time_ns)
-        self._look(time_ns)
-        self._left_step(now() + 1)
+        if time_ns >= self._look_ns or self._steps == self._limit:
+            self._look(time_ns)
+            time_ns = now()
+        self._left_step(time_ns + 1)
 
     def _leave_other(self) -> None:
         """Leaves a ``with`` around a loop, or one that stands in another."""
@@ -217,7 +212,7 @@ class Session(_Hot):
     def step(self) -> None:
         """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
         if get_ident() == self.thread and self.depth:
-            self._told = self._anew = True
+            self._told = True
             self._passed += 1
             self._step_ended(now())
 
@@ -232,19 +227,16 @@ class Session(_Hot):
     def fetches_after_work(self) -> None:
         """A batch is asked for."""
         if self.depth and not self._told:
-            self._anew = True
             self._passed += 1
             self._step_ended(now())
 
     def optimizes(self, optimizer: int) -> None:
         """An optimizer's step begins, and no loader was seen."""
-        if self.depth and not self._told:
-            self._anew = True
-            if ended := self._loop_steps.optimizer_begins(optimizer):
-                self._passed += 1
-                # Torch goes through its hooks here: none may be taken out.
-                self._step_ended(ended, late=True)
-                self.worked = True
+        if self.depth and not self._told and (ended := self._loop_steps.optimizer_begins(optimizer)):
+            self._passed += 1
+            # Torch goes through its hooks here: none may be taken out.
+            self._step_ended(ended, late=True)
+            self.worked = True
 
     def optimized(self) -> None:
         """An optimizer's step has ended, and no loader was seen."""
@@ -333,7 +325,7 @@ class Session(_Hot):
         self._entered = marker(BEGIN | SCOPE)
         # 1: there was more than one step in it, so that what comes until the next one belongs to none.
         self._left_step, self._left_loop = marker(END | SCOPE, 0), marker(END | SCOPE, 1)
-        self._ended, self._left_with_step = marker(POINT | STEP), marker(POINT | STEP, LEFT)
+        self._ended = marker(POINT | STEP)
 
     def _rewire(self, marker: MakeMark | None) -> None:
         """Lets all hooks mark in another way: they keep the functions that they were put in with."""

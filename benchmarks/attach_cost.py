@@ -161,7 +161,7 @@ def main() -> int:
     watching, attach, py_spy = medians(rows)
     print(f"\nmedian pace: {attach:.3f} in all, {watching:.3f} watching (target {PACE_TARGET}), {py_spy:.3f} py-spy")
     if arguments.write:
-        fill("overhead.md", "attach", document(rows, arguments.rounds, arguments.seconds))
+        fill("overhead.md", "attach", document(rows, arguments.rounds, arguments.seconds, jobs.machine()))
     return 0 if attach >= PACE_TARGET else 1
 
 

@@ -1,13 +1,8 @@
 """A job's pace and a watcher's own use in the windows of ``attach_cost.py``, and the table of docs/overhead.md."""
 
 import statistics
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-import jobs
 
 PACE_TARGET = 0.98
 
@@ -108,14 +103,13 @@ Windows of {seconds:g} s alternate, {rounds} of each kind; medians.
 {table}
 
 Median pace: {attach:.3f} with attach in all (target {target}), {watching:.3f} while it watches, {py_spy:.3f} with
-py-spy. The report came {report:.1f} s after
-the recording was whole as a median, {latest:.1f} s at most (target 3).
+py-spy. The report came {report:.1f} s after the recording was whole as a median, {latest:.1f} s at most (target 3).
 
 Measured on {machine}.
 """
 
 
-def document(rows: list[Row], rounds: int, seconds: float) -> str:
+def document(rows: list[Row], rounds: int, seconds: float, machine: str) -> str:
     """The table of docs/overhead.md."""
     watching, attach, py_spy = medians(rows)
     return SECTION.format(
@@ -130,7 +124,7 @@ def document(rows: list[Row], rounds: int, seconds: float) -> str:
         py_spy=py_spy,
         report=statistics.median(row.report_s for row in rows),
         latest=max(row.report_s for row in rows),
-        machine=jobs.machine(),
+        machine=machine,
     )
 
 

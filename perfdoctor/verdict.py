@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
+from perfdoctor.draws import with_replacement
 
 if TYPE_CHECKING:
     from perfdoctor.breakdown.ledger import Ledger  # it brings pandas, which traces do without
@@ -111,10 +112,8 @@ def agreement(
     if cause is None or len(accounts) < 2:
         return 0.0
     parts = len(accounts)
-    # Python's random bytes: to load numpy's generators takes longer than to read a small trace.
-    numbers = np.frombuffer(Random(_SEED).randbytes(8 * RESAMPLES * parts), dtype=np.uint64) % np.uint64(parts)
-    draws = numbers.astype(np.int64) + np.repeat(np.arange(RESAMPLES), parts) * parts
-    drawn = np.bincount(draws, minlength=RESAMPLES * parts).reshape(RESAMPLES, parts)
+    draws = with_replacement(Random(_SEED), RESAMPLES, parts) + np.arange(RESAMPLES)[:, np.newaxis] * parts
+    drawn = np.bincount(draws.ravel(), minlength=RESAMPLES * parts).reshape(RESAMPLES, parts)
     totals = drawn @ np.array([sum(account.values()) for account in accounts])
     weights = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
     found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES

@@ -124,9 +124,15 @@ def _larger_operations(facts: Facts, cause: str) -> Fix:
     )
 
 
+def _most_of_its_lines(facts: Facts, cause: str) -> str:
+    """The job's own lines that take most of a cause, "" where none stands out."""
+    lines = [line for line, part in facts.python_lines.get(cause, ()) if part >= _NAMED]
+    return " and ".join(lines[:_MOST_NAMED])
+
+
 def _others_work(facts: Facts, cause: str) -> Finding:
     """Most of it is libraries at work on what the model puts out: images that are written, targets that are matched."""
-    lines = [line for line, part in facts.python_lines.get(cause, ()) if part >= _NAMED][:_MOST_NAMED]
+    lines = _most_of_its_lines(facts, cause)
     packages = [name for name in facts.below.get(cause, {}) if name not in ("", "torch", "python")][:_MOST_NAMED]
     named = f" ({', '.join(packages)})" if packages else ""
     return finding(
@@ -137,7 +143,7 @@ def _others_work(facts: Facts, cause: str) -> Finding:
         [
             *debug_fixes(facts),
             Fix(
-                f"Do less, or do it more rarely, at {' and '.join(lines) or 'the code that calls them'}",
+                f"Do less, or do it more rarely, at {lines or 'the code that calls them'}",
                 f"{percent(facts.number('library_code') or 0.0)} of what runs around the arithmetic is neither torch "
                 "nor Python's interpreter. Compiling the model or a larger batch would not change it.",
                 "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
@@ -151,12 +157,12 @@ def _others_work(facts: Facts, cause: str) -> Finding:
 
 def _own_python(facts: Facts, cause: str) -> Finding:
     """Most of the overhead is the interpreter, at work on the job's own Python: torch has no part in it."""
-    lines = [line for line, part in facts.python_lines.get(cause, ()) if part >= _NAMED][:_MOST_NAMED]
+    lines = _most_of_its_lines(facts, cause)
     part = percent(facts.number("interpreter_code") or 0.0)
     fixes = [
         *debug_fixes(facts),
         Fix(
-            f"Make {' and '.join(lines) or 'the Python code of the step'} cheaper",
+            f"Make {lines or 'the Python code of the step'} cheaper",
             f"{part} of what runs around the arithmetic is Python's interpreter and not torch: code of the job's own, "
             "step by step. Compiling the model or a larger batch would not change it.",
             "Put loops into NumPy or tensor operations, keep results that are computed again and again, do it more "

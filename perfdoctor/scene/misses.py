@@ -44,6 +44,8 @@ def find_misses(recording: Recording, track: Track) -> Misses | None:
     """The missed looks at a main thread; None if there were none, or nothing can stand in for them."""
     failed = [row.time_ns for row in recording.rows(StackMissed) if (row.pid, row.ident) == (track.pid, track.ident)]
     times = np.sort(np.array([*failed, *track.torn_ns.tolist()], dtype=np.int64))
+    if not len(times):
+        return None
     in_python = (
         row.time_ns
         for row in recording.rows(CodeSample)
@@ -51,7 +53,7 @@ def find_misses(recording: Recording, track: Track) -> Misses | None:
     )
     distances = _distances_ns(np.sort(np.array([*in_python], dtype=np.int64)), track.times_ns)
     alike = (distances <= _NEAR_NS) & (track.stacks >= 0)
-    if not len(times) or not alike.any():
+    if not alike.any():
         return None
     return Misses(times, replace(track, times_ns=track.times_ns[alike], stacks=track.stacks[alike]))
 

@@ -13,10 +13,10 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence.names import TRACE
 from perfdoctor.traces.beside_collectives import ALONE, BESIDE
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.contrast import Contrast, contrast
+from perfdoctor.traces.evidence import mean_evidence
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.model import Bools
 from perfdoctor.traces.rank import Rank
@@ -66,7 +66,7 @@ def measure_behind_kernels(ranks: Sequence[Rank], parts: Sequence[Attended]) -> 
     numbers = {"traced_held_up": _saved(transfers, found) / whole if whole else 0.0}
     if found.sure:
         numbers |= {"traced_behind": found.times, **_bandwidths(transfers, found)}
-    return {name: Evidence(TRACE[name][0], round(value, 4), *TRACE[name][1:]) for name, value in numbers.items()}
+    return mean_evidence([numbers])
 
 
 def _gather(tables: Sequence[Collectives], parts: Sequence[Attended] | None) -> _Transfers:

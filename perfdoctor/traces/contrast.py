@@ -13,6 +13,7 @@ from random import Random
 
 import numpy as np
 
+from perfdoctor.draws import with_replacement
 from perfdoctor.traces.arrays import quantiles
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.model import Bools
@@ -131,9 +132,7 @@ def _quantile(values: Floats, fraction: float) -> float:
 def _redrawn(values: Floats, fraction: float, random: Random) -> Floats:
     """The quantile in draws of as many values, with replacement."""
     values = values[np.linspace(0, len(values) - 1, min(len(values), _DRAWN)).astype(np.int64)]
-    # Python's random bytes: to load numpy's generators takes longer than to read a small trace.
-    numbers = np.frombuffer(random.randbytes(8 * _DRAWS * len(values)), dtype=np.uint64) % np.uint64(len(values))
-    drawn = np.sort(values[numbers.astype(np.int64)].reshape(_DRAWS, -1), axis=1)
+    drawn = np.sort(values[with_replacement(random, _DRAWS, len(values))], axis=1)
     place = fraction * (len(values) - 1)
     below, above = drawn[:, int(place)], drawn[:, min(int(place) + 1, len(values) - 1)]
     return np.asarray(below + (above - below) * (place % 1.0))

@@ -95,18 +95,13 @@ class RingWriter:
         self._text_end = 0
         self._number = 0
         self._writing = False
-        self._times: dict[int, list[int]] = {}
-        # The same again: a list may grow while somebody goes through it, as when the collector runs amid a ``flush``.
-        self._waiting: list[tuple[int, list[int]]] = []
+        # Gone through as a copy only: the collector, which may run amid a ``flush``, adds lists for its own marks.
+        self._waiting: dict[int, list[int]] = {}
         _HEADER.pack_into(self._memory, 0, _MAGIC, os.getpid(), thread)
 
     def marker(self, kind: int, value: int = 0) -> Callable[[int], None]:
         """A function that makes a mark of one kind and value; it takes the time in nanoseconds."""
-        code = kind | value << 32
-        if code not in self._times:
-            # Should two threads come at once, they get the same list, which is then emptied twice.
-            self._waiting.append((code, self._times.setdefault(code, [])))
-        return self._times[code].append
+        return self._waiting.setdefault(kind | value << 32, []).append
 
     def flush(self) -> None:
         """Writes the marks that are not written yet. The collector may call this while it is at work already."""
@@ -114,7 +109,7 @@ class RingWriter:
             return
         self._writing = True
         try:
-            taken = [(code, _take(times)) for code, times in self._waiting if times]
+            taken = [(code, _take(times)) for code, times in self._waiting.copy().items() if times]
             end = self._number + sum(len(times) for _, times in taken)
             self._count(_BEGUN_AT, end)
             number = self._number
@@ -128,7 +123,7 @@ class RingWriter:
 
     def flush_many(self) -> None:
         """The same if so many marks wait that memory matters."""
-        if sum(len(times) for _, times in self._waiting) > MANY:
+        if sum(map(len, self._waiting.copy().values())) > MANY:
             self.flush()
 
     def _write(self, number: int, code: int, times: list[int]) -> None:

@@ -70,7 +70,7 @@ def examine(recording: Recording) -> Diagnosis:
         not_examined=(*step_notes(scene), *_not_examined(scene), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
-        series=chart_series(recording, [trainer.pid for trainer in scene.roles.trainers]),
+        series=chart_series(recording, scene.timelines, [trainer.pid for trainer in scene.roles.trainers]),
     )
 
 
@@ -127,18 +127,16 @@ def _not_examined(scene: Scene) -> list[NotExamined]:
 
 
 def _job(scene: Scene, facts: Facts) -> dict[str, Any]:
-    seen = scene.recording.table(ProcessSeen)
-    root = seen.iloc[0] if len(seen) else None
-    events = scene.recording.table(Event)
-    stopped = events.loc[events["kind"] == "stopped", "text"]
+    root = next(iter(scene.recording.rows(ProcessSeen)), None)
+    stopped = [event.text for event in scene.recording.rows(Event) if event.kind == "stopped"]
     return {
         "pid": int(scene.recording.meta.get("asked_pid", 0)),
-        "root_pid": None if root is None else int(root["pid"]),
-        "command": "" if root is None else str(root["command"]),
+        "root_pid": None if root is None else root.pid,
+        "command": "" if root is None else root.command,
         "host": scene.recording.meta.get("host", ""),
         "started": scene.recording.meta.get("started", ""),
         "watched_seconds": round(facts.watched_s, 3),
-        "stopped": str(stopped.iloc[-1]) if len(stopped) else "recorder was killed",
+        "stopped": stopped[-1] if stopped else "recorder was killed",
         "processes": len(scene.roles.processes),
         "trainers": len(scene.roles.trainers),
         "world_size": scene.roles.world_size,

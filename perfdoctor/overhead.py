@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfdoctor.clock import NS_PER_S
+from perfdoctor.clock import seconds
 from perfdoctor.recording import Recording
-from perfdoctor.samples import Reading
 
 
 def own_cost(recording: Recording) -> dict[str, Any]:
@@ -15,20 +14,20 @@ def own_cost(recording: Recording) -> dict[str, Any]:
     Returns:
         ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``.
     """
-    readings = recording.table(Reading)
-    own = readings[readings["subject"] == "perfdoctor"]
+    def read(name: str) -> tuple[list[int], list[float]]:
+        return recording.series.get(("perfdoctor", name), ([], []))
 
     def last(name: str) -> float | None:
-        values = own.loc[own["name"] == name, "value"].dropna()
-        return float(values.iloc[-1]) if len(values) else None
+        values = read(name)[1]
+        return values[-1] if values else None
 
     used = 0.0
     span = 0.0
     for name in ("own_cpu_seconds_total", "helpers_cpu_seconds_total"):
-        rows = own[own["name"] == name]
-        if len(rows) >= 2:
-            used += float(rows["value"].iloc[-1] - rows["value"].iloc[0])
-            span = float(rows["time_ns"].iloc[-1] - rows["time_ns"].iloc[0]) / NS_PER_S
+        times, values = read(name)
+        if len(values) >= 2:
+            used += values[-1] - values[0]
+            span = seconds(times[-1] - times[0])
     return {
         "cpu_cores": used / span if span > 0 else None,
         "memory_bytes": last("memory_peak_bytes"),

@@ -40,7 +40,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         trainers=trainers,
         culprits=find_culprits(ledgers),
         numbers={
-            **measure(scene.recording, pids),
+            **measure(scene.recording, scene.timelines, pids),
             **measure_ledgers(ledgers),
             **profiled.numbers,
             **measure_overlap(_by_rank(scene, trainers)),

@@ -11,14 +11,12 @@ import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.samples import TABLES, Mark, Profile, Sample, SerialMark, StackMissed, TrialSeen
-
-if TYPE_CHECKING:
-    import pandas as pd
+from perfdoctor.samples import TABLES, Mark, Profile, Reading, Sample, SerialMark, StackMissed, TrialSeen
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
@@ -130,7 +128,6 @@ class Recording:
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
-        self._tables: dict[type[Sample], pd.DataFrame] = {}
         self.path = path
         self.meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
         self.start_ns = int(self.meta["start_ns"])
@@ -166,28 +163,34 @@ class Recording:
             on_failure.pop_all()
         return recording
 
-    def table(self, kind: type[Sample]) -> pd.DataFrame:
-        """All samples of one kind, in order of time where they have one; the columns are the fields of ``kind``."""
-        if kind not in self._tables:
-            import pandas as pd
-
-            order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
-            if kind in self._lacks:
-                self._tables[kind] = pd.DataFrame(columns=list(kind._fields))
-                return self._tables[kind]
-            try:
-                frame = pd.read_sql_query(f'SELECT * FROM "{kind.__name__}"{order}', self._db)
-            except (sqlite3.Error, pd.errors.DatabaseError) as error:
-                raise _unreadable(self.path, error) from None
-            self._tables[kind] = frame
-        return self._tables[kind]
-
     def rows(self, kind: type[S]) -> list[S]:
-        """The same samples, one by one."""
+        """All samples of one kind, in order of time where they have one; none where nobody looked.
+
+        Raises:
+            PerfDoctorError: the file is damaged there.
+        """
         if kind in self._lacks:
             return []
         order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
-        return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
+        try:
+            return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
+        except (sqlite3.Error, MemoryError) as error:
+            raise _unreadable(self.path, error) from None
+
+    @cached_property
+    def series(self) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+        """By subject and name when something was read, and what. Looks that failed are left out.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+        for row in self.rows(Reading):
+            if row.value is not None:
+                times, values = found.setdefault((row.subject, row.name), ([], []))
+                times.append(row.time_ns)
+                values.append(row.value)
+        return found
 
     def close(self) -> None:
         """Closes the file."""

@@ -32,11 +32,11 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
     """Why no bottleneck can be named; "" if one can."""
-    seen = scene.recording.table(ProcessSeen)
-    if not len(seen):
+    seen = scene.recording.rows(ProcessSeen)
+    if not seen:
         return f"{_what_ended(scene)} ended before anything could be seen."
     if not ledgers:
-        if not (seen["uses_torch"] == 1).any():
+        if not any(process.uses_torch for process in seen):
             return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
         return "No process of the job was seen training."
     looks = [

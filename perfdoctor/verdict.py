@@ -15,7 +15,7 @@ from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
 from perfdoctor.draws import with_replacement
 
 if TYPE_CHECKING:
-    from perfdoctor.breakdown.ledger import Ledger  # it brings pandas, which traces do without
+    from perfdoctor.breakdown.ledger import Ledger  # it brings the scene, which traces do without
 
 # A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's
 # policy), and sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).

@@ -91,7 +91,7 @@ def stopped_by_signals(recorder: Recorder) -> Iterator[None]:
 def load_analysis(*, html: bool) -> None:
     """Loads what the diagnosis and its reports need, before the watching.
 
-    Beside a job that takes every core, loading pandas and matplotlib costs seconds, which the user would otherwise
+    Beside a job that takes every core, loading numpy and matplotlib costs seconds, which the user would otherwise
     wait for after the watching. What is loaded stays: the collector, which would look through it time and again while
     it grows, waits for the end and passes it over from then on.
 
@@ -107,7 +107,7 @@ def load_analysis(*, html: bool) -> None:
 
 def examine_file(path: Path) -> Diagnosis:
     """The diagnosis of what was recorded."""
-    # Here, not above: the analysis brings pandas, and what only watches does without.
+    # Here, not above: the analysis brings numpy, and what only watches does without.
     from perfdoctor.examine import examine
 
     recording = Recording.open(path)

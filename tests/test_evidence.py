@@ -9,6 +9,7 @@ from perfdoctor.diagnosis import Evidence
 from perfdoctor.evidence.measure import gpu_cause, measure
 from perfdoctor.recording import Recording, RecordingWriter
 from perfdoctor.samples import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
+from perfdoctor.scene.timelines import Timelines
 
 S = 1_000_000_000
 START = 5 * S
@@ -27,7 +28,7 @@ def record(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
         writer.add(samples)
         writer.close()
         opened.append(Recording.open(path))
-        return measure(opened[-1], roles)  # type: ignore[arg-type]
+        return measure(opened[-1], Timelines(opened[-1]), roles)  # type: ignore[arg-type]
 
     yield recorded
     for recording in opened:

@@ -42,6 +42,8 @@ ANALYSIS = ("perfdoctor.scene", "perfdoctor.evidence", "perfdoctor.breakdown", "
 JOB = ("psutil", "perfdoctor.job", "perfdoctor.recorder", "perfdoctor.probes", "perfdoctor.commands")
 # What may be imported in the job's own process beside the standard library: the job has it already.
 IN_THE_JOB_TOO = {"torch"}
+# Who reads tables, and leads there.
+TABLES = ("perfdoctor.operations",)
 # What a report may know.
 DIAGNOSIS = ("perfdoctor.diagnosis", "perfdoctor.causes", "perfdoctor.errors", "perfdoctor.clock", "perfdoctor.reports")
 
@@ -153,9 +155,9 @@ def test_reports_know_a_diagnosis_and_nothing_else(name: str) -> None:
     assert complaints(name, wrong) == []
 
 
-@pytest.mark.parametrize("name", [name for name in modules() if within(name, "perfdoctor.traces")])
-def test_traces_are_analysed_without_pandas(name: str) -> None:
-    """Loading it takes longer, and three times the memory, than a small trace."""
+@pytest.mark.parametrize("name", [name for name in RIGHT if not within(name, *TABLES)])
+def test_pandas_is_for_tables_of_operations_alone(name: str) -> None:
+    """Loading it takes a third of a second of CPU time beside the job, and three times the memory of a small trace."""
     wrong = []
     for other in sorted({name, *reached(name, needed)}):
         found = [one for one in imports(modules()[other]) if one.at_start and within(one.name, "pandas")]

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -65,11 +67,11 @@ def test_each_probe_has_its_own_pace(sleeper: "subprocess.Popen[bytes]", writer:
     assert 30 <= fast.turns <= 105
     assert 3 <= slow.turns <= 6
     recording = recorded(writer)
-    readings = recording.table(Reading)
-    assert len(readings[readings["probe"] == "fast"]) == fast.turns
-    assert set(recording.table(Event)["text"]) == {"fast", "slow", "duration"}
-    assert list(recording.table(ProcessSeen)["pid"]) == [sleeper.pid]
-    assert {"own_cpu_seconds_total", "ticks_total", "late_ticks_total"} <= set(readings["name"])
+    readings = recording.rows(Reading)
+    assert sum(reading.probe == "fast" for reading in readings) == fast.turns
+    assert {event.text for event in recording.rows(Event)} == {"fast", "slow", "duration"}
+    assert [process.pid for process in recording.rows(ProcessSeen)] == [sleeper.pid]
+    assert {"own_cpu_seconds_total", "ticks_total", "late_ticks_total"} <= {reading.name for reading in readings}
     recording.close()
 
 
@@ -78,10 +80,10 @@ def test_ticks_do_not_fall_into_step_with_the_job(
 ) -> None:
     Recorder(Job(sleeper.pid), [Counting("only", 0.05)], writer).run(2.5)
     recording = recorded(writer)
-    readings = recording.table(Reading)
-    gaps = readings.loc[readings["probe"] == "only", "time_ns"].diff().dropna() / 1e9
-    assert gaps.max() - gaps.min() > 0.01
-    assert gaps.mean() == pytest.approx(0.05, rel=0.3)
+    times = [reading.time_ns for reading in recording.rows(Reading) if reading.probe == "only"]
+    gaps = [(after - before) / 1e9 for before, after in pairwise(times)]
+    assert max(gaps) - min(gaps) > 0.01
+    assert fmean(gaps) == pytest.approx(0.05, rel=0.3)
     recording.close()
 
 
@@ -94,7 +96,7 @@ def test_it_ends_when_the_job_does(sleeper: "subprocess.Popen[bytes]", writer: R
     assert Recorder(Job(sleeper.pid), [probe], writer).run(30.0) == "job ended"
     assert probe.turns < 15
     recording = recorded(writer)
-    assert list(recording.table(ProcessGone)["pid"]) == [sleeper.pid]
+    assert [process.pid for process in recording.rows(ProcessGone)] == [sleeper.pid]
     recording.close()
 
 
@@ -106,7 +108,7 @@ def test_it_ends_when_it_is_told_to(sleeper: "subprocess.Popen[bytes]", writer: 
     timer.join()
     assert (probe.opened, probe.closed) == (1, 1)
     recording = recorded(writer)
-    assert "interrupted" in set(recording.table(Event)["text"])
+    assert "interrupted" in {event.text for event in recording.rows(Event)}
     recording.close()
 
 
@@ -183,5 +185,5 @@ def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
     assert fast.turns < 250
     assert slow.turns >= 12
     recording = recorded(writer)
-    assert "rate lowered" in set(recording.table(Event)["kind"])
+    assert "rate lowered" in {event.kind for event in recording.rows(Event)}
     recording.close()

@@ -41,10 +41,9 @@ def test_what_is_added_comes_back(tmp_path: Path) -> None:
     writer.set_meta({"host": "there"})
     writer.close()
     recording = Recording.open(tmp_path / "a")
-    (row,) = recording.table(ThreadSample).itertuples(index=False)
-    assert (row.state, row.syscall, row.target, row.run_ns) == ("S", None, thread.target, 1 << 62)
-    assert recording.table(StackSegment)["trace"][0] == b"\x00\xff"
-    assert recording.table(Reading)["value"].isna().all()
+    assert recording.rows(ThreadSample) == [thread]
+    assert recording.rows(StackSegment) == [segment]
+    assert recording.rows(Reading) == [unread]
     assert recording.meta["host"] == "there"
     assert (recording.start_ns, recording.end_ns) == (START, START + 5)
     recording.close()
@@ -53,16 +52,28 @@ def test_what_is_added_comes_back(tmp_path: Path) -> None:
 def test_samples_come_in_order_of_time(tmp_path: Path) -> None:
     path = write(tmp_path / "a", Event(START + 9, "late", ""), Event(START + 1, "early", ""))
     recording = Recording.open(path)
-    assert list(recording.table(Event)["kind"]) == ["early", "late"]
+    assert [event.kind for event in recording.rows(Event)] == ["early", "late"]
+    recording.close()
+
+
+def test_readings_come_by_subject_and_name(tmp_path: Path) -> None:
+    """In order of time; a look that failed is no reading."""
+    path = write(
+        tmp_path / "a",
+        Reading(START + 3, "cpu", "host", "x_total", 9.0),
+        Reading(START + 1, "cpu", "host", "x_total", 4.0),
+        Reading(START + 2, "cpu", "host", "x_total", None),
+        Reading(START + 2, "cpu", "pid:7", "x_total", None),
+    )
+    recording = Recording.open(path)
+    assert recording.series == {("host", "x_total"): ([START + 1, START + 3], [4.0, 9.0])}
     recording.close()
 
 
 def test_every_kind_has_its_table(tmp_path: Path) -> None:
     recording = Recording.open(write(tmp_path / "a"))
     for kind in TABLES:
-        frame = recording.table(kind)
-        assert tuple(frame.columns) == kind._fields
-        assert len(frame) == 0
+        assert recording.rows(kind) == []
     assert recording.end_ns == START
     recording.close()
 
@@ -90,7 +101,7 @@ def test_a_kill_loses_only_what_was_not_committed(count: int, tmp_path: Path) ->
     """So many events do not fit into SQLite's cache: half of them are in the file already, and are taken back."""
     killed_writer(tmp_path / "a", in_a_commit(count))
     recording = Recording.open(tmp_path / "a")
-    assert list(recording.table(Event)["kind"]) == ["kept"]
+    assert [event.kind for event in recording.rows(Event)] == ["kept"]
     recording.close()
 
 
@@ -116,7 +127,7 @@ def test_a_recording_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     writer.commit()
     writer.add([Event(START + 2, "under way", "")])
     recording = Recording.open(tmp_path / "a")
-    assert list(recording.table(Event)["kind"]) == ["committed"]
+    assert [event.kind for event in recording.rows(Event)] == ["committed"]
     recording.close()
     writer.close()
 
@@ -141,7 +152,7 @@ def test_bytes_gone_bad_never_end_in_anything_but_a_sentence(full: Path, tmp_pat
         bad.write_bytes(whole[:at] + b"\xff" * 64 + whole[at + 64 :])
         try:
             recording = Recording.open(bad)
-            recording.table(Event)
+            recording.rows(Event)
             recording.close()
             outcomes.add("read")
         except PerfDoctorError as error:
@@ -234,5 +245,5 @@ def test_ids_of_any_size_fit(tmp_path: Path) -> None:
     writer.add([ThreadSeen(START, 4_194_303, 1, "\N{SNOWMAN}\x00name")])
     writer.close()
     recording = Recording.open(tmp_path / "a")
-    assert recording.table(ThreadSeen)["tid"][0] == 4_194_303
+    assert recording.rows(ThreadSeen) == [ThreadSeen(START, 4_194_303, 1, "\N{SNOWMAN}\x00name")]
     recording.close()

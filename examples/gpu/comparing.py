@@ -105,17 +105,16 @@ def means_of(recording: Path) -> tuple[str | None, dict[str, float]]:
     from perfdoctor.evidence.gpu import job_gpus
     from perfdoctor.evidence.readings import Readings
     from perfdoctor.recording import Recording
-    from perfdoctor.samples import Reading
 
     if not recording.exists():
         return None, {}
     opened = Recording.open(recording)
-    readings, table = Readings(opened), opened.table(Reading)
+    readings = Readings(opened)
     opened.close()
     gpus = job_gpus(readings)
     if not gpus:
         return None, {}
-    names = table.loc[table["subject"] == gpus[0], "name"].unique()
+    names = [name for subject, name in opened.series if subject == gpus[0]]
     return gpus[0], {name: mean for name in names if (mean := readings.mean(gpus[0], name)) is not None}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from perfdoctor.breakdown.blame import Part, scale
 from perfdoctor.evidence.gpu import gpu_cause, job_gpus, measure_gpus
 from perfdoctor.evidence.readings import Readings
 from perfdoctor.recording import Recording
-from perfdoctor.samples import Reading
 from perfdoctor.scene.counters import Counter
 
 # Host work in a step, while the GPU waits for it, is launching.
@@ -50,9 +50,11 @@ def read_gpus(recording: Recording) -> Gpus | None:
     cause = gpu_cause(measure_gpus(readings)) if used else None
     if cause is None:
         return None
-    table = recording.table(Reading)
-    rows = table[table["subject"].isin(used) & (table["name"] == "busy_fraction")].dropna(subset=["value"])
-    mean = rows.groupby("time_ns")["value"].mean()
-    if len(mean) < 2:
+    at: dict[int, list[float]] = {}
+    for gpu in used:
+        for time_ns, busy in zip(*recording.series.get((gpu, "busy_fraction"), ((), ())), strict=True):
+            at.setdefault(time_ns, []).append(busy)
+    if len(at) < 2:
         return None
-    return Gpus(Counter(mean.index.to_numpy(np.float64), mean.to_numpy(np.float64)), cause)
+    times = sorted(at)
+    return Gpus(Counter(np.array(times, dtype=np.float64), np.array([fmean(at[time]) for time in times])), cause)

@@ -16,13 +16,17 @@ from perfdoctor.evidence.threads import measure_threads
 
 if TYPE_CHECKING:
     from perfdoctor.recording import Recording
+    from perfdoctor.scene.timelines import Timelines
 
 
-def measure(recording: Recording, trainers: Sequence[tuple[int, Sequence[int]]]) -> dict[str, Evidence]:
+def measure(
+    recording: Recording, timelines: Timelines, trainers: Sequence[tuple[int, Sequence[int]]]
+) -> dict[str, Evidence]:
     """Measures everything that rules may rest on.
 
     Args:
         recording: what was seen.
+        timelines: its threads.
         trainers: per trainer its process id, and those of its loader workers (ended ones included).
 
     Returns:
@@ -30,7 +34,7 @@ def measure(recording: Recording, trainers: Sequence[tuple[int, Sequence[int]]])
     """
     readings = Readings(recording)
     return {
-        **measure_threads(recording, trainers),
+        **measure_threads(recording, timelines, trainers),
         **measure_system(readings, [pid for pid, _ in trainers]),
         **measure_gpus(readings),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.evidence.names import MEANINGS
-from perfdoctor.samples import Fact, Reading
+from perfdoctor.samples import Fact
 
 if TYPE_CHECKING:
     from perfdoctor.recording import Recording
@@ -28,19 +28,8 @@ class Readings:
     """
 
     def __init__(self, recording: Recording) -> None:
-        table = recording.table(Reading).dropna(subset=["value"])
-        self._series: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
-        if not table.empty:
-            ordered = table.sort_values("time_ns", kind="stable")
-            for key, group in ordered.groupby(["subject", "name"], sort=False):
-                subject, name = key
-                times = [int(time) for time in group["time_ns"]]
-                self._series[str(subject), str(name)] = times, [float(value) for value in group["value"]]
-        facts = recording.table(Fact)
-        self.facts: dict[tuple[str, str], str] = {
-            (str(subject), str(name)): str(value)
-            for subject, name, value in zip(facts["subject"], facts["name"], facts["value"], strict=True)
-        }
+        self._series = recording.series
+        self.facts = {(fact.subject, fact.name): fact.value for fact in recording.rows(Fact)}
 
     def subjects(self, prefix: str) -> list[str]:
         """Subjects that begin with a prefix such as ``gpu:``, sorted."""

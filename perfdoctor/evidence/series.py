@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Series
 from perfdoctor.recording import Recording
-from perfdoctor.samples import Reading, ThreadSample
+from perfdoctor.scene.timelines import Floats, Timelines, Times
 
 _GRID_S = 0.5
 # (chart, reading, label, unit, factor to that unit, whether it is a counter)
@@ -27,41 +27,41 @@ _CHARTS = (
 )
 
 
-def chart_series(recording: Recording, trainer_pids: Sequence[int]) -> tuple[Series, ...]:
+def chart_series(recording: Recording, timelines: Timelines, trainer_pids: Sequence[int]) -> tuple[Series, ...]:
     """All series worth a chart, on a common grid of half seconds."""
     grid = np.arange(recording.start_ns, recording.end_ns, int(_GRID_S * NS_PER_S))
     if len(grid) < 3:
         return ()
-    found = _main_threads(recording, trainer_pids, grid)
+    found = _main_threads(timelines, trainer_pids, grid)
     found += _job_cores(recording, grid)
-    readings = recording.table(Reading)
+    trainers = {f"pid:{pid}" for pid in trainer_pids}
     for chart, name, label, unit, factor, counter in _CHARTS:
-        rows = readings[readings["name"] == name]
-        wanted = rows["subject"].str.startswith(("pid:", "interface:", "gpu:"))
-        if chart == "Storage of the job":
-            wanted = rows["subject"] == "job"
-        for subject, values in rows[wanted & ~rows["subject"].str.contains("/")].groupby(
-            "subject", sort=False
-        ):
-            if chart == "Memory" and str(subject) not in {f"pid:{pid}" for pid in trainer_pids}:
-                continue
-            text = label if subject == "job" else f"{label} ({subject})"
-            found.append(_series(chart, text, unit, values, grid, factor, counter=counter))
+        for (subject, read), (times, values) in recording.series.items():
+            if read == name and _belongs(chart, subject, trainers):
+                text = label if subject == "job" else f"{label} ({subject})"
+                found.append(_series(chart, text, unit, _Line(times, values), grid, factor, counter=counter))
     return tuple(series for series in found if any(value for value in series.values))
 
 
+def _belongs(chart: str, subject: str, trainers: Collection[str]) -> bool:
+    if chart == "Storage of the job":
+        return subject == "job"
+    if chart == "Memory":
+        return subject in trainers
+    return subject.startswith(("interface:", "gpu:")) and "/" not in subject
+
+
+class _Line(NamedTuple):
+    """What was read, and when (ns)."""
+
+    times: Sequence[int] | Times
+    values: Sequence[float] | Floats
+
+
 def _series(
-    chart: str,
-    name: str,
-    unit: str,
-    rows: pd.DataFrame,
-    grid: np.ndarray[tuple[int], np.dtype[np.int64]],
-    factor: float,
-    *,
-    counter: bool,
+    chart: str, name: str, unit: str, line: _Line, grid: Times, factor: float, *, counter: bool
 ) -> Series:
-    rows = rows.dropna(subset=["value"])
-    times, values = rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64)
+    times, values = np.asarray(line.times, dtype=np.float64), np.asarray(line.values, dtype=np.float64)
     if len(times) < 2:
         return Series(chart, name, unit, (), ())
     inside = (grid >= times[0]) & (grid <= times[-1])
@@ -74,29 +74,27 @@ def _series(
     return Series(chart, name, unit, tuple(((grid - grid[0]) / NS_PER_S).tolist()), shown)
 
 
-def _main_threads(
-    recording: Recording, trainer_pids: Sequence[int], grid: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> list[Series]:
+def _main_threads(timelines: Timelines, trainer_pids: Sequence[int], grid: Times) -> list[Series]:
     """How the main thread of each trainer spends each half second: on a CPU, waiting for one, or asleep."""
-    samples = recording.table(ThreadSample)
     found = []
     for pid in trainer_pids:
-        rows = samples[(samples["tid"] == pid) & (samples["state"] != "X")]
-        for column, label in (("run_ns", "on a CPU"), ("delay_ns", "waiting for a CPU")):
-            values = rows[["time_ns", column]].rename(columns={column: "value"})
-            chart = f"Main thread of the trainer (process {pid})"
-            found.append(_series(chart, label, "fraction", values, grid, 1 / NS_PER_S, counter=True))
+        main = timelines.main(pid)
+        if main is None:
+            continue
+        chart = f"Main thread of the trainer (process {pid})"
+        for used, label in ((main.run_ns, "on a CPU"), (main.delay_ns, "waiting for a CPU")):
+            line = _Line(main.counted_ns, used)
+            found.append(_series(chart, label, "fraction", line, grid, 1 / NS_PER_S, counter=True))
     return found
 
 
-def _job_cores(recording: Recording, grid: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Series]:
-    readings = recording.table(Reading)
+def _job_cores(recording: Recording, grid: Times) -> list[Series]:
     found = []
     for subject, name, label in (
         ("job", "cpu_seconds_total", "the job"),
         ("host", "neighbours_seconds_total", "other processes"),
         ("perfdoctor", "cpu_seconds_total", "perfdoctor"),
     ):
-        rows = readings[(readings["subject"] == subject) & (readings["name"] == name)]
-        found.append(_series("Cores in use", label, "cores", rows, grid, 1.0, counter=True))
+        line = _Line(*recording.series.get((subject, name), ((), ())))
+        found.append(_series("Cores in use", label, "cores", line, grid, 1.0, counter=True))
     return found

@@ -32,7 +32,9 @@ What is not known is absent.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from perfdoctor.clock import NS_PER_S
@@ -100,38 +102,33 @@ def _cores(readings: Readings, trainers: Roles) -> Settings:
 def _workers(recording: Recording, trainers: Roles) -> Settings:
     """Worker lives by the time watched; how they were started."""
     watched = recording.end_ns - recording.start_ns
-    seen = recording.table(ProcessSeen).drop_duplicates("pid", keep="last")
-    if not trainers or seen.empty or watched < SHORTEST_S * NS_PER_S:
+    seen = {process.pid: process for process in recording.rows(ProcessSeen)}
+    if not trainers or not seen or watched < SHORTEST_S * NS_PER_S:
         return {}
-    gone = {
-        int(pid): int(time)
-        for pid, time in recording.table(ProcessGone)[["pid", "time_ns"]].itertuples(index=False)
-    }
-    pids = {pid for _, workers in trainers for pid in workers}
-    mine = seen[seen["pid"].isin(pids)]
+    gone = {process.pid: process.time_ns for process in recording.rows(ProcessGone)}
+    mine = [seen[pid] for _, workers in trainers for pid in workers if pid in seen]
     lived = sum(
-        gone.get(int(pid), recording.end_ns) - max(int(began), recording.start_ns)
-        for pid, began in mine[["pid", "started_ns"]].itertuples(index=False)
+        gone.get(worker.pid, recording.end_ns) - max(worker.started_ns, recording.start_ns) for worker in mine
     )
     found: Settings = {"workers": float(round(lived / watched / len(trainers)))}
-    if len(mine):
-        found["start_method"] = "fork" if mine["forked"].astype(bool).mean() > 0.5 else "spawn"
+    if mine:
+        found["start_method"] = "fork" if sum(worker.forked for worker in mine) > len(mine) / 2 else "spawn"
     return found
 
 
 def _threads(recording: Recording, trainers: Roles) -> Settings:
-    seen = recording.table(ThreadSeen).drop_duplicates("tid")
-    if seen.empty or not trainers:
+    seen = {thread.tid: thread for thread in recording.rows(ThreadSeen)}
+    if not seen or not trainers:
         return {}
     found: Settings = {}
     mains = {pid for pid, _ in trainers}
     workers = {worker for _, pids in trainers for worker in pids}
+    threads = Counter(thread.pid for thread in seen.values())
     for name, pids in (("trainer_threads", mains), ("worker_threads", workers)):
-        counts = seen[seen["pid"].isin(pids)].groupby("pid")["tid"].count()
-        if len(counts):
-            found[name] = float(counts.median())
-    names = set(seen[seen["pid"].isin(mains)]["name"])
-    found["pin_thread"] = "yes" if names & _PIN_THREADS else "no"
+        if counts := [threads[pid] for pid in pids if threads[pid]]:
+            found[name] = float(median(counts))
+    pins = any(thread.name in _PIN_THREADS for thread in seen.values() if thread.pid in mains)
+    found["pin_thread"] = "yes" if pins else "no"
     return found
 
 
@@ -160,11 +157,11 @@ def _mounts(readings: Readings) -> Settings:
 
 def _environment(recording: Recording, trainers: Roles) -> Settings:
     """Of the first trainer whose environment could be read."""
-    seen = recording.table(ProcessSeen)
+    seen = recording.rows(ProcessSeen)
     for pid, _ in trainers:
-        for text in seen[seen["pid"] == pid]["environment"].dropna():
-            variables = json.loads(text)
-            if isinstance(variables, dict):
+        for process in seen:
+            variables = json.loads(process.environment) if process.pid == pid else None
+            if variables is not None:
                 return {f"env.{name}": str(value) for name, value in variables.items()}
     return {}
 

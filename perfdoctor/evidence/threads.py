@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from statistics import median
 
-from perfdoctor.clock import NS_PER_S
+import numpy as np
+
+from perfdoctor.clock import NS_PER_S, seconds
 from perfdoctor.evidence.readings import SHORTEST_S, Numbers, put
-from perfdoctor.samples import ProcessGone, ProcessSeen, ThreadSample, ThreadSeen
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from perfdoctor.recording import Recording
+from perfdoctor.recording import Recording
+from perfdoctor.samples import ProcessGone, ProcessSeen
+from perfdoctor.scene.timelines import Floats, Timeline, Timelines, Times
 
 Roles = Sequence[tuple[int, Sequence[int]]]
 """Per trainer: its process id, and those of its loader workers."""
@@ -26,55 +25,35 @@ _IDLE_TARGETS = frozenset(("pipe", ""))
 _FEWEST_LOOKS = 20
 
 
-def measure_threads(recording: Recording, trainers: Roles) -> Numbers:
+def measure_threads(recording: Recording, timelines: Timelines, trainers: Roles) -> Numbers:
     """Numbers from the samples of threads and the comings and goings of processes."""
-    threads = _threads(recording)
     numbers: Numbers = {}
-    _measure_trainers(numbers, threads, [pid for pid, _ in trainers])
-    _measure_workers(numbers, threads, trainers)
+    _measure_trainers(numbers, timelines, [pid for pid, _ in trainers])
+    _measure_workers(numbers, timelines, trainers)
     _measure_starts(numbers, recording, trainers)
-    _measure_runnable(numbers, threads)
+    put(numbers, "runnable_threads", _grown(timelines.threads.values(), with_delay=True))
     return numbers
 
 
-def _threads(recording: Recording) -> pd.DataFrame:
-    """All samples of living threads, with the ``pid`` each belongs to."""
-    samples = recording.table(ThreadSample)
-    owners = recording.table(ThreadSeen).drop_duplicates("tid", keep="last")
-    living: pd.DataFrame = samples[~samples["state"].isin(["X", "Z"])].merge(
-        owners[["tid", "pid"]], on="tid", how="left"
-    )
-    return living
-
-
-def _measure_trainers(numbers: Numbers, threads: pd.DataFrame, pids: Sequence[int]) -> None:
-    mains = [_main(threads, pid) for pid in pids]
-
-    def put_mean(name: str, column: str, unit: float = 1) -> None:
-        rates = [rate for main in mains if (rate := _rate(main, column)) is not None]
-        mean = _mean(rates)
-        put(numbers, name, None if mean is None else mean / unit)
-
-    put_mean("trainer_running", "run_ns", NS_PER_S)
-    put_mean("trainer_run_delay", "delay_ns", NS_PER_S)
-    put_mean("trainer_switches", "voluntary")
-    put_mean("trainer_major_faults", "major_faults")
-    cores = _cores(threads, pids)
+def _measure_trainers(numbers: Numbers, timelines: Timelines, pids: Sequence[int]) -> None:
+    mains = [main for pid in pids if (main := timelines.main(pid)) is not None]
+    put(numbers, "trainer_running", _mean_rate((main, main.run_ns / NS_PER_S) for main in mains))
+    put(numbers, "trainer_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
+    put(numbers, "trainer_switches", _mean_rate((main, main.voluntary) for main in mains))
+    put(numbers, "trainer_major_faults", _mean_rate((main, main.major_faults) for main in mains))
+    cores = _grown(thread for pid in pids for thread in timelines.of(pid))
     put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
 
 
-def _measure_workers(numbers: Numbers, threads: pd.DataFrame, trainers: Roles) -> None:
+def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
-        looks = threads[threads["tid"].isin(list(workers))]
-        looks = looks[(looks["state"] != "S") | looks["syscall"].notna()]
-        if len(looks) < _FEWEST_LOOKS:
+        looks = [_looks(main) for worker in workers if (main := timelines.main(worker)) is not None]
+        idle = np.concatenate([idle for _, idle in looks]) if looks else np.array([])
+        if len(idle) < _FEWEST_LOOKS:
             continue
-        idle = (
-            looks["syscall"].isin(_IDLE_CALLS) & looks["target"].isin(_IDLE_TARGETS) & (looks["state"] == "S")
-        )
         shares.append(1 - float(idle.mean()))
-        alive = _alive_at_a_time(looks)
+        alive = _alive_at_a_time([times for times, _ in looks if len(times)])
         if alive is not None:
             busy.append(shares[-1] * alive)
             put(numbers, f"workers_busy.{pid}", busy[-1], f" (process {pid})")
@@ -82,73 +61,71 @@ def _measure_workers(numbers: Numbers, threads: pd.DataFrame, trainers: Roles) -
     put(numbers, "workers_busy", _mean(busy))
     pids = [worker for _, workers in trainers for worker in workers]
     if pids:
-        put(numbers, "worker_cores", _cores(threads, pids))
-        delay = _mean([rate for pid in pids if (rate := _rate(_main(threads, pid), "delay_ns")) is not None])
-        put(numbers, "worker_run_delay", None if delay is None else delay / NS_PER_S)
+        mains = [main for worker in pids if (main := timelines.main(worker)) is not None]
+        put(numbers, "worker_cores", _grown(thread for pid in pids for thread in timelines.of(pid)))
+        put(numbers, "worker_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
 
 
-def _alive_at_a_time(looks: pd.DataFrame) -> float | None:
+def _looks(worker: Timeline) -> tuple[Times, Floats]:
+    """When the main thread of a worker was seen well enough to tell whether it had work, and 1 where it had none."""
+    times, idle = [], []
+    for time_ns, state, call, target in zip(
+        worker.times_ns.tolist(), worker.states, worker.syscalls, worker.targets, strict=True
+    ):
+        if state not in "XZ" and (state != "S" or call is not None):
+            times.append(time_ns)
+            idle.append(state == "S" and call in _IDLE_CALLS and target in _IDLE_TARGETS)
+    return np.array(times, dtype=np.int64), np.array(idle, dtype=np.float64)
+
+
+def _alive_at_a_time(looks: Sequence[Times]) -> float | None:
     """Mean number of workers over the time in which there were any: the sum of their lives by its length."""
-    spans = looks.groupby("tid")["time_ns"].agg(["min", "max"])
-    whole = int(spans["max"].max() - spans["min"].min())
-    return float((spans["max"] - spans["min"]).sum()) / whole if whole > SHORTEST_S * NS_PER_S else None
+    whole = max(times[-1] for times in looks) - min(times[0] for times in looks)
+    lived = sum(int(times[-1] - times[0]) for times in looks)
+    return float(lived / whole) if whole > SHORTEST_S * NS_PER_S else None
 
 
 def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> None:
     """How often workers are started anew. Those found at the first look were not started while we watched."""
-    seen = recording.table(ProcessSeen).drop_duplicates("pid", keep="last")
-    gone = recording.table(ProcessGone)
-    workers = {worker for _, pids in trainers for worker in pids}
-    watched_s = (recording.end_ns - recording.start_ns) / NS_PER_S
-    known = seen[seen["pid"].isin(workers)]
-    if known.empty or watched_s < SHORTEST_S:
+    seen = {process.pid: process for process in recording.rows(ProcessSeen)}
+    gone = {process.pid: process.time_ns for process in recording.rows(ProcessGone)}
+    known = [seen[worker] for _, workers in trainers for worker in workers if worker in seen]
+    watched_s = seconds(recording.end_ns - recording.start_ns)
+    if not known or watched_s < SHORTEST_S:
         return
-    began = known[known["started_ns"] >= recording.start_ns]
+    began = [worker for worker in known if worker.started_ns >= recording.start_ns]
     put(numbers, "worker_starts", 60 * len(began) / watched_s)
-    lives = began.merge(gone, on="pid", suffixes=("", "_gone"))
-    if not lives.empty:
-        life = float((lives["time_ns_gone"] - lives["started_ns"]).median()) / NS_PER_S
-        put(numbers, "worker_life", life)
+    lives = [gone[worker.pid] - worker.started_ns for worker in began if worker.pid in gone]
+    if lives:
+        put(numbers, "worker_life", seconds(median(lives)))
 
 
-def _measure_runnable(numbers: Numbers, threads: pd.DataFrame) -> None:
-    """Threads on a core or queueing for one, on average: all run time and run delay by the time watched."""
-    if threads.empty:
-        return
-    watched = int(threads["time_ns"].max() - threads["time_ns"].min())
+def _grown(threads: Iterable[Timeline], *, with_delay: bool = False) -> float | None:
+    """Cores that some threads kept busy, or with their delay wanted, in the time in which any of them was looked at."""
+    seen = [thread for thread in threads if len(thread.counted_ns)]
+    if not seen:
+        return None
+    watched = max(thread.counted_ns[-1] for thread in seen) - min(thread.counted_ns[0] for thread in seen)
     if watched < SHORTEST_S * NS_PER_S:
-        return
-    by_thread = threads.groupby("tid")[["run_ns", "delay_ns"]]
-    grown = (by_thread.max() - by_thread.min()).sum()
-    put(numbers, "runnable_threads", float(grown["run_ns"] + grown["delay_ns"]) / watched)
+        return None
+    used = sum(thread.run_ns[-1] - thread.run_ns[0] for thread in seen)
+    if with_delay:
+        used += sum(thread.delay_ns[-1] - thread.delay_ns[0] for thread in seen)
+    return float(used / watched)
 
 
-def _main(threads: pd.DataFrame, pid: int) -> pd.DataFrame:
-    main: pd.DataFrame = threads[threads["tid"] == pid]
-    return main
+def _mean_rate(counters: Iterable[tuple[Timeline, Floats]]) -> float | None:
+    """Growth of a counter per second, as a mean over threads; None where none was read twice."""
+    return _mean([rate for thread, values in counters if (rate := _rate(thread, values)) is not None])
 
 
-def _rate(samples: pd.DataFrame, column: str) -> float | None:
-    """Growth of a counter per second over one thread's samples; None where it was not read twice."""
-    known = samples[["time_ns", column]].dropna()
+def _rate(thread: Timeline, values: Floats) -> float | None:
+    known = np.flatnonzero(~np.isnan(values))
     if len(known) < 2:
         return None
-    elapsed = int(known["time_ns"].iloc[-1] - known["time_ns"].iloc[0])
-    if elapsed < SHORTEST_S * NS_PER_S:
-        return None
-    return float(known[column].iloc[-1] - known[column].iloc[0]) * NS_PER_S / elapsed
-
-
-def _cores(threads: pd.DataFrame, pids: Sequence[int]) -> float | None:
-    """Cores kept busy by all threads of some processes, over the time in which any of them was looked at."""
-    mine = threads[threads["pid"].isin(list(pids)) | threads["tid"].isin(list(pids))]
-    if mine.empty:
-        return None
-    watched = int(mine["time_ns"].max() - mine["time_ns"].min())
-    if watched < SHORTEST_S * NS_PER_S:
-        return None
-    run = mine.groupby("tid")["run_ns"]
-    return float((run.max() - run.min()).sum()) / watched
+    first, last = known[0], known[-1]
+    elapsed = int(thread.counted_ns[last] - thread.counted_ns[first])
+    return float(values[last] - values[first]) * NS_PER_S / elapsed if elapsed >= SHORTEST_S * NS_PER_S else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.recording import Recording
-from perfdoctor.samples import Reading
 
 
 @dataclass
@@ -27,11 +26,10 @@ class Counters:
     """All counters of a recording, by subject and name."""
 
     def __init__(self, recording: Recording) -> None:
-        readings = recording.table(Reading).dropna(subset=["value"])
-        self._series: dict[tuple[str, str], Counter] = {}
-        for (subject, name), rows in readings.groupby(["subject", "name"], sort=False):
-            times, values = rows["time_ns"].to_numpy(np.float64), rows["value"].to_numpy(np.float64)
-            self._series[str(subject), str(name)] = Counter(times, values)
+        self._series = {
+            key: Counter(np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
+            for key, (times, values) in recording.series.items()
+        }
 
     def get(self, subject: str, name: str) -> Counter | None:
         """One counter; None if it was never read."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from perfdoctor.recording import Recording
 from perfdoctor.samples import ProcessGone, ProcessSeen
 from perfdoctor.scene.phases import TRAINING_PHASES
 from perfdoctor.scene.stacks import Stacks
 from perfdoctor.scene.timelines import Timelines
-
-if TYPE_CHECKING:
-    import pandas as pd  # traces do without
 
 # Names that torch gives to the main threads of its loader workers (torch/utils/data/_utils/worker.py, old and new).
 WORKER_NAMES = ("pt_data_worker", "pt_multiprocess")
@@ -78,12 +75,14 @@ def assign_roles(
         timelines: the threads in it.
         marked: processes that marked training steps from inside.
     """
-    seen = recording.table(ProcessSeen).drop_duplicates("pid", keep="last").set_index("pid")
-    gone = recording.table(ProcessGone).set_index("pid")["time_ns"]
-    parents = {int(pid): int(row.parent_pid) for pid, row in zip(seen.index, seen.itertuples(), strict=True)}
-    torch = [int(pid) for pid in seen.index if seen.loc[pid, "uses_torch"] == 1]
+    seen = {process.pid: process for process in recording.rows(ProcessSeen)}
+    gone = {process.pid: process.time_ns for process in recording.rows(ProcessGone)}
+    parents = {pid: process.parent_pid for pid, process in seen.items()}
+    torch = [pid for pid, process in seen.items() if process.uses_torch]
     workers = {pid for pid in torch if _is_worker(pid, stacks, timelines)}
-    environments = {pid: _environment(seen, pid) for pid in parents}
+    environments: dict[int, dict[str, str]] = {
+        pid: json.loads(process.environment) or {} for pid, process in seen.items()
+    }
     # A launcher names the rank of those that it starts; what they start themselves inherits the name.
     ranked = {pid for pid in torch if "RANK" in environments[pid] and "RANK" not in environments.get(parents[pid], {})}
     candidates = [pid for pid in torch if pid not in workers]
@@ -94,10 +93,7 @@ def assign_roles(
     for pid, parent in parents.items():
         role = "trainer" if pid in trainers else "worker" if pid in workers else "other"
         above = next((ancestor for ancestor in _ancestors(pid, parents) if ancestor in trainers), 0)
-        ended = int(gone[pid]) if pid in gone.index else None
-        processes[pid] = Process(
-            pid, parent, int(str(seen.loc[pid, "started_ns"])), ended, role, above, ranks.get(pid)
-        )
+        processes[pid] = Process(pid, parent, seen[pid].started_ns, gone.get(pid), role, above, ranks.get(pid))
     world = [
         int(environment["WORLD_SIZE"])
         for environment in environments.values()
@@ -146,7 +142,7 @@ def _phases_of(pid: int, stacks: Stacks) -> set[str]:
 
 
 def _ranks(
-    trainers: list[int], environments: dict[int, dict[str, str]], seen: pd.DataFrame
+    trainers: list[int], environments: dict[int, dict[str, str]], seen: Mapping[int, ProcessSeen]
 ) -> dict[int, int]:
     """Ranks as the launcher set them; where it set none (multiprocessing), in order of start."""
     told = {
@@ -154,12 +150,8 @@ def _ranks(
     }
     if len(set(told.values())) == len(trainers):
         return told
-    by_start = sorted(trainers, key=lambda pid: (int(str(seen.loc[pid, "started_ns"])), pid))
+    by_start = sorted(trainers, key=lambda pid: (seen[pid].started_ns, pid))
     return {pid: rank for rank, pid in enumerate(by_start)}
-
-
-def _environment(seen: pd.DataFrame, pid: int) -> dict[str, str]:
-    return dict(json.loads(str(seen.loc[pid, "environment"])) or {})
 
 
 def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:

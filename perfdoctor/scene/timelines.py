@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,8 @@ import numpy.typing as npt
 from perfdoctor.recording import Recording
 from perfdoctor.samples import InterpreterSample, ThreadSample, ThreadSeen
 
-if TYPE_CHECKING:
-    import pandas as pd  # traces do without
-
 Times = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 # A thread's use of the CPU at an instant is its mean over this much time around it: the kernel accounts in scheduler
 # ticks of 1 to 10 ms, so a much narrower window would be noise, a much wider one would blur short phases.
@@ -66,24 +64,34 @@ class Moment:
         return self.delayed / wanted if wanted > 0 else 0.0
 
 
+# Gone, or dead and not yet buried: its counters stand still, or can no longer be read.
+_ENDED = ("X", "Z")
 GONE = Moment("X", None, "", 0.0, 0.0)
 
 
 class Timeline:
-    """All samples of one thread, in order of time. Between two samples the thread is as it was at the first."""
+    """All samples of one thread, in order of time. Between two samples the thread is as it was at the first.
 
-    def __init__(self, tid: int, pid: int, name: str, rows: pd.DataFrame) -> None:
+    Attributes:
+        counted_ns: when its counters were read, while it lived.
+        run_ns: time on a CPU up to then.
+        delay_ns: time runnable, but not on a CPU, up to then.
+        voluntary: voluntary context switches up to then; NaN where not read.
+        major_faults: page faults that needed a device up to then; NaN where not read.
+    """
+
+    def __init__(self, tid: int, pid: int, name: str, samples: Sequence[ThreadSample]) -> None:
         self.tid, self.pid, self.name = tid, pid, name
-        self.times_ns: Times = rows["time_ns"].to_numpy(np.int64)
-        self.states: list[str] = rows["state"].tolist()
-        self.syscalls: list[str | None] = [
-            call if isinstance(call, str) else None for call in rows["syscall"]
-        ]
-        self.targets: list[str] = rows["target"].tolist()
-        alive = rows["state"] != "X"
-        self._counted_ns: Times = self.times_ns[alive.to_numpy()]
-        self._run: npt.NDArray[np.float64] = rows.loc[alive, "run_ns"].to_numpy(np.float64)
-        self._delay: npt.NDArray[np.float64] = rows.loc[alive, "delay_ns"].to_numpy(np.float64)
+        self.times_ns: Times = np.array([sample.time_ns for sample in samples], dtype=np.int64)
+        self.states = [sample.state for sample in samples]
+        self.syscalls = [sample.syscall for sample in samples]
+        self.targets = [sample.target for sample in samples]
+        living = [sample for sample in samples if sample.state not in _ENDED]
+        self.counted_ns: Times = np.array([sample.time_ns for sample in living], dtype=np.int64)
+        self.run_ns = _floats(sample.run_ns for sample in living)
+        self.delay_ns = _floats(sample.delay_ns for sample in living)
+        self.voluntary = _floats(sample.voluntary for sample in living)
+        self.major_faults = _floats(sample.major_faults for sample in living)
 
     def at(self, time_ns: int) -> Moment:
         """The thread at an instant."""
@@ -99,16 +107,16 @@ class Timeline:
 
     def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:
         """Fractions of a span of time spent on a CPU and waiting for one."""
-        if len(self._counted_ns) < 2:
+        if len(self.counted_ns) < 2:
             return 0.0, 0.0
         ends = np.clip(
-            np.array([from_ns, to_ns], dtype=np.float64), self._counted_ns[0], self._counted_ns[-1]
+            np.array([from_ns, to_ns], dtype=np.float64), self.counted_ns[0], self.counted_ns[-1]
         )
         span = ends[1] - ends[0]
         if span <= 0:
             return 0.0, 0.0
-        run = np.interp(ends, self._counted_ns, self._run)
-        delay = np.interp(ends, self._counted_ns, self._delay)
+        run = np.interp(ends, self.counted_ns, self.run_ns)
+        delay = np.interp(ends, self.counted_ns, self.delay_ns)
         return float((run[1] - run[0]) / span), float((delay[1] - delay[0]) / span)
 
     def uses(self, edges_ns: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -119,9 +127,9 @@ class Timeline:
             chosen: which of them; one less than edges.
         """
         length = float(np.diff(edges_ns)[chosen].sum())
-        if length <= 0 or len(self._counted_ns) < 2:
+        if length <= 0 or len(self.counted_ns) < 2:
             return 0.0, 0.0
-        run, delay = (np.diff(np.interp(edges_ns, self._counted_ns, used)) for used in (self._run, self._delay))
+        run, delay = (np.diff(np.interp(edges_ns, self.counted_ns, used)) for used in (self.run_ns, self.delay_ns))
         return float(run[chosen].sum()) / length, float(delay[chosen].sum()) / length
 
 
@@ -129,20 +137,19 @@ class Timelines:
     """The timelines of all threads of the job."""
 
     def __init__(self, recording: Recording) -> None:
-        seen = recording.table(ThreadSeen).drop_duplicates("tid", keep="last").set_index("tid")
-        samples = recording.table(ThreadSample)
-        self.threads: dict[int, Timeline] = {}
+        seen = {thread.tid: thread for thread in recording.rows(ThreadSeen)}
+        samples: dict[int, list[ThreadSample]] = {}
+        for sample in recording.rows(ThreadSample):
+            samples.setdefault(sample.tid, []).append(sample)
+        self.threads = {
+            tid: Timeline(tid, seen[tid].pid, seen[tid].name, found) for tid, found in samples.items() if tid in seen
+        }
         self._by_process: dict[int, list[Timeline]] = {}
-        for tid, rows in samples.groupby("tid", sort=False):
-            number = int(str(tid))
-            if number not in seen.index:
-                continue
-            timeline = Timeline(number, int(seen.loc[number, "pid"]), str(seen.loc[number, "name"]), rows)
-            self.threads[number] = timeline
+        for timeline in self.threads.values():
             self._by_process.setdefault(timeline.pid, []).append(timeline)
         self._interpreters: dict[int, list[InterpreterSample]] = {}
-        for sample in recording.rows(InterpreterSample):
-            self._interpreters.setdefault(sample.pid, []).append(sample)
+        for look in recording.rows(InterpreterSample):
+            self._interpreters.setdefault(look.pid, []).append(look)
 
     def main(self, pid: int) -> Timeline | None:
         """The main thread of a process."""
@@ -173,3 +180,7 @@ class Timelines:
     def lock_is_taken(self, pid: int, time_ns: int) -> bool:
         """Whether another thread than the main one holds the interpreter lock of a process at an instant."""
         return self.interpreter_at(pid, time_ns)[0] not in (None, 0, pid)
+
+
+def _floats(values: Iterable[int | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

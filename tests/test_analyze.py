@@ -1,6 +1,8 @@
 """``perfdoctor analyze`` as a user runs it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,26 @@ def test_damage_is_told_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text(made.text()[:-100])
     assert main(["analyze", str(path)]) == 0
     assert "could not be decoded" in " ".join(capsys.readouterr().out.split())
+
+
+def without_pandas(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the command where pandas is not installed."""
+    script = (
+        "import sys; sys.modules['pandas'] = None\n"
+        "from perfdoctor.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", script, "analyze", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_traces_need_no_pandas(tmp_path: Path) -> None:
+    done = without_pandas(str(launch_bound().write(tmp_path / "trace.json")))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_table_without_pandas_tells_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "operations.csv").write_text("dp_rank,stage\n")
+    done = without_pandas(str(tmp_path / "operations.csv"))
+    assert done.returncode == 1
+    assert "operations.csv needs pandas to be read." in done.stderr
+    assert "pip install 'perfdoctor[tables]'" in done.stderr

@@ -12,6 +12,8 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
 
+_TABLES = (".parquet", ".csv")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor analyze``."""
@@ -31,16 +33,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _diagnose(paths: list[Path]) -> Diagnosis:
-    from perfdoctor.operations.diagnose import diagnose_table
-    from perfdoctor.operations.table import is_table
-    from perfdoctor.traces.diagnose import diagnose_traces
-    from perfdoctor.traces.reader import find_traces, read_trace
-
-    tables = [path for path in paths if is_table(path)]
+    tables = [path for path in paths if path.suffix in _TABLES]
     if not tables:
-        return diagnose_traces(read_trace(path) for path in find_traces(paths))
+        return _diagnose_traces(paths)
     if len(paths) > 1:
         raise PerfDoctorError(
             f"{tables[0]} is a table of a whole job.", hint="Analyze it by itself: perfdoctor analyze TABLE"
         )
-    return diagnose_table(tables[0])
+    return _diagnose_table(tables[0])
+
+
+def _diagnose_traces(paths: list[Path]) -> Diagnosis:
+    from perfdoctor.traces.diagnose import diagnose_traces
+    from perfdoctor.traces.reader import find_traces, read_trace
+
+    return diagnose_traces(read_trace(path) for path in find_traces(paths))
+
+
+def _diagnose_table(path: Path) -> Diagnosis:
+    try:
+        # Here, not above: traces do without pandas, which takes longer to load than a small one to analyse.
+        from perfdoctor.operations.diagnose import diagnose_table
+    except ModuleNotFoundError as missing:
+        raise PerfDoctorError(
+            f"{path} needs {missing.name} to be read.", hint="pip install 'perfdoctor[tables]'"
+        ) from None
+    return diagnose_table(path)

@@ -79,11 +79,6 @@ class OperationTable:
         return sorted(found, key=lambda one: (float(np.median(self.start[one])), float(np.median(self.end[one]))))
 
 
-def is_table(path: Path) -> bool:
-    """Whether a file is a table by its name."""
-    return path.suffix in (".parquet", ".csv")
-
-
 def read_table(path: Path) -> OperationTable:
     """Reads a table.
 

@@ -145,3 +145,12 @@ def test_odd_file_names_are_data(name: bytes, tmp_path: Path) -> None:
     text = page.read_bytes().decode("utf-8")
     assert "<script>x.bin" not in text
     assert "<b>" + name.decode(errors="replace") not in text
+
+
+@pytest.mark.parametrize("width", [128, 1024])
+def test_what_hooks_of_the_model_compute_prepares_no_input(tmp_path: Path, width: int) -> None:
+    with job(sys.executable, str(TARGETS / "measuring_hooks.py"), str(width)) as training:
+        answer = watch(training, tmp_path, duration=5)
+    shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
+    assert shares["cpu.python_overhead"] > 0.15
+    assert shares.get("cpu.input_preprocessing", 0.0) < 0.05

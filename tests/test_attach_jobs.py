@@ -147,6 +147,15 @@ def test_odd_file_names_are_data(name: bytes, tmp_path: Path) -> None:
     assert "<b>" + name.decode(errors="replace") not in text
 
 
+def test_a_worker_that_waits_for_a_process_of_its_own_is_not_handing_over(tmp_path: Path) -> None:
+    with job(*TRAINING, "--workers", "1", "--decoder-ms", "2") as training:
+        answer = watch(training, tmp_path)
+    verdict = answer.told["verdict"]
+    assert verdict["cause"] == "cpu.input_preprocessing"
+    assert verdict["share"] > 0.5
+    assert "job_training.py" in verdict["summary"]
+
+
 @pytest.mark.parametrize("width", [128, 1024])
 def test_what_hooks_of_the_model_compute_prepares_no_input(tmp_path: Path, width: int) -> None:
     with job(sys.executable, str(TARGETS / "measuring_hooks.py"), str(width)) as training:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -163,3 +164,17 @@ def test_what_hooks_of_the_model_compute_prepares_no_input(tmp_path: Path, width
     shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
     assert shares["cpu.python_overhead"] > 0.15
     assert shares.get("cpu.input_preprocessing", 0.0) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("what", "cause"), [("metrics", "io.log_write"), ("weights", "io.checkpoint_write")]
+)
+def test_many_small_writes_are_a_log_however_much_they_are(what: str, cause: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as folder,  # /tmp may live in memory, where syncing costs nothing
+        job(sys.executable, str(TARGETS / "job_tracking.py"), what, folder) as training,
+    ):
+        answer = watch(training, Path(folder), duration=5)
+    shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
+    assert max(shares, key=lambda name: shares[name] if name.startswith("io.") else 0.0) == cause
+    assert shares[cause] > 0.05

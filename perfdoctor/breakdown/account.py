@@ -120,7 +120,7 @@ def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
         elif phase == "logging":
             known.setdefault(timeline.targets[index], "io.log_write")
     written = _growth(scene, f"pid:{trainer.pid}", "write_call_bytes_total")
-    large = waited > 0 and written / waited >= STATE_BYTES_PER_S
+    large = waited > 0 and written / waited >= STATE_BYTES_PER_S and scene.kernel_work.saves_state(trainer.pid)
     return {**known, "": "io.checkpoint_write" if large else "io.log_write"}
 
 

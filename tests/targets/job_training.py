@@ -15,7 +15,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-
 DECODER = """
 import sys, time
 while True:

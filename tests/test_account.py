@@ -115,6 +115,32 @@ def test_more_ranks_than_cores_contend(accounted: Account) -> None:
     assert _share(ledgers, BANDWIDTH) == pytest.approx(0.5 * 0.3 / 1.8, abs=0.02)
 
 
+LATENCY = "communication.latency"
+
+
+@pytest.mark.parametrize(
+    ("packet", "rate", "cause"),
+    [
+        (1_000, 5e6, LATENCY),
+        (10_000, 5e6, LATENCY),
+        (10_000, 500e6, BANDWIDTH),
+        (40_000, 5e6, BANDWIDTH),  # a link of which the traffic is shaped, and full
+    ],
+)
+def test_large_packets_are_bytes_on_however_slow_a_link(
+    accounted: Account, packet: int, rate: float, cause: str
+) -> None:
+    end, seconds = START + TICKS * TICK, TICKS * TICK / S
+    counters = [("sent_bytes_total", rate * seconds), ("sent_packets_total", rate * seconds / packet)]
+    traffic = [
+        Reading(time, "network", "net:lo", name, value * (time > START))
+        for name, value in counters
+        for time in (START, end)
+    ]
+    ledgers = accounted([*_ranks("RRSS", "SSRR", moves="RSRS"), *traffic])
+    assert _share(ledgers, cause) == pytest.approx(0.25, abs=0.02)
+
+
 READ, DECODE = "io.storage_read", "cpu.input_preprocessing"
 
 

@@ -23,6 +23,9 @@ SMALL_PACKET_BYTES = 4096
 # Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
 # write, and a synced log line is some hundred bytes per 1 to 20 ms.
 STATE_BYTES_PER_S = 2_000_000
+# Mean bytes per packet from which bytes are what takes the time, on however slow a link: whoever sends has so much ready
+# that segments grow to tens of kilobytes (measured: 32 to 55 kB; 6 to 15 kB where ranks wait for a few small buckets).
+LARGE_PACKET_BYTES = 24_000
 # What the loopback interface carries at least between two gloo ranks (measured here: 1.2 GB/s on two busy cores).
 LOOPBACK_BYTES_PER_S = 1e9
 # A link that is filled to less than this while ranks are in collectives is not what they wait for.
@@ -127,8 +130,9 @@ def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
 def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     """Whether collectives take their time for messages rather than for bytes.
 
-    Told by the mean size of what travels, and by whether the link would have carried all of it in a fraction of the
-    time that was spent in collectives.
+    Told by the mean size of what travels and, where that is neither small nor large, by whether the link would have
+    carried all of it in a fraction of the time that was spent in collectives. A link may carry less than it says: its
+    traffic is shaped, or shared.
     """
     facts = {row.subject: row.value for row in scene.recording.rows(Fact) if row.name == "link_bits_per_second"}
     interfaces = scene.counters.subjects("sent_bytes_total")
@@ -139,7 +143,9 @@ def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
         return False
     busiest = max(sent, key=lambda name: sent[name])
     link = float(facts[busiest]) / 8 if busiest in facts else LOOPBACK_BYTES_PER_S
-    return sum(sent.values()) / packets < SMALL_PACKET_BYTES or sum(sent.values()) / spent < UNFILLED * link
+    packet = sum(sent.values()) / packets
+    unfilled = sum(sent.values()) / spent < UNFILLED * link
+    return packet < SMALL_PACKET_BYTES or (unfilled and packet < LARGE_PACKET_BYTES)
 
 
 def _growth(scene: Scene, subject: str, name: str) -> float:

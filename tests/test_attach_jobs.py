@@ -148,6 +148,12 @@ def test_odd_file_names_are_data(name: bytes, tmp_path: Path) -> None:
     assert "<b>" + name.decode(errors="replace") not in text
 
 
+def test_waiting_for_a_thread_that_logs_is_logging(tmp_path: Path) -> None:
+    with job(sys.executable, str(TARGETS / "job_logging.py"), "queue") as training:
+        answer = watch(training, tmp_path, duration=4)
+    assert answer.told["verdict"]["cause"] == "io.log_write", answer.told["breakdown"]
+
+
 def test_a_worker_that_waits_for_a_process_of_its_own_is_not_handing_over(tmp_path: Path) -> None:
     with job(*TRAINING, "--workers", "1", "--decoder-ms", "2") as training:
         answer = watch(training, tmp_path)

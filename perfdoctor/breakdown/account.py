@@ -23,8 +23,9 @@ SMALL_PACKET_BYTES = 4096
 # Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
 # write, and a synced log line is some hundred bytes per 1 to 20 ms.
 STATE_BYTES_PER_S = 2_000_000
-# Mean bytes per packet from which bytes are what takes the time, on however slow a link: whoever sends has so much ready
-# that segments grow to tens of kilobytes (measured: 32 to 55 kB; 6 to 15 kB where ranks wait for a few small buckets).
+# Mean bytes per packet from which bytes are what takes the time, on however slow a link: whoever sends has so much
+# ready that segments grow to tens of kilobytes (measured: 32 to 55 kB; 6 to 15 kB where ranks wait for a few small
+# buckets).
 LARGE_PACKET_BYTES = 24_000
 # What the loopback interface carries at least between two gloo ranks (measured here: 1.2 GB/s on two busy cores).
 LOOPBACK_BYTES_PER_S = 1e9

@@ -91,7 +91,7 @@ class NetworkProbe:
             first.append(
                 Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc")
             )
-        return [*self._speeds(time_ns, sorted(interfaces)), *first]
+        return [*self._links(time_ns, sorted(interfaces)), *first]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """One look at interfaces and TCP; at sockets at their own period."""
@@ -105,15 +105,17 @@ class NetworkProbe:
         self._files.close()
         return ()
 
-    def _speeds(self, time_ns: int, subjects: Iterable[str]) -> Iterator[Fact]:
+    def _links(self, time_ns: int, subjects: Iterable[str]) -> Iterator[Fact]:
+        """How fast links are, and the largest packet that they carry, as far as their drivers say."""
         for subject in subjects:
-            try:
-                path = self._root / "sys/class/net" / subject.removeprefix("interface:") / "speed"
-                megabits = int(path.read_text())
-            except (OSError, ValueError):
-                continue
-            if megabits > 0:
-                yield Fact(time_ns, "network", subject, "link_bits_per_second", str(megabits * 1_000_000))
+            folder = self._root / "sys/class/net" / subject.removeprefix("interface:")
+            for file, name, unit in (("speed", "link_bits_per_second", 1_000_000), ("mtu", "mtu_bytes", 1)):
+                try:
+                    said = int((folder / file).read_text())
+                except (OSError, ValueError):
+                    continue
+                if said > 0:
+                    yield Fact(time_ns, "network", subject, name, str(said * unit))
 
     def _interfaces(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
         for pid in pids:

@@ -14,7 +14,7 @@ from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.breakdown.pipeline import going_with_the_largest
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
+from perfdoctor.samples import Fact, ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
 from perfdoctor.scene.phases import Place
 from perfdoctor.scene.roles import Process
 from perfdoctor.scene.scene import Scene
@@ -113,6 +113,36 @@ def test_more_ranks_than_cores_contend(accounted: Account) -> None:
     # Of the cores, the ranks themselves use 1.5, and threads of the exchange 0.3.
     assert _share(ledgers, "cpu.contention") == pytest.approx(0.5 * 1.5 / 1.8, abs=0.02)
     assert _share(ledgers, BANDWIDTH) == pytest.approx(0.5 * 0.3 / 1.8, abs=0.02)
+
+
+LATENCY = "communication.latency"
+
+
+@pytest.mark.parametrize(
+    ("packet", "rate", "mtu", "cause"),
+    [
+        (1_000, 5e6, 65_536, LATENCY),
+        (10_000, 5e6, 65_536, LATENCY),
+        (10_000, 500e6, 65_536, BANDWIDTH),
+        (40_000, 5e6, 65_536, BANDWIDTH),  # a link of which the traffic is shaped, and full
+        (1_300, 500e6, 1_500, BANDWIDTH),  # a card that counts what it sends, with acknowledgements among it
+        (1_300, 5e6, 1_500, LATENCY),
+        (300, 500e6, 1_500, LATENCY),
+    ],
+)
+def test_large_packets_are_bytes_on_however_slow_a_link(
+    accounted: Account, packet: int, rate: float, mtu: int, cause: str
+) -> None:
+    end, seconds = START + TICKS * TICK, TICKS * TICK / S
+    counters = [("sent_bytes_total", rate * seconds), ("sent_packets_total", rate * seconds / packet)]
+    traffic = [
+        Reading(time, "network", "net:lo", name, value * (time > START))
+        for name, value in counters
+        for time in (START, end)
+    ]
+    link = Fact(START, "network", "net:lo", "mtu_bytes", str(mtu))
+    ledgers = accounted([*_ranks("RRSS", "SSRR", moves="RSRS"), *traffic, link])
+    assert _share(ledgers, cause) == pytest.approx(0.25, abs=0.02)
 
 
 READ, DECODE = "io.storage_read", "cpu.input_preprocessing"

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -145,3 +146,41 @@ def test_odd_file_names_are_data(name: bytes, tmp_path: Path) -> None:
     text = page.read_bytes().decode("utf-8")
     assert "<script>x.bin" not in text
     assert "<b>" + name.decode(errors="replace") not in text
+
+
+def test_waiting_for_a_thread_that_logs_is_logging(tmp_path: Path) -> None:
+    with job(sys.executable, str(TARGETS / "job_logging.py"), "queue") as training:
+        answer = watch(training, tmp_path, duration=4)
+    assert answer.told["verdict"]["cause"] == "io.log_write", answer.told["breakdown"]
+
+
+def test_a_worker_that_waits_for_a_process_of_its_own_is_not_handing_over(tmp_path: Path) -> None:
+    with job(*TRAINING, "--workers", "1", "--decoder-ms", "2") as training:
+        answer = watch(training, tmp_path)
+    verdict = answer.told["verdict"]
+    assert verdict["cause"] == "cpu.input_preprocessing"
+    assert verdict["share"] > 0.5
+    assert "job_training.py" in verdict["summary"]
+
+
+@pytest.mark.parametrize("width", [128, 1024])
+def test_what_hooks_of_the_model_compute_prepares_no_input(tmp_path: Path, width: int) -> None:
+    with job(sys.executable, str(TARGETS / "measuring_hooks.py"), str(width)) as training:
+        answer = watch(training, tmp_path, duration=5)
+    shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
+    assert shares["cpu.python_overhead"] > 0.15
+    assert shares.get("cpu.input_preprocessing", 0.0) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("what", "cause"), [("metrics", "io.log_write"), ("weights", "io.checkpoint_write")]
+)
+def test_many_small_writes_are_a_log_however_much_they_are(what: str, cause: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as folder,  # /tmp may live in memory, where syncing costs nothing
+        job(sys.executable, str(TARGETS / "job_tracking.py"), what, folder) as training,
+    ):
+        answer = watch(training, Path(folder), duration=5)
+    shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
+    assert max(shares, key=lambda name: shares[name] if name.startswith("io.") else 0.0) == cause
+    assert shares[cause] > 0.05

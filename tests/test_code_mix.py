@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdoctor.breakdown.code_counts import _apart
+from perfdoctor.breakdown.code_counts import IN_STEP, _apart, misplaced, tell_in_step
 from perfdoctor.breakdown.code_mix import CodeMix, _fractions, _libraries
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.evidence.code_seen import has_loader
 from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import AFTERWARDS, UNKNOWN, locate
+from perfdoctor.scene.phases import AFTERWARDS, PHASES, UNKNOWN, locate
 from perfdoctor.scene.stacks import Stacks, Track
 
 OWN = Frame("/home/me/train.py", "main", 7)
@@ -55,10 +55,24 @@ def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:
     assert "cpu.input_preprocessing" not in after
 
 
+def test_libraries_in_a_step_are_overhead_as_far_as_they_have_no_room_outside() -> None:
+    by_phase = {phase: Counter[str]() for phase in PHASES}
+    by_phase |= {"forward": Counter(kernel=500, library=200), "other": Counter(library=300)}
+    assert misplaced(by_phase, {"forward": 0.6, "other": 0.4}) == 1.0
+    assert misplaced(by_phase, {"forward": 0.7, "other": 0.3}) == pytest.approx(0.375)
+    assert misplaced(by_phase, {"forward": 1.0}) == 0.0
+    told = tell_in_step(by_phase, 0.25)
+    assert told["other"] == by_phase["other"]
+    assert told["forward"] == {"kernel": 500, "library": 50, IN_STEP: 150}
+    mix = _fractions(told["forward"], "forward")
+    assert mix["cpu.python_overhead"] == pytest.approx(150 / 700)
+
+
 def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
     around = Counter(kernel=900, dispatch=20, interpreter=10, library=5)
     assert _libraries(around, 90.0) == pytest.approx(0.75)
     assert _libraries(around, 0.0) == 0.0
+    assert _libraries(Counter(dispatch=30, **{IN_STEP: 70}), 0.0) == pytest.approx(0.7)
     assert _libraries(Counter(kernel=900, dispatch=9), 5.0) is None
 
 

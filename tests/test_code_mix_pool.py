@@ -24,7 +24,7 @@ def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
     helper = SimpleNamespace(at=lambda time: LACKS_A_CORE if time >= disturbed_from_s * S else COMPUTES)
     return SimpleNamespace(
         recording=SimpleNamespace(rows=lambda kind: samples if kind is CodeSample else []),
-        timelines=SimpleNamespace(interpreter_at=lambda pid, time: (None, False)),
+        timelines=SimpleNamespace(interpreter_at=lambda pid, time: (None, False), main_times=lambda pid: []),
         place_at=lambda pid, time, moment, in_c: Place("forward"),
         has_places=lambda pid: True,
         pool_threads=lambda pid: [helper],

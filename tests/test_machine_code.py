@@ -21,6 +21,7 @@ TRANSPOSE = "_ZZN12_GLOBAL__N_125copy_same_type_transpose_ERN2at6TensorERKS1_ENK
 GRID = f"{NATIVE.replace('ZN', 'ZNK')}15ApplyGridSampleIfE8backwardILb1EEEvRKNS_3vec4AVX210VectorizedIfEESS_l.isra.0"
 ADAM = f"{NATIVE}9adam_mathIffLNS0_9ADAM_MODEE0EEENSt9enable_ifIXoo9is_same_vIT_fEEvE4typeEPS5_S8_dPKfl"
 NORMAL = "_ZNK2at6native9templates3cpu12_GLOBAL__N_112NormalFill16IfLb1EEclEPf.constprop.0"
+SMALL_MATRICES = "_ZN2at6nativeL19bmm_out_or_baddbmm_ERKNS_6TensorES3_S3_RKN3c106ScalarES7_b"
 SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
 
 
@@ -47,6 +48,7 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", GRID, "kernel"),
         ("libtorch_cpu.so", ADAM, "kernel"),
         ("libtorch_cpu.so", NORMAL, "kernel"),
+        ("libtorch_cpu.so", SMALL_MATRICES, "kernel"),
         ("libtorch_cpu.so", f"{NATIVE}18pool2d_shape_checkERKNS_6TensorElllllllllNS_12MemoryFormatE", "dispatch"),
         ("libtorch_cpu.so", f"{NATIVE}10CellParamsD2Ev", "dispatch"),
         ("libtorch_cpu.so", "_ZN2at16CPUGeneratorImpl8random64Ev", "kernel"),

@@ -150,14 +150,18 @@ def test_tcp_counters_go_by_name() -> None:
     assert parse_tcp(snmp) == {"RtoMin": 200, "OutSegs": 900, "RetransSegs": 12}
 
 
-def test_link_speed_is_a_fact(tmp_path: Path) -> None:
+def test_what_a_link_carries_is_a_fact(tmp_path: Path) -> None:
     dev = "h\nh\n  eth0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n  eth1: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"
     tree = {
         "proc/77/net/dev": dev,
         "proc/77/net/snmp": "Tcp: OutSegs RetransSegs\nTcp: 1 2\n",
         "sys/class/net/eth0/speed": "25000\n",
         "sys/class/net/eth1/speed": "-1\n",
+        "sys/class/net/eth1/mtu": "1500\n",
     }
     samples = opened(NetworkProbe(plant(tmp_path, tree)), 77)
-    speeds = {sample.subject: sample.value for sample in samples if isinstance(sample, Fact)}
-    assert speeds == {"interface:eth0": "25000000000"}
+    links = {(sample.subject, sample.name): sample.value for sample in samples if isinstance(sample, Fact)}
+    assert links == {
+        ("interface:eth0", "link_bits_per_second"): "25000000000",
+        ("interface:eth1", "mtu_bytes"): "1500",
+    }

@@ -27,11 +27,13 @@ def test_own_threads_are_fitted_to_the_cores() -> None:
 
 
 def test_threads_that_fit_already_are_left_alone() -> None:
-    found = finding(
-        "cpu.contention", numbers={"runnable_threads": 40.0, "job_cores": 8.0},
-        settings={"cores": 8.0, "env.OMP_NUM_THREADS": "2"}, workers=3,
-    )  # fmt: skip
-    assert not any("compute thread" in title for title in titles(found))
+    settings: dict[str, str | float] = {"cores": 8.0, "env.OMP_NUM_THREADS": "2"}
+    fitting = finding("cpu.contention", numbers={"runnable_threads": 10.0}, settings=settings, workers=3)
+    assert not any("compute thread" in title for title in titles(fitting))
+    overruled = finding("cpu.contention", numbers={"runnable_threads": 40.0}, settings=settings, workers=3)
+    assert titles(overruled)[0] == "Use 2 compute threads per process"
+    assert "OMP_NUM_THREADS is 2, but code sets more" in overruled.fixes[0].why
+    assert overruled.fixes[0].change.startswith("torch.set_num_threads(2)")
 
 
 @pytest.mark.parametrize(

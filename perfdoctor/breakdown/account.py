@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,10 +21,17 @@ from perfdoctor.scene.scene import Scene
 
 # Mean bytes per packet on the wire below which a collective is many small messages: a full Ethernet frame is 1.5 kB,
 # and the kernel sends large buffers in segments of up to 64 kB (measured on loopback: 0.1 to 0.6 kB against 20 to 60).
+# Drivers of network cards may count what a card cuts such a segment into, so a packet that fills half of what the link
+# carries at once is not small.
 SMALL_PACKET_BYTES = 4096
+_LINK = ("link_bits_per_second", "mtu_bytes")
 # Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
 # write, and a synced log line is some hundred bytes per 1 to 20 ms.
 STATE_BYTES_PER_S = 2_000_000
+# Mean bytes per packet from which bytes are what takes the time, on however slow a link: whoever sends has so much
+# ready that segments grow to tens of kilobytes (measured: 32 to 55 kB; 6 to 15 kB where ranks wait for a few small
+# buckets).
+LARGE_PACKET_BYTES = 24_000
 # What the loopback interface carries at least between two gloo ranks (measured here: 1.2 GB/s on two busy cores).
 LOOPBACK_BYTES_PER_S = 1e9
 # A link that is filled to less than this while ranks are in collectives is not what they wait for.
@@ -120,17 +129,18 @@ def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
         elif phase == "logging":
             known.setdefault(timeline.targets[index], "io.log_write")
     written = _growth(scene, f"pid:{trainer.pid}", "write_call_bytes_total")
-    large = waited > 0 and written / waited >= STATE_BYTES_PER_S
+    large = waited > 0 and written / waited >= STATE_BYTES_PER_S and scene.kernel_work.saves_state(trainer.pid)
     return {**known, "": "io.checkpoint_write" if large else "io.log_write"}
 
 
 def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     """Whether collectives take their time for messages rather than for bytes.
 
-    Told by the mean size of what travels, and by whether the link would have carried all of it in a fraction of the
-    time that was spent in collectives.
+    Told by the mean size of what travels and, where that is neither small nor large, by whether the link would have
+    carried all of it in a fraction of the time that was spent in collectives. A link may carry less than it says: its
+    traffic is shaped, or shared.
     """
-    facts = {row.subject: row.value for row in scene.recording.rows(Fact) if row.name == "link_bits_per_second"}
+    facts = {(row.subject, row.name): float(row.value) for row in scene.recording.rows(Fact) if row.name in _LINK}
     interfaces = scene.counters.subjects("sent_bytes_total")
     sent = {name: _growth(scene, name, "sent_bytes_total") for name in interfaces}
     packets = sum(_growth(scene, name, "sent_packets_total") for name in interfaces)
@@ -138,8 +148,11 @@ def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     if packets <= 0 or spent <= 0:
         return False
     busiest = max(sent, key=lambda name: sent[name])
-    link = float(facts[busiest]) / 8 if busiest in facts else LOOPBACK_BYTES_PER_S
-    return sum(sent.values()) / packets < SMALL_PACKET_BYTES or sum(sent.values()) / spent < UNFILLED * link
+    link = facts.get((busiest, "link_bits_per_second"), 8 * LOOPBACK_BYTES_PER_S) / 8
+    small = min(SMALL_PACKET_BYTES, facts.get((busiest, "mtu_bytes"), math.inf) / 2)
+    packet = sum(sent.values()) / packets
+    unfilled = sum(sent.values()) / spent < UNFILLED * link
+    return packet < small or (unfilled and packet < LARGE_PACKET_BYTES)
 
 
 def _growth(scene: Scene, subject: str, name: str) -> float:

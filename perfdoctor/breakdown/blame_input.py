@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from perfdoctor.breakdown.blame import (
     WRITES,
@@ -69,7 +70,26 @@ def supplier_parts(
     if moment.is_blocked:
         cause = storage_cause(scene, moment, time_ns, place, saved_paths)
         return [Part(cause, 1.0, target=moment.target, line=place.line)]
-    return _waiting(scene, supplier, moment, time_ns, place)
+    parts = _waiting(scene, supplier, moment, time_ns, place)
+    if parts or place.detail == "worker idle":
+        return parts
+    return _of_children(scene, supplier, time_ns, saved_paths, place.line)
+
+
+def _of_children(
+    scene: Scene, supplier: Process, time_ns: int, saved_paths: Mapping[str, str], line: str
+) -> list[Part]:
+    """A worker that waits for processes of its own at a line: what those do, as a shell's pipe of commands."""
+    found = []
+    for child in scene.roles.children_of(supplier.pid):
+        timeline = scene.timelines.main(child.pid)
+        if timeline is None or not child.alive_at(time_ns):
+            continue
+        # Where each shard has a process of its own, much of its life is over before it is looked at.
+        seen_ns = max(time_ns, int(timeline.times_ns[0]))
+        if parts := supplier_parts(scene, child, seen_ns, saved_paths):
+            found.append([replace(part, line=part.line or line) for part in parts])
+    return [part for parts in found for part in scale(parts, 1 / len(found))]
 
 
 def _computing(scene: Scene, pid: int, moment: Moment, time_ns: int, place: Place) -> list[Part]:

@@ -29,6 +29,8 @@ from perfdoctor.scene.timelines import Moment
 
 # Every rank is in the collective; whether bytes or messages take the time is told at the end, from the whole recording.
 COMMUNICATION = "communication.bandwidth"
+# What waiting in these phases is for, whoever carries it out: a thread of the library's that writes, for instance.
+_WRITTEN = {"saving": "io.checkpoint_write", "logging": "io.log_write"}
 LOADER_WAITS = ("loader wait", "hand over")
 
 
@@ -91,10 +93,8 @@ class Blame:
         if collecting and place.detail not in LOADER_WAITS:
             # While a batch is unpickled, its many objects are what the collector is called for.
             causes = {"cpu.garbage_collection": 1.0}
-        elif place.phase == "saving":
-            causes = {"io.checkpoint_write": 1.0}
-        elif place.phase == "logging":
-            causes = {"io.log_write": 1.0}
+        elif place.phase in _WRITTEN:
+            causes = {_WRITTEN[place.phase]: 1.0}
         elif place.detail == "loader start":
             causes = {"cpu.worker_startup": 1.0}
         elif place.detail in LOADER_WAITS:
@@ -199,6 +199,8 @@ class Blame:
             return [Part("cpu.gil_contention", 1.0, line=place.line)]
         if self._is_collective_wait(trainer, moment, place, time_ns):
             return self._follow_ranks(trainer, time_ns) if follow_ranks else unattributed(place)
+        if place.phase in _WRITTEN:
+            return [Part(_WRITTEN[place.phase], 1.0, line=place.line)]
         if place.phase == "data" or place.waits:
             parts = input_parts(scene, trainer, time_ns, self.saved_paths[trainer.pid])
             if place.phase == "data" or parts[0].cause != "cpu.data_transfer":

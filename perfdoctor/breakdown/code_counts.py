@@ -24,6 +24,11 @@ SURE_DELAY = 0.25
 _BLURRED_PER_S = 7.0
 _RUNNING = Moment("R", None, "", 1.0, 0.0)
 
+# Stacks are seen some hundred times, so the time outside of steps may be this many times as long as it seems.
+_STACKS_ERR = 1.25
+# Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
+IN_STEP = "library in step"
+
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
 # Samples by kind of code (``perfdoctor.scene.machine_code``), for each phase.
 ByPhase = dict[str, Counter[str]]
@@ -74,6 +79,36 @@ def running_by_phase(scene: Scene, pid: int) -> dict[str, float]:
     return counts.fractions()
 
 
+def misplaced(by_phase: ByPhase, running: Mapping[str, float]) -> float:
+    """Of libraries' samples that seem to lie in a step, the part for which the code outside of steps has time.
+
+    A sample is given to the nearest stack, so some of what prepares the input seems to lie in the step beside it.
+
+    Args:
+        by_phase: samples by the phase that their times tell.
+        running: the running time by phase, in fractions.
+    """
+    total = sum(counts.total() for counts in by_phase.values())
+    outside = _STACKS_ERR * total * (1 - sum(running.get(phase, 0.0) for phase in TRAINING_PHASES))
+    inside = sum(by_phase[phase]["library"] for phase in TRAINING_PHASES)
+    placed = sum(counts["library"] for counts in by_phase.values()) - inside
+    return min(1.0, max(0.0, outside - placed) / inside) if inside else 1.0
+
+
+def tell_in_step(by_phase: Mapping[str, Counter[str]], wrong: float) -> ByPhase:
+    """Calls libraries' samples in a step by a name of their own, except for the part that seems to lie there only."""
+    return {
+        phase: _in_step(counts, wrong) if phase in TRAINING_PHASES else counts for phase, counts in by_phase.items()
+    }
+
+
+def _in_step(counts: Counter[str], wrong: float) -> Counter[str]:
+    told = Counter(counts)
+    library = told.pop("library", 0)
+    told["library"], told[IN_STEP] = library * wrong, library * (1 - wrong)  # type: ignore[assignment]
+    return told
+
+
 def share_out(by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], claimed: frozenset[str]) -> ByPhase:
     """Gives samples to phases of which each is too short to be met by a sample's time.
 
@@ -89,7 +124,8 @@ def share_out(by_phase: Mapping[str, Counter[str]], running: Mapping[str, float]
     unclaimed = _without_claimed(sum(by_phase.values(), Counter()), taken)
     in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
     step, own = _apart(unclaimed, 1 - in_step / (1 - taken) if taken < 1 else 0.0)
-    return {phase: step if phase in TRAINING_PHASES else own for phase in _ALL if phase not in claimed}
+    shared = {phase: step if phase in TRAINING_PHASES else own for phase in _ALL if phase not in claimed}
+    return tell_in_step(shared, 0.0)
 
 
 def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]]:

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.code_counts import (
     CLAIMED,
+    IN_STEP,
     MIN_SAMPLES,
     ByPhase,
     count_code,
     is_blurred,
+    misplaced,
     phase_of,
     running_by_phase,
     share_out,
+    tell_in_step,
 )
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.evidence.code_seen import has_loader
@@ -38,6 +41,7 @@ _CAUSES = {
     "spin": SPIN,
     # Decoders, compressors and array libraries: a step of torch's has no use for them.
     "library": "cpu.input_preprocessing",
+    IN_STEP: "cpu.python_overhead",
 }
 
 # What machine code tells by itself: torch's kernels and the barriers of their pool.
@@ -97,13 +101,15 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     # With a DataLoader, a loop prepares no more than a rest itself.
     calls_only = has_loader(scene, {pid}) or _dispatches(both[PREPARES])
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
+    running = running_by_phase(scene, pid)
     if is_blurred(scene, pid):
-        running = running_by_phase(scene, pid)
         undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))
         around = both["forward"] + both["other"]
         after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
         libraries = _libraries(around, after * both[AFTERWARDS]["library"])
         return CodeMix(_mixes(both), _interpreter(around), libraries, _mixes(held_up), _mixes(undisturbed))
+    wrong = misplaced(both, running)
+    undisturbed, held_up, both = (tell_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
     around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
     return CodeMix(
         _mixes(both, calls_only),
@@ -136,9 +142,10 @@ def _interpreter(counts: Counter[str]) -> float | None:
 
 
 def _libraries(around: Counter[str], afterwards: float) -> float | None:
-    """Of interpreter, dispatch and what libraries do after the model's call, the libraries' part."""
-    overhead = around["interpreter"] + around["dispatch"] + afterwards
-    return afterwards / overhead if overhead >= MIN_SAMPLES else None
+    """Of interpreter, dispatch and what libraries do in the step or after it, the libraries' part."""
+    libraries = around[IN_STEP] + afterwards
+    overhead = around["interpreter"] + around["dispatch"] + libraries
+    return libraries / overhead if overhead >= MIN_SAMPLES else None
 
 
 def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:

@@ -16,6 +16,9 @@ IDLE_CORES = 0.5
 _WORTH_TRYING = 1.2
 # The job itself fills its cores from this fraction of them: then nobody else has to be looked for.
 _FULL = 0.85
+# Running threads per thread that OMP_NUM_THREADS allows, above which something else has set their number. Those that
+# serve an exchange come on top: ranks of one thread each were seen with 1.2.
+_OVERRULED = 1.5
 # A trainer whose threads together run no longer than this many times its main one has no pool at work.
 _ITS_MAIN_THREAD = 1.1
 
@@ -184,17 +187,21 @@ def _thread_fixes(facts: Facts, cores: float | None) -> list[Fix]:
     processes = _processes(facts)
     fitting = max(1, int(cores) // processes)
     now = variable(facts, "OMP_NUM_THREADS")
-    if now == str(fitting) or (fitting == 1 and _one_thread_each(facts, runnable)):
+    # A launcher like torchrun sets the variable; what the script sets afterwards counts.
+    overruled = now == str(fitting) and runnable > _OVERRULED * fitting * processes
+    if (now == str(fitting) and not overruled) or (fitting == 1 and _one_thread_each(facts, runnable)):
         return []
     have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
+    have += ", but code sets more" if overruled else ""
+    in_code = f"torch.set_num_threads({fitting}), cv2.setNumThreads(0)"
+    by_variable = f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: {in_code}"
     return [
         Fix(
             f"Use {counted(fitting, 'compute thread')} per process",
             f"{counted(processes, 'process', 'processes')} had {runnable:.3g} threads running or queueing at "
             f"a time on {counted(cores, 'core')} ({have}). What threads lose by waiting for each other at "
             "barriers is on top of that.",
-            f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: "
-            f"torch.set_num_threads({fitting}), cv2.setNumThreads(0)",
+            f"{in_code}   # where the script sets more" if overruled else by_variable,
         )
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.scene.counters import Counters
 
@@ -9,6 +11,9 @@ from perfdoctor.scene.counters import Counters
 SWAP_BYTES_PER_S = 256 * 1024
 # A process that writes more than this per second to storage saves state; logs are kilobytes.
 MIN_WRITTEN_PER_S = 10e6
+# Mean bytes per write call from which a process saves state. A file that Python buffers passes on 8 kB at a time and
+# arrays are written whole (240 kB and more, measured); SQLite writes pages of 4 kB at most, log lines are shorter.
+STATE_BYTES_PER_CALL = 6000
 # Major faults per second below which they are start-up noise; a mapped dataset takes 20 with read-ahead, 1,000 without
 # (measured).
 MIN_FAULTS_PER_S = 10.0
@@ -32,6 +37,14 @@ class KernelWork:
             self._known[key] = self._around(pid, time_ns)
         return self._known[key]
 
+    def saves_state(self, pid: int) -> bool:
+        """Whether a process writes in large pieces over the whole recording, as state is written and no log."""
+        written, calls = (
+            self._counters.growth(f"pid:{pid}", name, 0.0, math.inf)
+            for name in ("write_call_bytes_total", "write_calls_total")
+        )
+        return calls > 0 and written / calls >= STATE_BYTES_PER_CALL
+
     def fault_cause(self, time_ns: int) -> str:
         """What a page fault that needs a device brings in: swapped memory, or a mapped file."""
         swapped = self._grown("host", "swapped_in_bytes_total", time_ns) / 2
@@ -45,7 +58,8 @@ class KernelWork:
             return 0.0, ""
         if self._grown(subject, "major_faults_total", time_ns) / 2 >= MIN_FAULTS_PER_S:
             return system / busy, self.fault_cause(time_ns)
-        if self._grown(subject, "storage_write_bytes_total", time_ns) / 2 >= MIN_WRITTEN_PER_S:
+        stored = self._grown(subject, "storage_write_bytes_total", time_ns) / 2
+        if stored >= MIN_WRITTEN_PER_S and self.saves_state(pid):
             return system / busy, "io.checkpoint_write"
         return 0.0, ""
 

@@ -45,7 +45,9 @@ _KERNEL = re.compile(
     r"6native\d*(AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)"
     # ATen's kernels: cpu_max_pool, batch_norm_cpu_kernel, softmax_lastdim_kernel …
     r"|6native.*([Kk]ernel|[a-z\d_]cpu[_E]|\d+cpu_|_omp_fn|vectorized_|cascade_sum|im2col|col2im|vol2col|slow_conv|"
-    r"7cpublas|gemm|sparse_?mm|embedding_bag|max_pool1d_impl)|copy_same_type_transpose_"
+    r"7cpublas|gemm|sparse_?mm|embedding_bag|max_pool1d_impl|"
+    # with the loops for small matrices compiled into it
+    r"bmm_out_or_baddbmm_)|copy_same_type_transpose_"
     # bodies of at::parallel_for, and the standard library's sorting of tensors
     r"|2at6native.*UlllE\d*_clEll|^_ZSt\d+__\w+2at6native"
     # random numbers, FFT, elementary functions

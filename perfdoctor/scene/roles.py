@@ -63,6 +63,10 @@ class Roles:
             if process.role == "other" and process.trainer_pid == pid
         ]
 
+    def children_of(self, pid: int) -> list[Process]:
+        """Processes that were started by another, loader workers and trainers aside (a download, a decompressor)."""
+        return [process for process in self.processes.values() if process.role == "other" and process.parent_pid == pid]
+
 
 def assign_roles(
     recording: Recording, stacks: Stacks, timelines: Timelines, marked: frozenset[int] = frozenset()

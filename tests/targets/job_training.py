@@ -6,12 +6,24 @@ The options plant what a test wants to see: how long a step takes, loader worker
 # ruff: noqa: TID253
 import argparse
 import os
+import subprocess
+import sys
 import threading
 import time
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+
+DECODER = """
+import sys, time
+while True:
+    until = time.perf_counter() + float(sys.argv[1]) / 1000
+    while time.perf_counter() < until:
+        pass
+    sys.stdout.buffer.write(bytes(64))
+    sys.stdout.flush()
+"""
 
 
 class Digits(Dataset):
@@ -20,6 +32,7 @@ class Digits(Dataset):
     def __init__(self, options):
         self.options = options
         self.told = False
+        self.decoder = None
 
     def __len__(self):
         return self.options.items
@@ -32,6 +45,10 @@ class Digits(Dataset):
             file = os.open(self.options.read, os.O_RDONLY)
             os.read(file, 1 << 20)
             os.close(file)
+        if self.options.decoder_ms:
+            command = (sys.executable, "-c", DECODER, str(self.options.decoder_ms))
+            self.decoder = self.decoder or subprocess.Popen(command, stdout=subprocess.PIPE)
+            self.decoder.stdout.read(64)
         if self.options.wait_ms:
             time.sleep(self.options.wait_ms / 1000)
         until = time.perf_counter() + self.options.item_ms / 1000
@@ -55,6 +72,7 @@ def parse():
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--item-ms", type=float, default=0.0, help="compute for every item")
     parser.add_argument("--wait-ms", type=float, default=0.0, help="wait for every item: takes no core from anybody")
+    parser.add_argument("--decoder-ms", type=float, default=0.0, help="each reader's own process computes per item")
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--pause-ms", type=float, default=0.0, help="sleep in every step")

@@ -46,6 +46,7 @@ class Marker(Protocol):
         worked: it has begun a backward pass or an optimizer's step since the last step.
         loader_seen: it has taken a batch from a loader.
         late: when the last step ended, if there is something left to do since; 0 if not.
+        compiler_tells: torch.compile says when it compiles, and sees torch's own entries then.
         marker: gives the function that makes marks of a kind and value.
         trial: stands between a loader and the training.
     """
@@ -54,6 +55,7 @@ class Marker(Protocol):
     worked: bool
     loader_seen: bool
     late: int
+    compiler_tells: bool
     marker: Callable[..., Callable[[int], None]]
     trial: Trial
 
@@ -85,14 +87,8 @@ def _marks(marker: Marker, kind: int) -> tuple[Callable[[int], None], Callable[[
     return marker.marker(BEGIN | kind), marker.marker(END | kind)
 
 
-def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> Entry:
-    """``Module.__call__``: marks outermost calls.
-
-    Args:
-        marker: whom to tell.
-        original: what it was.
-        compiler_tells: torch.compile says when it compiles, and sees the original then.
-    """
+def calls(marker: Marker, original: Entry) -> Entry:
+    """``Module.__call__``: marks outermost calls."""
     import torch
     from torch.nn.modules.loss import _Loss
 
@@ -101,7 +97,7 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
     forward, loss = (
         ([marker.marker(BEGIN | kind, flag) for flag in flags], marker.marker(END | kind)) for kind in (FORWARD, LOSS)
     )
-    is_compiling = None if compiler_tells else getattr(torch.compiler, "is_compiling", None)
+    is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
     inside, modules = False, sys.modules
     # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
     # one Python call more would cost a step of many modules much more than all marks.
@@ -113,7 +109,7 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
             return self._call_impl(*args, **kwargs)
         if inside or get_ident() != marker.thread:
             return original(self, *args, **kwargs)
-        if is_compiling is not None and "torch._dynamo" in modules and is_compiling():
+        if not marker.compiler_tells and "torch._dynamo" in modules and is_compiling():
             return original(self, *args, **kwargs)
         if marker.late:
             marker.catch_up()

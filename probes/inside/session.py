@@ -54,6 +54,7 @@ class _Hot:
         "_passed",
         "_told",
         "active",
+        "compiler_tells",
         "depth",
         "ended",
         "entered",
@@ -110,6 +111,7 @@ class Session(_Hot):
         self.thread = get_ident()
         self.pid = os.getpid()
         self.active = True
+        self.compiler_tells = False
         self.depth = 0
         self.usual = True
         self._wishes = wishes
@@ -311,6 +313,7 @@ class Session(_Hot):
     def _warm_up(self, time_ns: int) -> None:
         """Begins to observe with the end of a step once enough were left out and the sidecar looks."""
         if self._ring.sidecar() == WATCHING and self.steps >= self._wishes.warmup:
+            self._hooks.mind_compiler()
             if self._device.begin():
                 self._rewire(self._device.marker)
             self.marker(BEGIN | OBSERVED, self.steps)(time_ns + 1)  # that step is none of them

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Entry = Callable[..., Any]
 
-# Flags of a forward or loss mark.
+# Flags of a forward mark.
 GRAD, TRAINING = 1, 2
 # Flag at the beginning of a data mark: there are workers; at its end: the loader had no more.
 WORKERS, EXHAUSTED = 1, 2
@@ -93,10 +93,9 @@ def calls(marker: Marker, original: Entry) -> Entry:
     from torch.nn.modules.loss import _Loss
 
     grad_enabled = torch.is_grad_enabled
-    flags = range(GRAD + TRAINING + 1)
-    forward, loss = (
-        ([marker.marker(BEGIN | kind, flag) for flag in flags], marker.marker(END | kind)) for kind in (FORWARD, LOSS)
-    )
+    over = marker.marker(END | FORWARD)
+    forward = [(marker.marker(BEGIN | FORWARD, flag), over) for flag in range(GRAD + TRAINING + 1)]
+    loss = _marks(marker, LOSS)
     is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
     inside, modules = False, sys.modules
     # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
@@ -114,8 +113,11 @@ def calls(marker: Marker, original: Entry) -> Entry:
         if marker.late:
             marker.catch_up()
         inside = True
-        begun, ended = loss if isinstance(self, _Loss) else forward
-        begun[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)](now())
+        if isinstance(self, _Loss):
+            begun, ended = loss
+        else:
+            begun, ended = forward[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)]
+        begun(now())
         try:
             if direct and self._compiled_call_impl is None:
                 return self._call_impl(*args, **kwargs)

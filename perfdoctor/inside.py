@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable
 from operator import index
 from pathlib import Path
+from threading import get_ident
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any, TypeVar
@@ -49,7 +50,11 @@ _lock = threading.Lock()
 
 
 class Diagnose:
-    """What ``diagnose()`` gives: a context manager and a decorator; all of a process share one session."""
+    """What ``diagnose()`` gives: a context manager and a decorator; all of a process share one session.
+
+    The usual ``with`` around one step begins and ends here, and not in methods of the session: after a step of a model
+    each call more is found cold.
+    """
 
     __slots__ = ("_started", "_wishes")
 
@@ -58,17 +63,35 @@ class Diagnose:
         self._started = False
 
     def __enter__(self) -> Diagnose:
-        if _session is None:
+        session = _session
+        if session is None:
             self._enter()
-        elif _session.active:
-            _session.enter()
+        elif session.thread == get_ident():
+            if session.usual and not session.depth:
+                session.depth = 1
+                session.entered(monotonic_ns())
+            else:
+                session.enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _session is not None and _session.active:
-            _session.leave()
+        session = _session
+        if session is None or session.thread != get_ident():
+            return
+        if not session.usual or session.depth != 1:
+            session.leave()
+            return
+        session.depth = 0
+        time_ns = monotonic_ns()
+        session.ended(time_ns)
+        session.worked = False
+        session.steps += 1
+        if time_ns >= session.look_ns or session.steps == session.limit:
+            session.look(time_ns)
+            time_ns = monotonic_ns()
+        session.left_step(time_ns + 1)
 
     def __call__(self, function: F) -> F:
         """Makes every call of a function one step."""
@@ -122,7 +145,7 @@ class Phase:
 
     def __enter__(self) -> None:
         session = _session
-        if session is not None and session.thread == threading.get_ident():
+        if session is not None and session.thread == get_ident():
             self._number = _PHASES.get(self._name) or session.phase_number(self._name)
             if self._number is not None:
                 session.marker(BEGIN | self._number)(monotonic_ns())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Entry = Callable[..., Any]
 
-# Flags of a forward or loss mark.
+# Flags of a forward mark.
 GRAD, TRAINING = 1, 2
 # Flag at the beginning of a data mark: there are workers; at its end: the loader had no more.
 WORKERS, EXHAUSTED = 1, 2
@@ -46,6 +46,7 @@ class Marker(Protocol):
         worked: it has begun a backward pass or an optimizer's step since the last step.
         loader_seen: it has taken a batch from a loader.
         late: when the last step ended, if there is something left to do since; 0 if not.
+        compiler_tells: torch.compile says when it compiles, and sees torch's own entries then.
         marker: gives the function that makes marks of a kind and value.
         trial: stands between a loader and the training.
     """
@@ -54,6 +55,7 @@ class Marker(Protocol):
     worked: bool
     loader_seen: bool
     late: int
+    compiler_tells: bool
     marker: Callable[..., Callable[[int], None]]
     trial: Trial
 
@@ -85,23 +87,16 @@ def _marks(marker: Marker, kind: int) -> tuple[Callable[[int], None], Callable[[
     return marker.marker(BEGIN | kind), marker.marker(END | kind)
 
 
-def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> Entry:
-    """``Module.__call__``: marks outermost calls.
-
-    Args:
-        marker: whom to tell.
-        original: what it was.
-        compiler_tells: torch.compile says when it compiles, and sees the original then.
-    """
+def calls(marker: Marker, original: Entry) -> Entry:
+    """``Module.__call__``: marks outermost calls."""
     import torch
     from torch.nn.modules.loss import _Loss
 
     grad_enabled = torch.is_grad_enabled
-    flags = range(GRAD + TRAINING + 1)
-    forward, loss = (
-        ([marker.marker(BEGIN | kind, flag) for flag in flags], marker.marker(END | kind)) for kind in (FORWARD, LOSS)
-    )
-    is_compiling = None if compiler_tells else getattr(torch.compiler, "is_compiling", None)
+    over = marker.marker(END | FORWARD)
+    forward = [(marker.marker(BEGIN | FORWARD, flag), over) for flag in range(GRAD + TRAINING + 1)]
+    loss = _marks(marker, LOSS)
+    is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
     inside, modules = False, sys.modules
     # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
     # one Python call more would cost a step of many modules much more than all marks.
@@ -113,13 +108,16 @@ def calls(marker: Marker, original: Entry, *, compiler_tells: bool = False) -> E
             return self._call_impl(*args, **kwargs)
         if inside or get_ident() != marker.thread:
             return original(self, *args, **kwargs)
-        if is_compiling is not None and "torch._dynamo" in modules and is_compiling():
+        if not marker.compiler_tells and "torch._dynamo" in modules and is_compiling():
             return original(self, *args, **kwargs)
         if marker.late:
             marker.catch_up()
         inside = True
-        begun, ended = loss if isinstance(self, _Loss) else forward
-        begun[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)](now())
+        if isinstance(self, _Loss):
+            begun, ended = loss
+        else:
+            begun, ended = forward[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)]
+        begun(now())
         try:
             if direct and self._compiled_call_impl is None:
                 return self._call_impl(*args, **kwargs)

@@ -59,7 +59,7 @@ class Hooks:
         Returns:
             Which entries this torch does not have.
         """
-        self._mind_compiler()
+        self.mind_compiler()
         return self._put_in()
 
     def remove(self) -> None:
@@ -69,9 +69,10 @@ class Hooks:
             self._compiler.remove_start_callback(self._compiling)
             self._compiler.remove_end_callback(self._compiled)
             self._compiler = None
+            self._marker.compiler_tells = False
 
-    def _mind_compiler(self) -> None:
-        """Lets torch.compile see torch as it is.
+    def mind_compiler(self) -> None:
+        """Lets torch.compile see torch as it is, once it is loaded: optimizers load it with their first step.
 
         What it compiles holds only as long as the functions that it saw on the way stay what they are: it would
         compile all models anew when perfdoctor steps aside.
@@ -82,6 +83,7 @@ class Hooks:
         self._compiler = callback.callback_handler
         self._compiler.register_start_callback(self._compiling)
         self._compiler.register_end_callback(self._compiled)
+        self._marker.compiler_tells = True
 
     def _compiling(self, _: object) -> None:
         self._take_out()
@@ -97,7 +99,7 @@ class Hooks:
 
         missing: list[str] = []
         wrapped: list[tuple[Any, str, Wrapper]] = [
-            (torch.nn.Module, "__call__", self._calls),
+            (torch.nn.Module, "__call__", entries.calls),
             (torch.autograd, "backward", entries.works),
             (torch.autograd, "grad", entries.works),
             (DataLoader, "__iter__", entries.starts),
@@ -170,15 +172,12 @@ class Hooks:
             return (args[0], entries.closes(self._marker, args[1]), *args[2:]), kwargs
         return None
 
-    def _calls(self, marker: Marker, original: Entry) -> Entry:
-        return entries.calls(marker, original, compiler_tells=self._compiler is not None)
-
     def _compiles(self, _: Marker, original: Entry) -> Entry:
         def compile(*args: Any, **kwargs: Any) -> Any:
             try:
                 return original(*args, **kwargs)
             finally:
-                self._mind_compiler()
+                self.mind_compiler()
 
         return compile
 

@@ -48,23 +48,25 @@ class _Hot:
     """What a step touches, side by side: after a step of a model, each line of memory is found cold."""
 
     __slots__ = (
-        "_ended",
-        "_entered",
         "_flush_ns",
         "_left_loop",
-        "_left_step",
-        "_limit",
-        "_look_ns",
         "_loop_steps",
         "_passed",
-        "_steps",
         "_told",
         "active",
+        "compiler_tells",
         "depth",
+        "ended",
+        "entered",
         "late",
+        "left_step",
+        "limit",
         "loader_seen",
+        "look_ns",
         "marker",
+        "steps",
         "thread",
+        "usual",
         "worked",
     )
 
@@ -74,6 +76,14 @@ class Session(_Hot):
 
     Args:
         wishes: what the user asked for.
+
+    Attributes:
+        usual: each ``with`` is one step for all that is known: no step ended within the last one, and nothing but the
+            ``with`` is to tell. ``Diagnose`` then does what its beginning and end take by itself.
+        entered, ended, left_step: mark that such a ``with`` begins, its step ends, and it ends itself.
+        steps: how many have ended.
+        limit: with how many of them to look what is next.
+        look_ns: from when on to look at the end of any step.
 
     Raises:
         OSError: there is no memory for the ring.
@@ -101,18 +111,20 @@ class Session(_Hot):
         self.thread = get_ident()
         self.pid = os.getpid()
         self.active = True
+        self.compiler_tells = False
         self.depth = 0
+        self.usual = True
         self._wishes = wishes
         self._ring = RingWriter(get_native_id())
         self._mark_with(self._ring.marker)
         self.pauses = self._ring.flush_many
         self._hooks = Hooks(self)
         self._names: dict[str, int] = {}
-        self._steps = 0
+        self.steps = 0
         self._observed_from: int | None = None
         self._observed_ns = 0
         self._step_s = 0.0
-        self._limit = 0
+        self.limit = 0
         self._deadline_ns = 0
         self._start_ns = now()
         self.worked = False
@@ -121,7 +133,7 @@ class Session(_Hot):
         self.loader_seen = False
         self.late = 0
         self._loop_steps = LoopSteps()
-        self._look_ns = self._flush_ns = 0
+        self.look_ns = self._flush_ns = 0
         self.companion: Companion | None = None
         self._device = DeviceMarks(self._ring.marker, self._ring.say)
         self._follow_up = FollowUp(wishes, self._ring, self._rewire, self._phase_name)
@@ -170,39 +182,26 @@ class Session(_Hot):
             if self.depth:
                 self.depth += 1
                 return
+            self.usual = not told
             if self._passed or self._loop_steps.first:
                 known = self._told or self.loader_seen or self._observed_from is not None
                 self._loop_steps.begin_anew(counts=not known)
                 self._passed = 0
             self.depth, self._told = 1, told
-            self._entered(now())
+            self.entered(now())
 
     def leave(self) -> None:
-        """The user's ``with`` ends."""
-        if get_ident() != self.thread:
-            return
-        if self.depth != 1 or self._passed or self._told:
-            self._leave_other()
-            return
-        self.depth = 0
-        # What ``_step_ended`` does, once more: a call would cost as much again.
-        time_ns = now()
-        self._ended(time_ns)
-        self.worked = False
-        self._steps += 1
-        if time_ns >= self._look_ns or self._steps == self._limit:
-            self._look(time_ns)
-            time_ns = now()
-        self._left_step(time_ns + 1)
-
-    def _leave_other(self) -> None:
-        """Leaves a ``with`` around a loop, or one that stands in another."""
+        """The user's ``with`` ends, and it is no usual one. In the thread that trains."""
         if self.depth > 1:
             self.depth -= 1
             return
         if self.depth == 0:
             return
         self.depth = 0
+        if not self._passed and not self._told:
+            self._step_ended(now())
+            self.left_step(now())
+            return
         if not self._passed:
             self._ring.say("note", "step() was not called between start() and stop(): no steps are known.", "")
         elif not self._told and self.worked:
@@ -213,6 +212,7 @@ class Session(_Hot):
         """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
         if get_ident() == self.thread and self.depth:
             self._told = True
+            self.usual = False
             self._passed += 1
             self._step_ended(now())
 
@@ -227,11 +227,13 @@ class Session(_Hot):
     def fetches_after_work(self) -> None:
         """A batch is asked for."""
         if self.depth and not self._told:
+            self.usual = False
             self._passed += 1
             self._step_ended(now())
 
     def optimizes(self, optimizer: int) -> None:
         """An optimizer's step begins, and no loader was seen."""
+        self.usual = False
         if self.depth and not self._told and (ended := self._loop_steps.optimizer_begins(optimizer)):
             self._passed += 1
             # Torch goes through its hooks here: none may be taken out.
@@ -245,20 +247,21 @@ class Session(_Hot):
 
     def catch_up(self) -> None:
         """Does what could not be done where a step ended."""
-        self._look(self.late)
+        self.look(self.late)
 
     def _step_ended(self, time_ns: int, *, late: bool = False) -> None:
-        self._ended(time_ns)
+        self.ended(time_ns)
         self.worked = False
-        self._steps += 1
+        self.steps += 1
         # What is looked at now and then costs a short step nothing.
-        if time_ns >= self._look_ns or self._steps == self._limit:
+        if time_ns >= self.look_ns or self.steps == self.limit:
             if late:
                 self.late = time_ns
             else:
-                self._look(time_ns)
+                self.look(time_ns)
 
-    def _look(self, time_ns: int) -> None:
+    def look(self, time_ns: int) -> None:
+        """Does what is due at the end of a step that ended at a time."""
         try:
             self._go_on(time_ns)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with perfdoctor must not end the training
@@ -283,49 +286,50 @@ class Session(_Hot):
             self._flush_ns = 0 if self._device.step_ended(time_ns) else time_ns + FLUSH_NS
             self._ring.flush()
         if self._follow_up.begun:
-            if not self._follow_up.step_ended(time_ns, self._steps):
+            if not self._follow_up.step_ended(time_ns, self.steps):
                 self.finish()
         elif self._observed_from is None:
             self._warm_up(time_ns)
         elif self._ring.sidecar() != WATCHING:
             self.finish()
-        elif self._steps >= self._limit and time_ns >= self._deadline_ns:
+        elif self.steps >= self.limit and time_ns >= self._deadline_ns:
             self._device.drain()
             self._see_no_more()
-            if not self._follow_up.begin(time_ns, self._step_s, self._steps):
+            if not self._follow_up.begin(time_ns, self._step_s, self.steps):
                 self.finish()
         # The steps before and after the observed ones are looked at one by one.
-        self._look_ns = 0 if self._observed_from is None or self._follow_up.begun else self._flush_ns
+        self.look_ns = 0 if self._observed_from is None or self._follow_up.begun else self._flush_ns
 
     def _see_no_more(self) -> None:
         """Ends the observation, if there was one; what is marked from here on counts no more."""
         if self._observed_from is not None and not self._follow_up.begun:
-            observed = self._steps - self._observed_from
+            observed = self.steps - self._observed_from
             self._step_s = (now() - self._observed_ns) / NS_PER_S / max(observed, 1)
-            self.marker(END | OBSERVED, self._steps)(now())
+            self.marker(END | OBSERVED, self.steps)(now())
             if self._device.end():
                 self._rewire(None)
             self._ring.finish(SEEN)
 
     def _warm_up(self, time_ns: int) -> None:
         """Begins to observe with the end of a step once enough were left out and the sidecar looks."""
-        if self._ring.sidecar() == WATCHING and self._steps >= self._wishes.warmup:
+        if self._ring.sidecar() == WATCHING and self.steps >= self._wishes.warmup:
+            self._hooks.mind_compiler()
             if self._device.begin():
                 self._rewire(self._device.marker)
-            self.marker(BEGIN | OBSERVED, self._steps)(time_ns + 1)  # that step is none of them
-            self._observed_from, self._observed_ns = self._steps, time_ns
+            self.marker(BEGIN | OBSERVED, self.steps)(time_ns + 1)  # that step is none of them
+            self._observed_from, self._observed_ns = self.steps, time_ns
             asked = self._wishes.steps
-            self._limit = self._steps + (DEFAULT_STEPS if asked is None else asked)
+            self.limit = self.steps + (DEFAULT_STEPS if asked is None else asked)
             self._deadline_ns = time_ns + DEFAULT_S * NS_PER_S if asked is None else 0
         elif time_ns - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
             self.finish()
 
     def _mark_with(self, marker: MakeMark) -> None:
         self.marker = marker
-        self._entered = marker(BEGIN | SCOPE)
+        self.entered = marker(BEGIN | SCOPE)
         # 1: there was more than one step in it, so that what comes until the next one belongs to none.
-        self._left_step, self._left_loop = marker(END | SCOPE, 0), marker(END | SCOPE, 1)
-        self._ended = marker(POINT | STEP)
+        self.left_step, self._left_loop = marker(END | SCOPE, 0), marker(END | SCOPE, 1)
+        self.ended = marker(POINT | STEP)
 
     def _rewire(self, marker: MakeMark | None) -> None:
         """Lets all hooks mark in another way: they keep the functions that they were put in with."""

@@ -19,7 +19,7 @@ CATCH_ALL = {
     # Whatever is wrong with perfdoctor must not end the user's training; the reason is told as a warning.
     ("perfdoctor/inside.py", "_begin"),
     # Nor between two steps; there the reason is told in the report.
-    ("probes/inside/session.py", "_look"),
+    ("probes/inside/session.py", "look"),
     # Nor whatever is wrong with a profiler.
     ("probes/inside/burst.py", "_harmless"),
 }

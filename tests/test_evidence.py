@@ -103,6 +103,17 @@ def test_a_worker_that_polls_its_queue_is_idle(record) -> None:  # type: ignore[
     assert value(numbers, "worker_cores") == pytest.approx(0.9)
 
 
+def test_the_busiest_worker_is_told_from_the_next(record) -> None:  # type: ignore[no-untyped-def]
+    """One that rests all the time serves another loader."""
+    samples = [*thread(20, 20, states="RSSS", call="poll", target="pipe"), *thread(30, 30, states="R", run=0.9)]
+    resting = thread(40, 40, states="S", call="poll", target="pipe")
+    numbers = record([*samples, *resting], [(TRAINER, (20, 30, 40))])
+    assert value(numbers, f"busiest_worker.{TRAINER}") == 1.0
+    assert value(numbers, f"next_busiest_worker.{TRAINER}") == pytest.approx(0.25, abs=0.03)
+    alone = record([*thread(30, 30, states="R", run=0.9), *resting], [(TRAINER, (30, 40))])
+    assert f"busiest_worker.{TRAINER}" not in alone
+
+
 @pytest.mark.parametrize(
     ("call", "target"),
     [("poll", "socket:tcp"), ("futex", ""), ("pread64", "file:/data"), ("read", "file:/data")],

@@ -106,7 +106,7 @@ def test_either_package_of_lightning(framework: str, tmp_path: Path) -> None:
 @lightning
 @pytest.mark.alone  # two ranks keep two cores busy
 def test_ranks_that_lightning_starts(framework: str, tmp_path: Path) -> None:
-    run = train(framework, tmp_path, "--item-ms", "1", "--ranks", "2", "--items", "12000", "--steps", "400")
+    run = train(framework, tmp_path, "--item-ms", "1", "--ranks", "2", "--items", "9000", "--steps", "300")
     assert run.told["verdict"]["level"] == "measured inside"
     assert run.told["verdict"]["cause"] == CAUSE
     assert [rank["rank"] for rank in run.told["ranks"]] == [0, 1]

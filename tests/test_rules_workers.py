@@ -236,3 +236,22 @@ def test_a_slow_sampler_is_not_helped_by_workers() -> None:
 def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
     found = first(job(0.1, 1, numbers={"workers_busy": 0.82, "job_cores": 1.9}, settings={"cores": 2.0}))
     assert "preparing them takes cores that the trainer's arithmetic needs" in found.fixes[0].why
+
+
+def test_one_busy_worker_wants_its_work_spread() -> None:
+    """Two workers, of which one has the slow shard: a third would not help, half of the slow shard would."""
+    numbers = {"workers_busy": 1.05, "job_cores": 1.5, "busiest_worker.100": 0.97, "next_busiest_worker.100": 0.08}
+    found = first(job(0.6, 2, numbers=numbers, settings={"cores": 8.0}))
+    assert advised(found) is None
+    spread = next(fix for fix in found.fixes if fix.title == "Give each loader worker as much to do")
+    assert "97 % of the time, the next one 8 %" in spread.why
+    assert spread.predicted_speedup == pytest.approx(1 / (1.05 / 2), rel=0.01)
+    assert "can prepare batches as fast" not in " ".join(fix.why for fix in found.fixes)
+
+
+@pytest.mark.parametrize(("busiest", "following"), [(0.97, 0.9), (0.5, 0.1)])
+def test_workers_that_are_alike_or_idle_are_not_called_uneven(busiest: float, following: float) -> None:
+    numbers = {"workers_busy": busiest + following, "busiest_worker.100": busiest}
+    numbers |= {"next_busiest_worker.100": following, "job_cores": 1.5}
+    found = first(job(0.6, 2, numbers=numbers, settings={"cores": 8.0}))
+    assert all(fix.title != "Give each loader worker as much to do" for fix in found.fixes)

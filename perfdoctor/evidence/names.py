@@ -15,6 +15,8 @@ THREADS: dict[str, Meaning] = {
     "trainer_cores": ("kept busy by one trainer's threads", "cores", "threads"),
     "worker_busy": ("loader workers not waiting for work", _OF_TIME, "threads"),
     "workers_busy": ("loader workers of a trainer{} that are busy at a time", "workers", "threads"),
+    "busiest_worker": ("busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"),
+    "next_busiest_worker": ("next busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"),
     "worker_cores": ("kept busy by all loader workers", "cores", "threads"),
     "worker_run_delay": ("loader workers ready but without a core", _OF_TIME, "threads"),
     "worker_starts": ("loader workers started", "/min", "processes"),

@@ -23,6 +23,8 @@ _IDLE_TARGETS = frozenset(("pipe", ""))
 
 # With fewer looks than this at a worker, its busy share is not worth stating (standard error above 0.11).
 _FEWEST_LOOKS = 20
+# A worker that is busy for less than this has nothing to do while we watch.
+_AT_WORK = 0.02
 
 
 def measure_threads(recording: Recording, timelines: Timelines, trainers: Roles) -> Numbers:
@@ -57,6 +59,7 @@ def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) ->
         if alive is not None:
             busy.append(shares[-1] * alive)
             put(numbers, f"workers_busy.{pid}", busy[-1], f" (process {pid})")
+        _measure_balance(numbers, pid, [idle for _, idle in looks if len(idle) >= _FEWEST_LOOKS])
     put(numbers, "worker_busy", _mean(shares))
     put(numbers, "workers_busy", _mean(busy))
     pids = [worker for _, workers in trainers for worker in workers]
@@ -64,6 +67,15 @@ def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) ->
         mains = [main for worker in pids if (main := timelines.main(worker)) is not None]
         put(numbers, "worker_cores", _grown(thread for pid in pids for thread in timelines.of(pid)))
         put(numbers, "worker_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
+
+
+def _measure_balance(numbers: Numbers, pid: int, idle: Sequence[Floats]) -> None:
+    """How busy the busiest worker is and the next one. Workers that serve another loader, and rest, are left out."""
+    shares = sorted((1 - float(one.mean()) for one in idle), reverse=True)
+    working = [share for share in shares if share >= _AT_WORK]
+    if len(working) > 1:
+        put(numbers, f"busiest_worker.{pid}", working[0], f" (process {pid})")
+        put(numbers, f"next_busiest_worker.{pid}", working[1], f" (process {pid})")
 
 
 def _looks(worker: Timeline) -> tuple[Times, Floats]:

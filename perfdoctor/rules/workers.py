@@ -7,7 +7,7 @@ from perfdoctor.diagnosis import Fix
 from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules.finding import freed
 from perfdoctor.rules.lookups import culprits, setting, uses_gpu
-from perfdoctor.rules.wording import counted
+from perfdoctor.rules.wording import counted, percent
 
 # A gain below this is not worth a change: it drowns in the job's own scatter.
 _WORTHWHILE = 0.95
@@ -15,6 +15,10 @@ _WORTHWHILE = 0.95
 _MOST_PER_CORE = 4
 # The trainer's own time per second may not count as less than this, or the need for workers has no end.
 _LEAST_OWN = 0.01
+# A worker busy for at least this fraction of the time, and more than this many times as long as the next one, is the
+# one that the trainer waits for.
+_ALWAYS_BUSY = 0.8
+_UNEVEN = 2.0
 # Of the time in loaders, the part in the trainer's own thread from which it is a loader without workers that costs.
 _MOSTLY = 0.5
 
@@ -32,6 +36,7 @@ class WorkerPlan:
         pace: what is left of each second with ``useful`` workers.
         cores: cores that the job may use; None if unknown.
         beside: workers of other loaders, which have no part in this.
+        uneven: how busy the busiest worker and the next one are, if all wait for that one worker.
     """
 
     now: int
@@ -42,6 +47,7 @@ class WorkerPlan:
     pace: float
     cores: float | None
     beside: int = 0
+    uneven: tuple[float, float] | None = None
 
     @property
     def helps(self) -> bool:
@@ -70,7 +76,16 @@ def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
         useful = max(1, min(useful, int(room + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
     pace = max(own, busy / useful, floor if cores is not None else 0.0)
-    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, beside)
+    uneven = _uneven(facts, trainer)
+    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, beside, uneven)
+
+
+def _uneven(facts: Facts, trainer: Trainer) -> tuple[float, float] | None:
+    """How busy the busiest worker and the next one are; None unless all others wait for the one."""
+    busiest, following = (facts.number(f"{name}.{trainer.pid}") for name in ("busiest_worker", "next_busiest_worker"))
+    if trainer.workers < 2 or busiest is None or following is None:
+        return None
+    return (busiest, following) if busiest >= _ALWAYS_BUSY and busiest > _UNEVEN * following else None
 
 
 def _without_idle_loader(facts: Facts, trainer: Trainer) -> tuple[Trainer, int]:
@@ -118,7 +133,9 @@ def _cores_floor(facts: Facts, assumed: float, cores: float | None) -> float:
 
 
 def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]:
-    """More workers, with the numbers of this job; nothing where they would not help."""
+    """More workers, or work spread evenly, with the numbers of this job; nothing where that would not help."""
+    if plan is not None and plan.uneven:
+        return [_spread(facts, cause, plan, *plan.uneven)]
     if plan is None or not plan.helps:
         return []
     need = (
@@ -140,6 +157,17 @@ def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]
     return [Fix(f"Use {counted(plan.useful, 'loader worker')}", f"{need}.", change, pace)]
 
 
+def _spread(facts: Facts, cause: str, plan: WorkerPlan, busiest: float, following: float) -> Fix:
+    return Fix(
+        "Give each loader worker as much to do",
+        f"One worker is busy {percent(busiest)} of the time, the next one {percent(following)}: batches are handed "
+        "over in turn, so the trainer and the other workers wait for that one. More workers will not help.",
+        "itertools.islice(samples, info.id, None, info.num_workers)  # by samples, where it was by files\n"
+        "DataLoader(..., in_order=False)  # or, from PyTorch 2.6: batches as they come, fewer from a slow worker",
+        freed(facts.share(cause), max(plan.own, plan.busy / plan.now)),
+    )
+
+
 def no_more_workers(plan: WorkerPlan | None, share: float) -> str:
     """Why more workers would not help, as a sentence; empty where they would, or where it is not known.
 
@@ -147,7 +175,7 @@ def no_more_workers(plan: WorkerPlan | None, share: float) -> str:
         plan: for the trainer that waits for data most.
         share: what the input costs it. What it does not wait for batches, it waits for cores.
     """
-    if plan is None or plan.helps:
+    if plan is None or plan.helps or plan.uneven:
         return ""
     crowded = plan.busy >= _MOSTLY * plan.now or (plan.now and 1 - plan.own < _MOSTLY * share)
     if plan.needed <= plan.now and crowded:

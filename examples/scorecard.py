@@ -40,11 +40,20 @@ def pace_of(example: jobs.Example, state: str, seconds: float) -> float:
         return job.pace(seconds)
 
 
+def cured_pace(example: jobs.Example, seconds: float) -> list[float]:
+    """Its pace without the illness; nothing where it did not run, which must not cost the runs of all others."""
+    try:
+        return [pace_of(example, "cured", seconds)]
+    except RuntimeError as problem:
+        print(f"{example.name}, cured: {problem}", file=sys.stderr)
+        return []
+
+
 def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s: float) -> list[Result]:
     """One run in each way: sick alone and sick under diagnosis; before and after these, cured alone."""
     results = [Result(example, way) for way in ways_in]
     quiet = jobs.wait_until_quiet()
-    cured = [] if example.sound else [pace_of(example, "cured", alone_s)]
+    cured = [] if example.sound else cured_pace(example, alone_s)
     paces = []
     for result in results:
         result.note = "" if quiet else "the machine was not quiet"
@@ -53,7 +62,8 @@ def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
             result.note = str(problem).replace("\n", " ")
     if paces and not example.sound:
-        cured.append(pace_of(example, "cured", alone_s))
+        cured += cured_pace(example, alone_s)
+    if paces and cured:
         share = 1 - statistics.mean(paces) / statistics.mean(cured)
         for result in results:
             result.true_share = share

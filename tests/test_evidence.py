@@ -48,7 +48,7 @@ def levels(subject: str, name: str, *values: float | None, probe: str = "test") 
 
 def thread(
     tid: int, pid: int, *, run: float = 0.0, delay: float = 0.0, states: str = "R", call: str | None = None,
-    target: str = "", seconds: int = 10, faults: int = 0,
+    target: str = "", seconds: int = 10, faults: int = 0, switches: float = 10.0,
 ) -> list[Sample]:  # fmt: skip
     """A thread sampled 10 times a second, whose counters grow steadily and whose states repeat."""
     samples: list[Sample] = [ThreadSeen(START, tid, pid, "python")]
@@ -59,7 +59,7 @@ def thread(
         samples.append(
             ThreadSample(
                 START + now, tid, state, asleep, target if asleep else "", int(run * now), int(delay * now),
-                tick if tick % 5 == 0 else None, 0, 0, faults * tick // 10,
+                int(switches * tick / 10) if tick % 5 == 0 else None, 0, 0, faults * tick // 10,
             )
         )  # fmt: skip
     return samples
@@ -104,9 +104,9 @@ def test_a_worker_that_polls_its_queue_is_idle(record) -> None:  # type: ignore[
 
 
 def test_the_busiest_worker_is_told_from_the_next(record) -> None:  # type: ignore[no-untyped-def]
-    """One that rests all the time serves another loader."""
+    """One that only polls its queue serves another loader."""
     samples = [*thread(20, 20, states="RSSS", call="poll", target="pipe"), *thread(30, 30, states="R", run=0.9)]
-    resting = thread(40, 40, states="S", call="poll", target="pipe")
+    resting = thread(40, 40, states="S", call="poll", target="pipe", switches=0.4)
     numbers = record([*samples, *resting], [(TRAINER, (20, 30, 40))])
     assert value(numbers, f"busiest_worker.{TRAINER}") == 1.0
     assert value(numbers, f"next_busiest_worker.{TRAINER}") == pytest.approx(0.25, abs=0.03)

@@ -23,8 +23,10 @@ _IDLE_TARGETS = frozenset(("pipe", ""))
 
 # With fewer looks than this at a worker, its busy share is not worth stating (standard error above 0.11).
 _FEWEST_LOOKS = 20
-# A worker that is busy for less than this has nothing to do while we watch.
-_AT_WORK = 0.02
+# How often a worker polls its queue (torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL), and in how many parts of its
+# life it has to be at work, or it serves another loader.
+_POLL_S = 5.0
+_SPANS = 5
 
 
 def measure_threads(recording: Recording, timelines: Timelines, trainers: Roles) -> Numbers:
@@ -50,7 +52,8 @@ def _measure_trainers(numbers: Numbers, timelines: Timelines, pids: Sequence[int
 def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
-        looks = [_looks(main) for worker in workers if (main := timelines.main(worker)) is not None]
+        mains = [main for worker in workers if (main := timelines.main(worker)) is not None]
+        looks = [_looks(main) for main in mains]
         idle = np.concatenate([idle for _, idle in looks]) if looks else np.array([])
         if len(idle) < _FEWEST_LOOKS:
             continue
@@ -59,7 +62,8 @@ def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) ->
         if alive is not None:
             busy.append(shares[-1] * alive)
             put(numbers, f"workers_busy.{pid}", busy[-1], f" (process {pid})")
-        _measure_balance(numbers, pid, [idle for _, idle in looks if len(idle) >= _FEWEST_LOOKS])
+        at_work = [idle for main, (_, idle) in zip(mains, looks, strict=True) if _comes_for_work(main)]
+        _measure_balance(numbers, pid, at_work)
     put(numbers, "worker_busy", _mean(shares))
     put(numbers, "workers_busy", _mean(busy))
     pids = [worker for _, workers in trainers for worker in workers]
@@ -70,12 +74,22 @@ def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) ->
 
 
 def _measure_balance(numbers: Numbers, pid: int, idle: Sequence[Floats]) -> None:
-    """How busy the busiest worker is and the next one. Workers that serve another loader, and rest, are left out."""
-    shares = sorted((1 - float(one.mean()) for one in idle), reverse=True)
-    working = [share for share in shares if share >= _AT_WORK]
-    if len(working) > 1:
-        put(numbers, f"busiest_worker.{pid}", working[0], f" (process {pid})")
-        put(numbers, f"next_busiest_worker.{pid}", working[1], f" (process {pid})")
+    """How busy the busiest worker is and the next one."""
+    shares = sorted((1 - float(one.mean()) for one in idle if len(one) >= _FEWEST_LOOKS), reverse=True)
+    if len(shares) > 1:
+        put(numbers, f"busiest_worker.{pid}", shares[0], f" (process {pid})")
+        put(numbers, f"next_busiest_worker.{pid}", shares[1], f" (process {pid})")
+
+
+def _comes_for_work(worker: Timeline) -> bool:
+    """Whether it has something to do all along: who waits for work polls its queue once in 5 s."""
+    known = ~np.isnan(worker.voluntary)
+    if known.sum() < 2:
+        return False
+    times_ns = worker.counted_ns[known].astype(np.float64)
+    edges = np.linspace(times_ns[0], times_ns[-1], _SPANS + 1)
+    switches = np.diff(np.interp(edges, times_ns, worker.voluntary[known]))
+    return bool((switches > 2 + seconds(float(edges[1] - edges[0])) / _POLL_S).all())
 
 
 def _looks(worker: Timeline) -> tuple[Times, Floats]:

@@ -13,9 +13,9 @@ from tests.attaching import ENVIRONMENT, PERFDOCTOR, job, perfdoctor
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 NEEDS_ROOT = ("cold_reads", "cpu_quota", "frequent_checkpoints")
-# One of each mechanism; examples/scorecard.py runs all of them and measures the true gain as well.
+# One of each mechanism, but for loader workers, which test_attach_jobs.py has; examples/scorecard.py runs all of them
+# and measures the true gain as well.
 WATCHED = (
-    "slow_preprocessing_workers",
     "tiny_operators",
     "busy_thread",
     "collector_every_step",

@@ -70,7 +70,7 @@ def examine(recording: Recording) -> Diagnosis:
         not_examined=(*step_notes(scene), *_not_examined(scene), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
         job=_job(scene, facts),
-        series=chart_series(recording, scene.timelines, [trainer.pid for trainer in scene.roles.trainers]),
+        series=chart_series(scene),
     )
 
 

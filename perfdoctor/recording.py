@@ -16,7 +16,20 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.samples import TABLES, Mark, Profile, Reading, Sample, SerialMark, StackMissed, TrialSeen
+from perfdoctor.samples import (
+    TABLES,
+    Fact,
+    Mark,
+    ProcessGone,
+    ProcessSeen,
+    Profile,
+    Reading,
+    Sample,
+    SerialMark,
+    StackMissed,
+    ThreadSeen,
+    TrialSeen,
+)
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
@@ -191,6 +204,26 @@ class Recording:
                 times.append(row.time_ns)
                 values.append(row.value)
         return found
+
+    @cached_property
+    def facts(self) -> dict[tuple[str, str], str]:
+        """What is known by subject and name, as it was last seen."""
+        return {(fact.subject, fact.name): fact.value for fact in self.rows(Fact)}
+
+    @cached_property
+    def processes(self) -> dict[int, ProcessSeen]:
+        """The job's processes by their ids, as they were last seen."""
+        return {process.pid: process for process in self.rows(ProcessSeen)}
+
+    @cached_property
+    def ended_ns(self) -> dict[int, int]:
+        """When processes of the job ended, by their ids."""
+        return {process.pid: process.time_ns for process in self.rows(ProcessGone)}
+
+    @cached_property
+    def threads(self) -> dict[int, ThreadSeen]:
+        """The job's threads by their ids, as they were last seen."""
+        return {thread.tid: thread for thread in self.rows(ThreadSeen)}
 
     def close(self) -> None:
         """Closes the file."""

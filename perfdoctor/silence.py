@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfdoctor.breakdown.ledger import Ledger
 from perfdoctor.diagnosis import HUNG
-from perfdoctor.samples import Event, ProcessSeen
+from perfdoctor.samples import Event
 from perfdoctor.scene.phases import TRAINING_PHASES
 from perfdoctor.scene.scene import Scene
 
@@ -32,11 +32,11 @@ _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
     """Why no bottleneck can be named; "" if one can."""
-    seen = scene.recording.rows(ProcessSeen)
+    seen = scene.recording.processes
     if not seen:
         return f"{_what_ended(scene)} ended before anything could be seen."
     if not ledgers:
-        if not any(process.uses_torch for process in seen):
+        if not any(process.uses_torch for process in seen.values()):
             return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
         return "No process of the job was seen training."
     looks = [

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.breakdown.blame import WRITES
+from perfdoctor.breakdown.blame import WRITES, WRITTEN
 from perfdoctor.breakdown.blame_gpu import read_gpus
 from perfdoctor.breakdown.blame_trainer import LOADER_WAITS, Blame
 from perfdoctor.breakdown.code_mix import read_code_mix
@@ -15,7 +15,6 @@ from perfdoctor.breakdown.handovers import handover_fraction
 from perfdoctor.breakdown.ledger import Ledger, settle_waits
 from perfdoctor.breakdown.pipeline import settle_pipeline
 from perfdoctor.clock import NS_PER_S
-from perfdoctor.samples import Fact
 from perfdoctor.scene.roles import Process
 from perfdoctor.scene.scene import Scene
 
@@ -24,7 +23,6 @@ from perfdoctor.scene.scene import Scene
 # Drivers of network cards may count what a card cuts such a segment into, so a packet that fills half of what the link
 # carries at once is not small.
 SMALL_PACKET_BYTES = 4096
-_LINK = ("link_bits_per_second", "mtu_bytes")
 # Written bytes per second of waiting above which a file is state rather than a log: a slow disk takes more of a large
 # write, and a synced log line is some hundred bytes per 1 to 20 ms.
 STATE_BYTES_PER_S = 2_000_000
@@ -125,10 +123,10 @@ def _saved_paths(scene: Scene, trainer: Process) -> dict[str, str]:
         waited += float(timeline.times_ns[index + 1] - time) / NS_PER_S
         phase = scene.place_at(trainer.pid, time, timeline.at(time)).phase
         if phase == "saving":
-            known[timeline.targets[index]] = "io.checkpoint_write"
-        elif phase == "logging":
-            known.setdefault(timeline.targets[index], "io.log_write")
-    written = _growth(scene, f"pid:{trainer.pid}", "write_call_bytes_total")
+            known[timeline.targets[index]] = WRITTEN[phase]
+        elif phase in WRITTEN:
+            known.setdefault(timeline.targets[index], WRITTEN[phase])
+    written = scene.counters.growth(f"pid:{trainer.pid}", "write_call_bytes_total")
     large = waited > 0 and written / waited >= STATE_BYTES_PER_S and scene.kernel_work.saves_state(trainer.pid)
     return {**known, "": "io.checkpoint_write" if large else "io.log_write"}
 
@@ -140,24 +138,19 @@ def _many_small_messages(scene: Scene, ledgers: list[Ledger]) -> bool:
     carried all of it in a fraction of the time that was spent in collectives. A link may carry less than it says: its
     traffic is shaped, or shared.
     """
-    facts = {(row.subject, row.name): float(row.value) for row in scene.recording.rows(Fact) if row.name in _LINK}
-    interfaces = scene.counters.subjects("sent_bytes_total")
-    sent = {name: _growth(scene, name, "sent_bytes_total") for name in interfaces}
-    packets = sum(_growth(scene, name, "sent_packets_total") for name in interfaces)
+    facts, counters = scene.recording.facts, scene.counters
+    interfaces = counters.subjects("sent_bytes_total")
+    sent = {name: counters.growth(name, "sent_bytes_total") for name in interfaces}
+    packets = sum(counters.growth(name, "sent_packets_total") for name in interfaces)
     spent = sum(ledger.causes()[BANDWIDTH] for ledger in ledgers) / max(1, len(ledgers))
     if packets <= 0 or spent <= 0:
         return False
     busiest = max(sent, key=lambda name: sent[name])
-    link = facts.get((busiest, "link_bits_per_second"), 8 * LOOPBACK_BYTES_PER_S) / 8
-    small = min(SMALL_PACKET_BYTES, facts.get((busiest, "mtu_bytes"), math.inf) / 2)
+    link = float(facts.get((busiest, "link_bits_per_second"), 8 * LOOPBACK_BYTES_PER_S)) / 8
+    small = min(SMALL_PACKET_BYTES, float(facts.get((busiest, "mtu_bytes"), math.inf)) / 2)
     packet = sum(sent.values()) / packets
     unfilled = sum(sent.values()) / spent < UNFILLED * link
     return packet < small or (unfilled and packet < LARGE_PACKET_BYTES)
-
-
-def _growth(scene: Scene, subject: str, name: str) -> float:
-    """How much a counter grew over the whole recording; 0 if it was never read."""
-    return scene.counters.growth(subject, name, scene.recording.start_ns, scene.recording.end_ns)
 
 
 def _restart_waits(scene: Scene, trainer: Process) -> list[tuple[int, int]]:

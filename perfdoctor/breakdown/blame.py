@@ -15,6 +15,9 @@ READS = frozenset((
     "read", "pread64", "readv", "preadv", "openat", "open", "newfstatat", "statx", "stat", "lstat",
     "getdents64", "getdents", "readahead", "fault",
 ))  # fmt: skip
+# What writing in these phases is for, and waiting for it, whoever carries it out: a thread of a library's, for
+# instance.
+WRITTEN = {"saving": "io.checkpoint_write", "logging": "io.log_write"}
 WRITES = frozenset((
     "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "ftruncate", "fallocate",
     "sync_file_range", "msync", "syncfs", "close", "rename", "renameat", "renameat2", "unlink", "unlinkat",
@@ -106,14 +109,8 @@ def storage_cause(
     if moment.syscall in WRITES:
         if moment.target.startswith("file:/dev/shm/"):
             return "cpu.data_transfer"
-        if place.phase == "saving":
-            return "io.checkpoint_write"
-        if place.phase == "logging":
-            return "io.log_write"
-        return saved_paths.get(moment.target, saved_paths[""])
-    if place.phase == "saving":
-        return "io.checkpoint_write"
-    return "io.storage_read"
+        return WRITTEN.get(place.phase) or saved_paths.get(moment.target, saved_paths[""])
+    return WRITTEN[place.phase] if place.phase == "saving" else "io.storage_read"
 
 
 def unattributed(place: Place) -> list[Part]:

@@ -9,6 +9,7 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.breakdown.blame import (
     SENDS,
     WRITES,
+    WRITTEN,
     Part,
     is_network,
     running_parts,
@@ -29,8 +30,6 @@ from perfdoctor.scene.timelines import Moment
 
 # Every rank is in the collective; whether bytes or messages take the time is told at the end, from the whole recording.
 COMMUNICATION = "communication.bandwidth"
-# What waiting in these phases is for, whoever carries it out: a thread of the library's that writes, for instance.
-_WRITTEN = {"saving": "io.checkpoint_write", "logging": "io.log_write"}
 LOADER_WAITS = ("loader wait", "hand over")
 
 
@@ -93,8 +92,8 @@ class Blame:
         if collecting and place.detail not in LOADER_WAITS:
             # While a batch is unpickled, its many objects are what the collector is called for.
             causes = {"cpu.garbage_collection": 1.0}
-        elif place.phase in _WRITTEN:
-            causes = {_WRITTEN[place.phase]: 1.0}
+        elif place.phase in WRITTEN:
+            causes = {WRITTEN[place.phase]: 1.0}
         elif place.detail == "loader start":
             causes = {"cpu.worker_startup": 1.0}
         elif place.detail in LOADER_WAITS:
@@ -177,12 +176,8 @@ class Blame:
 
     def _writing(self, moment: Moment, place: Place, saved: Mapping[str, str]) -> Part:
         """Asleep in a write: a full pipe, terminal or connection takes log lines, a file what its bytes tell."""
-        if place.phase == "saving":
-            cause = "io.checkpoint_write"
-        elif place.phase == "logging" or not moment.target.startswith("file:"):
-            cause = "io.log_write"
-        else:
-            cause = saved.get(moment.target, saved[""])
+        of_bytes = saved.get(moment.target, saved[""]) if moment.target.startswith("file:") else "io.log_write"
+        cause = WRITTEN.get(place.phase, of_bytes)
         return Part(cause, 1.0, target=moment.target, line=place.line)
 
     def _in_futex(
@@ -199,8 +194,8 @@ class Blame:
             return [Part("cpu.gil_contention", 1.0, line=place.line)]
         if self._is_collective_wait(trainer, moment, place, time_ns):
             return self._follow_ranks(trainer, time_ns) if follow_ranks else unattributed(place)
-        if place.phase in _WRITTEN:
-            return [Part(_WRITTEN[place.phase], 1.0, line=place.line)]
+        if place.phase in WRITTEN:
+            return [Part(WRITTEN[place.phase], 1.0, line=place.line)]
         if place.phase == "data" or place.waits:
             parts = input_parts(scene, trainer, time_ns, self.saved_paths[trainer.pid])
             if place.phase == "data" or parts[0].cause != "cpu.data_transfer":

@@ -101,15 +101,16 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
     # With a DataLoader, a loop prepares no more than a rest itself.
     calls_only = has_loader(scene, {pid}) or _dispatches(both[PREPARES])
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
-    running = running_by_phase(scene, pid)
     if is_blurred(scene, pid):
+        running = running_by_phase(scene, pid)
         undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))
         around = both["forward"] + both["other"]
         after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
         libraries = _libraries(around, after * both[AFTERWARDS]["library"])
         return CodeMix(_mixes(both), _interpreter(around), libraries, _mixes(held_up), _mixes(undisturbed))
-    wrong = misplaced(both, running)
-    undisturbed, held_up, both = (tell_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
+    if any(both[phase]["library"] for phase in TRAINING_PHASES):
+        wrong = misplaced(both, running_by_phase(scene, pid))
+        undisturbed, held_up, both = (tell_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
     around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
     return CodeMix(
         _mixes(both, calls_only),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.evidence.names import MEANINGS
-from perfdoctor.samples import Fact
 
 if TYPE_CHECKING:
     from perfdoctor.recording import Recording
@@ -29,7 +28,7 @@ class Readings:
 
     def __init__(self, recording: Recording) -> None:
         self._series = recording.series
-        self.facts = {(fact.subject, fact.name): fact.value for fact in recording.rows(Fact)}
+        self.facts = recording.facts
 
     def subjects(self, prefix: str) -> list[str]:
         """Subjects that begin with a prefix such as ``gpu:``, sorted."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Series
-from perfdoctor.recording import Recording
-from perfdoctor.scene.timelines import Floats, Timelines, Times
+from perfdoctor.scene.counters import Counter, Counters
+from perfdoctor.scene.scene import Scene
+from perfdoctor.scene.timelines import Times
 
 _GRID_S = 0.5
 # (chart, reading, label, unit, factor to that unit, whether it is a counter)
@@ -27,19 +27,19 @@ _CHARTS = (
 )
 
 
-def chart_series(recording: Recording, timelines: Timelines, trainer_pids: Sequence[int]) -> tuple[Series, ...]:
+def chart_series(scene: Scene) -> tuple[Series, ...]:
     """All series worth a chart, on a common grid of half seconds."""
-    grid = np.arange(recording.start_ns, recording.end_ns, int(_GRID_S * NS_PER_S))
+    grid = np.arange(scene.recording.start_ns, scene.recording.end_ns, int(_GRID_S * NS_PER_S))
     if len(grid) < 3:
         return ()
-    found = _main_threads(timelines, trainer_pids, grid)
-    found += _job_cores(recording, grid)
-    trainers = {f"pid:{pid}" for pid in trainer_pids}
-    for chart, name, label, unit, factor, counter in _CHARTS:
-        for (subject, read), (times, values) in recording.series.items():
-            if read == name and _belongs(chart, subject, trainers):
+    found = [*_main_threads(scene, grid), *_job_cores(scene.counters, grid)]
+    trainers = {f"pid:{trainer.pid}" for trainer in scene.roles.trainers}
+    for chart, name, label, unit, factor, counts in _CHARTS:
+        for subject in scene.counters.subjects(name):
+            counter = scene.counters.get(subject, name)
+            if counter is not None and _belongs(chart, subject, trainers):
                 text = label if subject == "job" else f"{label} ({subject})"
-                found.append(_series(chart, text, unit, _Line(times, values), grid, factor, counter=counter))
+                found.append(_series(chart, text, unit, counter, grid, factor, counts=counts))
     return tuple(series for series in found if any(value for value in series.values))
 
 
@@ -51,22 +51,13 @@ def _belongs(chart: str, subject: str, trainers: Collection[str]) -> bool:
     return subject.startswith(("interface:", "gpu:")) and "/" not in subject
 
 
-class _Line(NamedTuple):
-    """What was read, and when (ns)."""
-
-    times: Sequence[int] | Times
-    values: Sequence[float] | Floats
-
-
-def _series(
-    chart: str, name: str, unit: str, line: _Line, grid: Times, factor: float, *, counter: bool
-) -> Series:
-    times, values = np.asarray(line.times, dtype=np.float64), np.asarray(line.values, dtype=np.float64)
+def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor: float, *, counts: bool) -> Series:
+    times, values = read.times_ns, read.values
     if len(times) < 2:
         return Series(chart, name, unit, (), ())
     inside = (grid >= times[0]) & (grid <= times[-1])
     level = np.interp(grid, times, values)
-    if counter:
+    if counts:
         level = np.gradient(level, grid / NS_PER_S)
     shown = tuple(
         float(value) * factor if known else None for value, known in zip(level, inside, strict=True)
@@ -74,27 +65,24 @@ def _series(
     return Series(chart, name, unit, tuple(((grid - grid[0]) / NS_PER_S).tolist()), shown)
 
 
-def _main_threads(timelines: Timelines, trainer_pids: Sequence[int], grid: Times) -> list[Series]:
+def _main_threads(scene: Scene, grid: Times) -> Iterator[Series]:
     """How the main thread of each trainer spends each half second: on a CPU, waiting for one, or asleep."""
-    found = []
-    for pid in trainer_pids:
-        main = timelines.main(pid)
+    for trainer in scene.roles.trainers:
+        main = scene.timelines.main(trainer.pid)
         if main is None:
             continue
-        chart = f"Main thread of the trainer (process {pid})"
+        chart = f"Main thread of the trainer (process {trainer.pid})"
+        times_ns = main.counted_ns.astype(np.float64)
         for used, label in ((main.run_ns, "on a CPU"), (main.delay_ns, "waiting for a CPU")):
-            line = _Line(main.counted_ns, used)
-            found.append(_series(chart, label, "fraction", line, grid, 1 / NS_PER_S, counter=True))
-    return found
+            yield _series(chart, label, "fraction", Counter(times_ns, used), grid, 1 / NS_PER_S, counts=True)
 
 
-def _job_cores(recording: Recording, grid: Times) -> list[Series]:
-    found = []
+def _job_cores(counters: Counters, grid: Times) -> Iterator[Series]:
     for subject, name, label in (
         ("job", "cpu_seconds_total", "the job"),
         ("host", "neighbours_seconds_total", "other processes"),
         ("perfdoctor", "cpu_seconds_total", "perfdoctor"),
     ):
-        line = _Line(*recording.series.get((subject, name), ((), ())))
-        found.append(_series("Cores in use", label, "cores", line, grid, 1.0, counter=True))
-    return found
+        counter = counters.get(subject, name)
+        if counter is not None:
+            yield _series("Cores in use", label, "cores", counter, grid, 1.0, counts=True)

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.evidence.gpu import job_gpus
 from perfdoctor.evidence.readings import SHORTEST_S, Readings
-from perfdoctor.samples import ProcessGone, ProcessSeen, ThreadSeen
+from perfdoctor.samples import ProcessSeen
 
 if TYPE_CHECKING:
     from perfdoctor.recording import Recording
@@ -102,13 +102,12 @@ def _cores(readings: Readings, trainers: Roles) -> Settings:
 def _workers(recording: Recording, trainers: Roles) -> Settings:
     """Worker lives by the time watched; how they were started."""
     watched = recording.end_ns - recording.start_ns
-    seen = {process.pid: process for process in recording.rows(ProcessSeen)}
+    seen, ended_ns = recording.processes, recording.ended_ns
     if not trainers or not seen or watched < SHORTEST_S * NS_PER_S:
         return {}
-    gone = {process.pid: process.time_ns for process in recording.rows(ProcessGone)}
     mine = [seen[pid] for _, workers in trainers for pid in workers if pid in seen]
     lived = sum(
-        gone.get(worker.pid, recording.end_ns) - max(worker.started_ns, recording.start_ns) for worker in mine
+        ended_ns.get(worker.pid, recording.end_ns) - max(worker.started_ns, recording.start_ns) for worker in mine
     )
     found: Settings = {"workers": float(round(lived / watched / len(trainers)))}
     if mine:
@@ -117,7 +116,7 @@ def _workers(recording: Recording, trainers: Roles) -> Settings:
 
 
 def _threads(recording: Recording, trainers: Roles) -> Settings:
-    seen = {thread.tid: thread for thread in recording.rows(ThreadSeen)}
+    seen = recording.threads
     if not seen or not trainers:
         return {}
     found: Settings = {}
@@ -160,8 +159,7 @@ def _environment(recording: Recording, trainers: Roles) -> Settings:
     seen = recording.rows(ProcessSeen)
     for pid, _ in trainers:
         for process in seen:
-            variables = json.loads(process.environment) if process.pid == pid else None
-            if variables is not None:
+            if process.pid == pid and (variables := json.loads(process.environment)) is not None:
                 return {f"env.{name}": str(value) for name, value in variables.items()}
     return {}
 

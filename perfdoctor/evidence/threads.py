@@ -10,7 +10,6 @@ import numpy as np
 from perfdoctor.clock import NS_PER_S, seconds
 from perfdoctor.evidence.readings import SHORTEST_S, Numbers, put
 from perfdoctor.recording import Recording
-from perfdoctor.samples import ProcessGone, ProcessSeen
 from perfdoctor.scene.timelines import Floats, Timeline, Timelines, Times
 
 Roles = Sequence[tuple[int, Sequence[int]]]
@@ -113,15 +112,14 @@ def _alive_at_a_time(looks: Sequence[Times]) -> float | None:
 
 def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> None:
     """How often workers are started anew. Those found at the first look were not started while we watched."""
-    seen = {process.pid: process for process in recording.rows(ProcessSeen)}
-    gone = {process.pid: process.time_ns for process in recording.rows(ProcessGone)}
+    seen, ended_ns = recording.processes, recording.ended_ns
     known = [seen[worker] for _, workers in trainers for worker in workers if worker in seen]
     watched_s = seconds(recording.end_ns - recording.start_ns)
     if not known or watched_s < SHORTEST_S:
         return
     began = [worker for worker in known if worker.started_ns >= recording.start_ns]
     put(numbers, "worker_starts", 60 * len(began) / watched_s)
-    lives = [gone[worker.pid] - worker.started_ns for worker in began if worker.pid in gone]
+    lives = [ended_ns[worker.pid] - worker.started_ns for worker in began if worker.pid in ended_ns]
     if lives:
         put(numbers, "worker_life", seconds(median(lives)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,8 @@ class Counters:
         """One counter; None if it was never read."""
         return self._series.get((subject, name))
 
-    def growth(self, subject: str, name: str, from_ns: float, to_ns: float) -> float:
-        """How much one grew in a span; 0 if it was never read."""
+    def growth(self, subject: str, name: str, from_ns: float = -math.inf, to_ns: float = math.inf) -> float:
+        """How much one grew in a span, or all the time; 0 if it was never read."""
         counter = self.get(subject, name)
         return counter.growth(from_ns, to_ns) if counter is not None else 0.0
 

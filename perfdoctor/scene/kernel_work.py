@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from perfdoctor.clock import NS_PER_S
 from perfdoctor.scene.counters import Counters
 
@@ -40,7 +38,7 @@ class KernelWork:
     def saves_state(self, pid: int) -> bool:
         """Whether a process writes in large pieces over the whole recording, as state is written and no log."""
         written, calls = (
-            self._counters.growth(f"pid:{pid}", name, 0.0, math.inf)
+            self._counters.growth(f"pid:{pid}", name)
             for name in ("write_call_bytes_total", "write_calls_total")
         )
         return calls > 0 and written / calls >= STATE_BYTES_PER_CALL

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.recording import Recording
-from perfdoctor.samples import ProcessGone, ProcessSeen
+from perfdoctor.samples import ProcessSeen
 from perfdoctor.scene.phases import TRAINING_PHASES
 from perfdoctor.scene.stacks import Stacks
 from perfdoctor.scene.timelines import Timelines
@@ -79,8 +79,7 @@ def assign_roles(
         timelines: the threads in it.
         marked: processes that marked training steps from inside.
     """
-    seen = {process.pid: process for process in recording.rows(ProcessSeen)}
-    gone = {process.pid: process.time_ns for process in recording.rows(ProcessGone)}
+    seen, ended_ns = recording.processes, recording.ended_ns
     parents = {pid: process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch]
     workers = {pid for pid in torch if _is_worker(pid, stacks, timelines)}
@@ -97,7 +96,7 @@ def assign_roles(
     for pid, parent in parents.items():
         role = "trainer" if pid in trainers else "worker" if pid in workers else "other"
         above = next((ancestor for ancestor in _ancestors(pid, parents) if ancestor in trainers), 0)
-        processes[pid] = Process(pid, parent, seen[pid].started_ns, gone.get(pid), role, above, ranks.get(pid))
+        processes[pid] = Process(pid, parent, seen[pid].started_ns, ended_ns.get(pid), role, above, ranks.get(pid))
     world = [
         int(environment["WORLD_SIZE"])
         for environment in environments.values()

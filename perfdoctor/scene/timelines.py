@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.recording import Recording
-from perfdoctor.samples import InterpreterSample, ThreadSample, ThreadSeen
+from perfdoctor.samples import InterpreterSample, ThreadSample
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -137,7 +137,7 @@ class Timelines:
     """The timelines of all threads of the job."""
 
     def __init__(self, recording: Recording) -> None:
-        seen = {thread.tid: thread for thread in recording.rows(ThreadSeen)}
+        seen = recording.threads
         samples: dict[int, list[ThreadSample]] = {}
         for sample in recording.rows(ThreadSample):
             samples.setdefault(sample.tid, []).append(sample)

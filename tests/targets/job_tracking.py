@@ -10,31 +10,28 @@ import sys
 from pathlib import Path
 
 import torch
+from endless import train
 from torch import nn
 
 torch.set_num_threads(1)
 what, folder = sys.argv[1], Path(sys.argv[2])
 model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-batch = torch.rand(64, 512)
 database = sqlite3.connect(folder / "metrics.db")
 database.execute("create table metrics (step int, name text, value real)")
-step = 0
-while True:
-    loss = model(batch).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    if what == "metrics":
-        for name in ("loss", "rate", "epoch", "norm"):
-            database.execute("insert into metrics values (?, ?, ?)", (step, name, loss.item()))
-            database.commit()
-    else:
-        with (folder / "weights").open("wb") as file:
-            for parameter in model.parameters():
-                file.write(parameter.detach().numpy().data)
-            file.flush()
-            os.fsync(file.fileno())
-    if step == 2:
-        print("ready 0", flush=True)
-    step += 1
+
+
+def commit_metrics(step: int, loss: torch.Tensor) -> None:
+    for name in ("loss", "rate", "epoch", "norm"):
+        database.execute("insert into metrics values (?, ?, ?)", (step, name, loss.item()))
+        database.commit()
+
+
+def write_weights(_: int, __: torch.Tensor) -> None:
+    with (folder / "weights").open("wb") as file:
+        for parameter in model.parameters():
+            file.write(parameter.detach().numpy().data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+train(model, torch.rand(64, 512), commit_metrics if what == "metrics" else write_weights)

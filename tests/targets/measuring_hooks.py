@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import torch
+from endless import train
 
 torch.set_num_threads(1)
 width = int(sys.argv[1])  # a wider model makes longer steps
@@ -18,15 +19,4 @@ def measure(_: torch.nn.Module, __: object, output: torch.Tensor) -> None:
 layers = [layer for _ in range(4) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())]
 for layer in layers:
     layer.register_forward_hook(measure)
-model = torch.nn.Sequential(*layers)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
-batch = torch.randn(256, width)
-step = 0
-while True:
-    loss = model(batch).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    if step == 2:
-        print("ready 0", flush=True)
-    step += 1
+train(torch.nn.Sequential(*layers), torch.randn(256, width))

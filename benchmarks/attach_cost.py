@@ -23,8 +23,8 @@ import jobs
 from documents import fill
 from watching_costs import COLUMNS, PACE_TARGET, Cost, Row, Window, document, medians
 
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.recording import Recording
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
 
 LOOK_S = 1.0  # between two looks at a command's memory, which cost the job some of its cores too
 

@@ -115,7 +115,8 @@ def added(bare, watched, steps, *, before=lambda: None, after=lambda: None):
 
 def measure_diagnose(bare, _, steps):
     """While perfdoctor watches, and after it has stepped aside."""
-    from perfdoctor import diagnose, inside
+    from perfdoctor import api as inside
+    from perfdoctor import diagnose
 
     def watched():
         with diagnose(steps=1000 * steps, warmup=10, report=None):

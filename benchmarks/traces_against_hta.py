@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from documents import fill
 
+from perfdoctor.knowledge.kernels import Work
 from perfdoctor.traces.categories import DEVICE_CATEGORIES
 from perfdoctor.traces.device import split_devices
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.kernels import Work, sort_work
+from perfdoctor.traces.kernel_work import sort_work
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.steps import Window

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from documents import fill
 
-from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.events import Document, Event
 from perfdoctor.traces.files import TraceFile
 from perfdoctor.traces.reader import find_traces, read_trace

@@ -79,8 +79,8 @@ class Inside:
 
     def _observed(self) -> tuple[int, int]:
         """When the observed steps of rank 0 began and ended."""
-        from perfdoctor.recording import Recording
-        from perfdoctor.samples import Mark
+        from perfdoctor.recording.reader import Recording
+        from perfdoctor.recording.schema import Mark
 
         recording = Recording.open(self._recording)
         marks = [mark for mark in recording.rows(Mark) if mark.what in ("observed", "step")]
@@ -99,7 +99,7 @@ def _sidecars(job: jobs.Job) -> list[psutil.Process]:
 
 def _is_sidecar(process: psutil.Process) -> bool:
     try:
-        return any("perfdoctor.sidecar" in word for word in process.cmdline())
+        return any("perfdoctor.capture.sidecar" in word for word in process.cmdline())
     except psutil.Error:
         return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from perfdoctor.inside import diagnose
+from perfdoctor.api import diagnose
 
 try:
     # The one that the script uses; with none imported yet, either will do, since Trainers only call its methods.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfdoctor.inside import diagnose
+from perfdoctor.api import diagnose
 
 try:
     from transformers import TrainerCallback

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from perfdoctor.samples import Sample, Unavailable
+from perfdoctor.recording.schema import Sample, Unavailable
 
 
 class Processes(Protocol):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfdoctor.probes import Processes, Sample, Unavailable
-from perfdoctor.probes.images import AddressSpace, Images
-from perfdoctor.probes.perf_events import PerfEvent
-from perfdoctor.samples import CODE_FREQUENCY, CodeSample, Symbol
+from perfdoctor.probes.readers.images import AddressSpace, Images
+from perfdoctor.probes.readers.perf_events import PerfEvent
+from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
 
 
 class CodeProbe:

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.cores import Cores
-from perfdoctor.probes.pressure import Pressure
-from perfdoctor.probes.procfs import (
+from perfdoctor.probes.readers.cores import Cores
+from perfdoctor.probes.readers.pressure import Pressure
+from perfdoctor.probes.readers.procfs import (
     CLOCK_TICKS_PER_S,
     ENDED,
     KeptFiles,
@@ -20,9 +19,10 @@ from perfdoctor.probes.procfs import (
     stat_fields,
     uptime_ticks,
 )
-from perfdoctor.probes.quota import Quotas
-from perfdoctor.probes.tally import Tally
-from perfdoctor.samples import Reading, Sample
+from perfdoctor.probes.readers.quota import Quotas
+from perfdoctor.probes.readers.tally import Tally
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Reading, Sample
 
 CORES_PERIOD_NS = NS_PER_S
 SLOW_PERIOD_NS = 5 * NS_PER_S

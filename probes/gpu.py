@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.gpm import Gpm
-from perfdoctor.probes.gpu_users import Users, mean_use, sees_all_processes, tell_apart, total
-from perfdoctor.probes.nvml import Nvml, why_no_gpu
-from perfdoctor.samples import Fact, Reading, Sample, Unavailable
+from perfdoctor.probes.readers.gpm import Gpm
+from perfdoctor.probes.readers.gpu_users import Users, mean_use, sees_all_processes, tell_apart, total
+from perfdoctor.probes.readers.nvml import Nvml, why_no_gpu
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 SLOW_PERIOD_NS = 5 * NS_PER_S
 

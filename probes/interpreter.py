@@ -1,18 +1,18 @@
 """Who holds the Python interpreter lock, and whether the cyclic collector runs.
 
 Read from the interpreters' memory, two small reads a sample, without stopping anybody; see
-``perfdoctor.probes.cpython`` for what is read and which of CPython's private structures that relies on.
+``perfdoctor.probes.readers.cpython`` for what is read and which of CPython's private structures that relies on.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.clock import NS_PER_S
 from perfdoctor.probes import Processes, Sample, Unavailable
-from perfdoctor.probes.cpython import Layout, LayoutError, find_layout
-from perfdoctor.probes.process_memory import Memory
-from perfdoctor.samples import InterpreterSample
+from perfdoctor.probes.readers.cpython import Layout, LayoutError, find_layout
+from perfdoctor.probes.readers.process_memory import Memory
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import InterpreterSample
 
 _RETRY_NS = NS_PER_S // 2
 _TRIES = 6  # an interpreter may be starting, or may change its list of threads just while we read it

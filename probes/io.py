@@ -7,14 +7,14 @@ x86-64).
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.disks import Disks, server_readings
-from perfdoctor.probes.mounts import KERNEL_TYPES, Mount, block_device_of, read_mounts
-from perfdoctor.probes.pressure import Pressure
-from perfdoctor.probes.procfs import KeptFiles, counters, stat_fields, uptime_ticks
-from perfdoctor.probes.tally import Tally
-from perfdoctor.samples import Fact, Reading, Sample, Unavailable
+from perfdoctor.probes.readers.disks import Disks, server_readings
+from perfdoctor.probes.readers.mounts import KERNEL_TYPES, Mount, block_device_of, read_mounts
+from perfdoctor.probes.readers.pressure import Pressure
+from perfdoctor.probes.readers.procfs import KeptFiles, counters, stat_fields, uptime_ticks
+from perfdoctor.probes.readers.tally import Tally
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 SERVERS_PERIOD_NS = NS_PER_S
 MOST_MOUNTS = 256

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
 from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
-from perfdoctor.samples import Fact, Mark, Sample, SerialMark, Unavailable
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Fact, Mark, Sample, SerialMark, Unavailable
 
 # A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
 PERIOD_S = 0.2

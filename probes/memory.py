@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.cgroup import Governing, Group
-from perfdoctor.probes.pressure import Pressure
-from perfdoctor.probes.procfs import KeptFiles, counters, kibibytes, stat_fields
-from perfdoctor.samples import Reading, Sample
+from perfdoctor.probes.readers.cgroup import Governing, Group
+from perfdoctor.probes.readers.pressure import Pressure
+from perfdoctor.probes.readers.procfs import KeptFiles, counters, kibibytes, stat_fields
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Reading, Sample
 
 SLOW_PERIOD_NS = 5 * NS_PER_S
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.procfs import KeptFiles
-from perfdoctor.samples import Fact, Reading, Sample, Unavailable
+from perfdoctor.probes.readers.procfs import KeptFiles
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 SOCKETS_PERIOD_NS = 5 * NS_PER_S
 MOST_PEERS = 64

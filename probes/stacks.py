@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdoctor.clock import NS_PER_S, now_ns
 from perfdoctor.probes import Processes
-from perfdoctor.probes.missed import ENVIRONMENT, missed_stacks
-from perfdoctor.samples import Event, PythonThread, Sample, StackSegment, Unavailable
+from perfdoctor.probes.readers.missed_stacks import ENVIRONMENT, missed_stacks
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import Event, PythonThread, Sample, StackSegment, Unavailable
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
 BUDGET = 0.022

@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.probes import Processes, syscalls
-from perfdoctor.probes.descriptors import Descriptors
-from perfdoctor.probes.procfs import Births
-from perfdoctor.samples import Sample, ThreadSample, ThreadSeen, Unavailable
+from perfdoctor.probes import Processes
+from perfdoctor.probes.readers import syscalls
+from perfdoctor.probes.readers.descriptors import Descriptors
+from perfdoctor.probes.readers.procfs import Births
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen, Unavailable
 
 RATE_HZ = 50
 _LIST_THREADS_NS = NS_PER_S // 5

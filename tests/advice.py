@@ -1,8 +1,8 @@
 """For tests of advice: the finding that rules make of a job, and what it tells to do."""
 
 from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import find
+from perfdoctor.rules.case import Facts, Trainer
 
 
 def finding(

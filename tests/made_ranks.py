@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import ALL_REDUCE, GEMM, LOADER, MadeTrace
 

@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdoctor.breakdown.account import account, as_counted
-from perfdoctor.breakdown.blame import Part
-from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.breakdown.pipeline import going_with_the_largest
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.attribute import account, as_counted
+from perfdoctor.attribution.parts import Part
+from perfdoctor.attribution.pipeline import going_with_the_largest
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import Fact, ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
-from perfdoctor.scene.phases import Place
-from perfdoctor.scene.roles import Process
-from perfdoctor.scene.scene import Scene
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Fact, ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
+from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.timeline.code_location import Place
+from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.processes import Process
 
 S = 1_000_000_000
 START, TICK, TICKS = 100 * S, S // 50, 500

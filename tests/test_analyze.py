@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.__main__ import main
-from perfdoctor.recording import RecordingWriter
+from perfdoctor.recording.writer import RecordingWriter
 from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
 
 

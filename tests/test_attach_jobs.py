@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perfdoctor.breakdown.account import account
-from perfdoctor.profiled import Profiled
-from perfdoctor.recorded_facts import gather_facts
-from perfdoctor.recording import Recording
-from perfdoctor.scene.scene import Scene
+from perfdoctor.analysis.profiled import Profiled
+from perfdoctor.analysis.recorded_case import gather_facts
+from perfdoctor.attribution.attribute import account
+from perfdoctor.recording.reader import Recording
+from perfdoctor.timeline.job import Scene
 from tests.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
 
 
@@ -123,7 +123,7 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
 
 
 def _uses_torch(pid: int) -> bool:
-    from perfdoctor.job.tree import uses_torch
+    from perfdoctor.capture.job import uses_torch
     from tests.attaching import until
 
     return until(lambda: uses_torch(pid) and psutil.Process(pid).cpu_times().user > 1.5, 20)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.capture.target import require_linux
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.job.target import require_linux
 from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 NOBODY = "65534"

@@ -8,9 +8,9 @@ import sys
 import psutil
 import pytest
 
+from perfdoctor.capture.check import PROBES, Check
 from perfdoctor.commands import check
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.job.preflight import PROBES, Check
 from tests.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 
@@ -78,7 +78,7 @@ def test_says_each_remedy_once() -> None:
 
 def test_draws_a_table_on_a_terminal_and_takes_no_markup_from_reasons() -> None:
     code = (
-        "from perfdoctor.commands import check\nfrom perfdoctor.job.preflight import Check\n"
+        "from perfdoctor.commands import check\nfrom perfdoctor.capture.check import Check\n"
         "check._print_table([Check('stacks', False, 'reads [bold]this[/]', 'do it'), "
         "Check('io', True, 'x', 'do it')])"
     )

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdoctor.breakdown.code_counts import IN_STEP, _apart, misplaced, tell_in_step
-from perfdoctor.breakdown.code_mix import CodeMix, _fractions, _libraries
+from perfdoctor.attribution.code_counts import IN_STEP, _apart, misplaced, tell_in_step
+from perfdoctor.attribution.code_mix import CodeMix, _fractions, _libraries
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.evidence.code_seen import has_loader
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import AFTERWARDS, PHASES, UNKNOWN, locate
-from perfdoctor.scene.stacks import Stacks, Track
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.code_seen import has_loader
+from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, UNKNOWN, locate
+from perfdoctor.timeline.stacks import Stacks, Track
 
 OWN = Frame("/home/me/train.py", "main", 7)
 PACKAGES = "/v/lib/python3.11/site-packages"

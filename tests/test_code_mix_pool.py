@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.breakdown.code_mix import SPIN, CodeMix, read_code_mix
-from perfdoctor.samples import CodeSample
-from perfdoctor.scene.phases import Place
-from perfdoctor.scene.stacks import Stacks
-from perfdoctor.scene.timelines import Moment
+from perfdoctor.attribution.code_mix import SPIN, CodeMix, read_code_mix
+from perfdoctor.recording.schema import CodeSample
+from perfdoctor.timeline.code_location import Place
+from perfdoctor.timeline.stacks import Stacks
+from perfdoctor.timeline.threads import Moment
 
 TRAINER = 10
 S = 1_000_000_000

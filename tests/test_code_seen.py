@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.breakdown.numbers import measure_ledgers
-from perfdoctor.evidence.code_seen import read_code_settings
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import Place, locate
-from perfdoctor.scene.roles import Process, Roles
-from perfdoctor.scene.stacks import Stacks, Track
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.numbers import measure_ledgers
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.code_seen import read_code_settings
+from perfdoctor.timeline.code_location import Place, locate
+from perfdoctor.timeline.processes import Process, Roles
+from perfdoctor.timeline.stacks import Stacks, Track
 
 TORCH = "/v/lib/python3.11/site-packages/torch"
 OWN = Frame("/home/me/train.py", "main", 7)

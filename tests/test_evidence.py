@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence.measure import gpu_cause, measure
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
-from perfdoctor.scene.timelines import Timelines
+from perfdoctor.metrics.measure import gpu_cause, measure
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
+from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.timeline.threads import Timelines
 
 S = 1_000_000_000
 START = 5 * S

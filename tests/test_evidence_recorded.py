@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.clock import now_ns
-from perfdoctor.evidence.measure import measure
-from perfdoctor.evidence.settings import read_settings
-from perfdoctor.job.tree import Job
+from perfdoctor.capture.job import Job
+from perfdoctor.capture.recorder import Recorder
+from perfdoctor.metrics.measure import measure
+from perfdoctor.metrics.settings import read_settings
 from perfdoctor.probes.cpu import CpuProbe
 from perfdoctor.probes.io import IoProbe
 from perfdoctor.probes.threads import ThreadsProbe
-from perfdoctor.recorder import Recorder
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.scene.timelines import Timelines
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.timeline.threads import Timelines
 
 # Uses a core for about half of the time, and reads 64 kB of a cached file 10 times a second.
 CODE = """

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from perfdoctor.capture import family
+from perfdoctor.capture.family import family_of, require_torch
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.job import family
-from perfdoctor.job.family import family_of, require_torch
 from tests.attaching import job
 
 

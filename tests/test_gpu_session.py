@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.causes import CAUSES
-from perfdoctor.evidence.gpu import gpu_cause, job_gpus, measure_gpus
-from perfdoctor.evidence.readings import Readings
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import Fact, Reading
-from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
+from perfdoctor.metrics.readings import Readings
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Fact, Reading
+from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
 from tests.real_traces import real

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.breakdown.handovers import PER_SWITCH_S, handover_fraction
-from perfdoctor.samples import CODE_FREQUENCY, CodeSample, ThreadSample
-from perfdoctor.scene.timelines import Timelines
+from perfdoctor.attribution.gil_switches import PER_SWITCH_S, handover_fraction
+from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, ThreadSample
+from perfdoctor.timeline.threads import Timelines
 
 TRAINER, OTHER, SECONDS = 10, 11, 10
 S = 1_000_000_000

@@ -20,7 +20,7 @@ FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", "60")
 def sidecar_of(started: Started) -> psutil.Process:
     """The sidecar of a training process."""
     children = psutil.Process(started.pid).children()
-    found = [child for child in children if "perfdoctor.sidecar" in " ".join(child.cmdline())]
+    found = [child for child in children if "perfdoctor.capture.sidecar" in " ".join(child.cmdline())]
     assert len(found) == 1
     return found[0]
 

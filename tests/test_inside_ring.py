@@ -26,7 +26,7 @@ from perfdoctor.probes.inside.ring import (
     find_ring,
 )
 from perfdoctor.probes.marks import MarksProbe
-from perfdoctor.samples import Mark, SerialMark, Unavailable
+from perfdoctor.recording.schema import Mark, SerialMark, Unavailable
 from tests.watching import Watched
 
 WRITE = """

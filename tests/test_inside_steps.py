@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from perfdoctor.samples import Mark
-from perfdoctor.scene.marks import in_order
-from perfdoctor.scene.steps import Steps
-from perfdoctor.step_notes import passes_per_step
+from perfdoctor.analysis.step_notes import passes_per_step
+from perfdoctor.recording.schema import Mark
+from perfdoctor.timeline.marks import in_order
+from perfdoctor.timeline.steps import Steps
 
 MS = 1_000_000
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.same_batch_trial import Trial, judge
 from perfdoctor.diagnosis import Verdict
-from perfdoctor.trial import Trial, judge
 from tests.attaching import TARGETS
 from tests.insiding import run_inside
 

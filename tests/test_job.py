@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from perfdoctor.clock import now_ns
-from perfdoctor.job.tree import Job, find_root, is_forked, uses_torch
-from perfdoctor.samples import ProcessGone, ProcessSeen, Sample
+from perfdoctor.capture.job import Job, find_root, is_forked, uses_torch
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 from tests.attaching import ENVIRONMENT, job, until
 
 FORKING = """

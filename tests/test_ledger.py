@@ -2,10 +2,10 @@
 
 import pytest
 
-from perfdoctor.breakdown.blame import Part
-from perfdoctor.breakdown.ledger import Ledger, settle_waits
-from perfdoctor.scene.phases import Place
-from perfdoctor.scene.roles import Process
+from perfdoctor.attribution.account import Ledger, settle_waits
+from perfdoctor.attribution.parts import Part
+from perfdoctor.timeline.code_location import Place
+from perfdoctor.timeline.processes import Process
 
 
 def _ledger(rank: int) -> Ledger:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.scene.machine_code import classify
+from perfdoctor.knowledge.symbols import classify
 
 LOOP = (
     "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from perfdoctor.job.masking import KEEP, LONGEST_COMMAND, mask_command, mask_environment, mask_text
+from perfdoctor.capture.redact import KEEP, LONGEST_COMMAND, mask_command, mask_environment, mask_text
 
 SECRET = "s3cr3t-Value_77"
 HUGGING_FACE = "hf_" + "aB3" * 12

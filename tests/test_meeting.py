@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.probes.inside import meeting as module
-from perfdoctor.probes.inside.meeting import Meeting
+from perfdoctor.probes.inside import store_barrier as module
+from perfdoctor.probes.inside.store_barrier import Meeting
 
 torch = pytest.importorskip("torch")
 

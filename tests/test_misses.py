@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import CodeSample, Sample, StackMissed
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.misses import Misses, find_misses
-from perfdoctor.scene.stacks import Stacks, Track
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import CodeSample, Sample, StackMissed
+from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.timeline.failed_samples import Misses, find_misses
+from perfdoctor.timeline.stacks import Stacks, Track
 
 PID, IDENT, MS = 10, 140_000, NS_PER_S // 1000
 # In Python code at 0.1 s (stack 0), in a kernel from 0.2 s (stack 1), and nothing was seen at 0.25 s.

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.scene.counters import Counter
-from perfdoctor.scene.occupancy import Kind, Occupancy
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.counters import Counter
+from perfdoctor.timeline.cpu_contention import Kind, Occupancy
 
 SECONDS = 10
 TRAINER, WORKER = 1, 2

@@ -11,7 +11,7 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis, NotExamined
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.outputs import conclude, deliver, require_places, write_outputs
+from perfdoctor.reports.outputs import conclude, deliver, require_places, write_outputs
 from tests.attaching import ENVIRONMENT
 from tests.diagnoses import input_bound, sound, undecided
 
@@ -72,7 +72,7 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
 def test_one_failure_does_not_keep_the_others_from_being_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfdoctor.outputs.show", lambda diagnosis: print("shown"))
+    monkeypatch.setattr("perfdoctor.reports.outputs.show", lambda diagnosis: print("shown"))
     with pytest.raises(PerfDoctorError, match=r"no/a.json cannot be written") as caught:
         deliver(sound(), report=tmp_path / "a.html", json=tmp_path / "no" / "a.json", recording=RECORDING)
     assert f"perfdoctor report {RECORDING}" in caught.value.hint
@@ -120,7 +120,7 @@ def test_the_next_move_depends_on_what_was_missing(probe: str, move: str) -> Non
 @pytest.mark.parametrize(("target", "status"), [("/dev/null", 0), ("/dev/full", 1)])
 def test_output_that_cannot_be_written_is_one_sentence(target: str, status: int) -> None:
     code = (
-        "import sys\nfrom perfdoctor.outputs import show\nfrom perfdoctor.errors import PerfDoctorError\n"
+        "import sys\nfrom perfdoctor.reports.outputs import show\nfrom perfdoctor.errors import PerfDoctorError\n"
         "from tests.diagnoses import sound\n"
         "try:\n    show(sound())\nexcept PerfDoctorError as error:\n    sys.exit(f'{error} {error.hint}')"
     )

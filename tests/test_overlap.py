@@ -2,10 +2,10 @@
 
 import pytest
 
-from perfdoctor.evidence.overlap import device_parts, measure_overlap, serialised_parts, summary
-from perfdoctor.samples import Mark
-from perfdoctor.scene.marks import with_tracks
-from perfdoctor.scene.steps import Steps
+from perfdoctor.metrics.overlap import device_parts, measure_overlap, serialised_parts, summary
+from perfdoctor.recording.schema import Mark
+from perfdoctor.timeline.marks import with_tracks
+from perfdoctor.timeline.steps import Steps
 from tests.test_inside_steps import Script
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from perfdoctor.evidence.own_code import below, below_lines, by_function, package_of
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import locate
-from perfdoctor.scene.stacks import Stacks, Track
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.own_code import below, below_lines, by_function, package_of
+from perfdoctor.timeline.code_location import locate
+from perfdoctor.timeline.stacks import Stacks, Track
 
 
 def test_a_function_is_not_hidden_by_its_many_lines() -> None:

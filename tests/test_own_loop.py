@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.own_loop import mark_own_loop
-from perfdoctor.scene.phases import AFTERWARDS, PREPARES, locate
-from perfdoctor.scene.stacks import Stacks, Track
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, locate
+from perfdoctor.timeline.loop_position import mark_own_loop
+from perfdoctor.timeline.stacks import Stacks, Track
 
 MODULE = Frame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
 OPTIMIZER = Frame("/env/lib/python3.11/site-packages/torch/optim/sgd.py", "SGD.step", 120)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import Place, locate, marked_place
-from perfdoctor.scene.scene import _fits
-from perfdoctor.scene.timelines import Moment
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.timeline.code_location import Place, locate, marked_place
+from perfdoctor.timeline.job import _fits
+from perfdoctor.timeline.threads import Moment
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"

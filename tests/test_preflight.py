@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.capture.check import PROBES, Check, preflight
+from perfdoctor.capture.permissions import rights_over
+from perfdoctor.capture.pythons import newest_of_py_spy, python_of
+from perfdoctor.capture.syscall_filters import memory_refusal, perf_refusal
+from perfdoctor.capture.target import require_target
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.job.preflight import PROBES, Check, preflight
-from perfdoctor.job.pythons import newest_of_py_spy, python_of
-from perfdoctor.job.rights import rights_over
-from perfdoctor.job.syscall_filters import memory_refusal, perf_refusal
-from perfdoctor.job.target import require_target
 from perfdoctor.probes.stacks import find_py_spy
 from tests.watching import as_nobody, plant, program
 
@@ -75,7 +75,7 @@ def test_every_refusal_says_what_to_do() -> None:
 def test_another_users_process_is_seen_in_part() -> None:
     code = """
 import pynvml, psutil
-from perfdoctor.job.preflight import preflight
+from perfdoctor.capture.check import preflight
 give_up()
 for check in preflight(int(sys.argv[1])):
     print(check.probe, check.state, check.reason, check.enable, sep="|")
@@ -96,7 +96,7 @@ for check in preflight(int(sys.argv[1])):
 def test_another_users_process_cannot_be_a_target() -> None:
     code = """
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.job.target import require_target
+from perfdoctor.capture.target import require_target
 give_up()
 try:
     require_target(int(sys.argv[1]))
@@ -115,7 +115,7 @@ def test_a_process_that_protects_itself_is_named_so() -> None:
     # PR_SET_DUMPABLE (4) off, in a process of the same user as the one that looks.
     code = """
 import ctypes, subprocess, time
-from perfdoctor.job.rights import rights_over
+from perfdoctor.capture.permissions import rights_over
 give_up()
 reader, writer = os.pipe()
 child = os.fork()
@@ -227,7 +227,7 @@ def recorded(root: Path, *, scope: str, uid: int = 1000, owner: int = 1000, capa
 
 EXPLAIN = """
 from pathlib import Path
-from perfdoctor.job.rights import rights_over
+from perfdoctor.capture.permissions import rights_over
 give_up()
 rights = rights_over(77, Path(sys.argv[1]))
 print(rights.read, rights.trace, rights.reason, rights.enable, sep="|")
@@ -278,7 +278,7 @@ def test_filters_are_found_by_trying() -> None:
     """Under a seccomp filter that refuses both calls, as a container's would (a real filter, in a child)."""
     code = """
 import ctypes, os, struct
-from perfdoctor.job.syscall_filters import memory_refusal, perf_refusal
+from perfdoctor.capture.syscall_filters import memory_refusal, perf_refusal
 numbers = {"x86_64": (310, 298), "aarch64": (270, 241)}[os.uname().machine]
 # BPF: load the call's number; if it is one of the two, return EPERM, else allow (linux/seccomp.h).
 steps = [(0x20, 0, 0, 0), (0x15, 2, 0, numbers[0]), (0x15, 1, 0, numbers[1])]

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.knowledge.symbols import classify
 from perfdoctor.probes import code
 from perfdoctor.probes.code import CodeProbe
-from perfdoctor.probes.elf import Elf
-from perfdoctor.samples import CodeSample, Sample, Symbol, Unavailable
-from perfdoctor.scene.machine_code import classify
+from perfdoctor.probes.readers.elf import Elf
+from perfdoctor.recording.schema import CodeSample, Sample, Symbol, Unavailable
 
 PROGRAM = Path(__file__).parent / "targets" / "code_busy.py"
 

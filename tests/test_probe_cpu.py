@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from perfdoctor.probes.cpu import CpuProbe
-from perfdoctor.probes.procfs import KeptFiles, core_list, core_text, stat_fields
-from perfdoctor.probes.tally import Tally
+from perfdoctor.probes.readers.procfs import KeptFiles, core_list, core_text, stat_fields
+from perfdoctor.probes.readers.tally import Tally
 from tests.watching import complaints, facts, looked, number, opened, plant, program, readings
 
 BURN = """

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.probes import gpm, gpu, nvml
-from perfdoctor.probes.gpm import METRICS
+from perfdoctor.probes import gpu
 from perfdoctor.probes.gpu import GpuProbe, clock_limits
-from perfdoctor.probes.gpu_users import mean_use, sees_all_processes, tell_apart, total
-from perfdoctor.probes.nvml import Nvml, why_no_gpu
+from perfdoctor.probes.readers import gpm, nvml
+from perfdoctor.probes.readers.gpm import METRICS
+from perfdoctor.probes.readers.gpu_users import mean_use, sees_all_processes, tell_apart, total
+from perfdoctor.probes.readers.nvml import Nvml, why_no_gpu
 from tests.watching import complaints, looked, opened, plant, readings
 
 GIB = 1 << 30

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.probes.interpreter import InterpreterProbe
-from perfdoctor.samples import InterpreterSample, Unavailable
+from perfdoctor.recording.schema import InterpreterSample, Unavailable
 
 PROGRAM = Path(__file__).parent / "targets" / "interp_busy.py"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.io import IoProbe
-from perfdoctor.probes.mounts import (
+from perfdoctor.probes.readers.mounts import (
     Mount,
     block_device_of,
     filesystem_of,
@@ -15,7 +15,7 @@ from perfdoctor.probes.mounts import (
     parse_mountinfo,
     read_mounts,
 )
-from perfdoctor.samples import Fact
+from perfdoctor.recording.schema import Fact
 from tests.watching import as_nobody, complaints, facts, looked, number, opened, plant, program, readings
 
 MIB = 1 << 20

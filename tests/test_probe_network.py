@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp
-from perfdoctor.samples import Fact, Sample
+from perfdoctor.recording.schema import Fact, Sample
 from tests.watching import as_nobody, looked, number, opened, plant, program, readings
 
 MIB = 1 << 20

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.clock import now_ns
 from perfdoctor.probes import stacks
 from perfdoctor.probes.stacks import StacksProbe
-from perfdoctor.samples import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
 from tests.attaching import Started, job, sampling, until
 from tests.test_probe_threads import Watched
 

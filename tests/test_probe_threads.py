@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.clock import now_ns
-from perfdoctor.probes.descriptors import Descriptors
+from perfdoctor.probes.readers.descriptors import Descriptors
 from perfdoctor.probes.threads import ThreadsProbe
-from perfdoctor.samples import Sample, ThreadSample, ThreadSeen
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen
 from tests.attaching import job, until
 
 READY = "import os, sys, time, threading\nprint('ready', os.getpid(), flush=True)\n"

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.profiled import read_profiles
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import Profile
-from perfdoctor.scene.roles import Process
+from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Profile
+from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.timeline.processes import Process
 from tests.made_traces import GEMM, MadeTrace
 
 PID = 4321

@@ -11,14 +11,15 @@ from statistics import fmean
 
 import pytest
 
-from perfdoctor.clock import now_ns
+from perfdoctor.capture.cpu_budget import BUDGET, SLOWEST_HZ, Governor
+from perfdoctor.capture.job import Job
+from perfdoctor.capture.recorder import Recorder
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.governor import BUDGET, SLOWEST_HZ, Governor
-from perfdoctor.job.tree import Job
 from perfdoctor.probes import Processes
-from perfdoctor.recorder import Recorder
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import Event, ProcessGone, ProcessSeen, Reading, Sample
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Event, ProcessGone, ProcessSeen, Reading, Sample
+from perfdoctor.recording.writer import RecordingWriter
 
 
 class Counting:
@@ -179,7 +180,7 @@ def test_the_rate_stays_within_the_budget() -> None:
 def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
     sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfdoctor.governor.BUDGET", 1e-6)
+    monkeypatch.setattr("perfdoctor.capture.cpu_budget.BUDGET", 1e-6)
     fast, slow = Counting("fast", 0.01), Counting("slow", 0.2)
     Recorder(Job(sleeper.pid), [fast, slow], writer).run(4.0)
     assert fast.turns < 250

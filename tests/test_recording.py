@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording import FORMAT, MAGIC, Recording, RecordingWriter
-from perfdoctor.samples import TABLES, Event, Reading, StackSegment, ThreadSample, ThreadSeen
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import FORMAT, MAGIC, TABLES, Event, Reading, StackSegment, ThreadSample, ThreadSeen
+from perfdoctor.recording.writer import RecordingWriter
 from tests.attaching import needs_root
 
 START = 1_000_000_000
@@ -81,8 +82,8 @@ def test_every_kind_has_its_table(tmp_path: Path) -> None:
 def killed_writer(path: Path, last: str) -> None:
     """A recorder that has committed one event, and is killed with others under way."""
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom perfdoctor.recording import RecordingWriter\n"
-        "from perfdoctor.samples import Event\n"
+        "import os, sys\nfrom pathlib import Path\nfrom perfdoctor.recording.writer import RecordingWriter\n"
+        "from perfdoctor.recording.schema import Event\n"
         f"writer = RecordingWriter(Path({str(path)!r}), {META!r})\n"
         f"writer.add([Event({START + 1}, 'kept', '')])\nwriter.commit()\n{last}\nos.kill(os.getpid(), 9)"
     )

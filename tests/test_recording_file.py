@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.capture.recording_file import leftovers, recording_file, tell_of_leftovers
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording_file import leftovers, recording_file, tell_of_leftovers
 
 
 @pytest.fixture(autouse=True)

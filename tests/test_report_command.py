@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.recording import RecordingWriter
-from perfdoctor.samples import Event
+from perfdoctor.recording.schema import Event
+from perfdoctor.recording.writer import RecordingWriter
 from tests.attaching import is_a_diagnosis, needs_root, perfdoctor, refused
 from tests.watching import as_nobody
 
@@ -65,7 +65,7 @@ def test_a_recording_that_may_not_be_read(tmp_path: Path) -> None:
     file = recorded(tmp_path / "a")
     file.chmod(0)
     code = (
-        "from pathlib import Path\nfrom perfdoctor.recording import Recording\ngive_up()\n"
+        "from pathlib import Path\nfrom perfdoctor.recording.reader import Recording\ngive_up()\n"
         "try:\n    Recording.open(Path(sys.argv[1]))\nexcept Exception as error:\n    print(error, error.hint)"
     )
     for folder in (tmp_path, *tmp_path.parents):  # so that the user without rights gets there

@@ -10,9 +10,9 @@ import pytest
 import perfdoctor.rules
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.evidence.names import MEANINGS
-from perfdoctor.facts import Facts, Trainer
+from perfdoctor.metrics.names import MEANINGS
 from perfdoctor.rules import RULES, find
+from perfdoctor.rules.case import Facts, Trainer
 
 ILL = [cause.id for cause in CAUSES.values() if not cause.healthy and cause.id != UNATTRIBUTED]
 HEALTHY = [cause.id for cause in CAUSES.values() if cause.healthy]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.evidence.names import MEANINGS
+from perfdoctor.metrics.names import MEANINGS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import GROUP, find
+from perfdoctor.rules.case import Facts, Trainer
 
 FACTS = Facts({"cpu.model_compute": 1.0}, (Trainer(0, 1, {}, {}, {}, (), 0),), {})
 

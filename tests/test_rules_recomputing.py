@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Fix
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.evidence import measure_trace
 from perfdoctor.traces.reader import read_trace
 from tests.advice import finding

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.facts import Facts, Trainer
 from perfdoctor.rules import find
+from perfdoctor.rules.case import Facts, Trainer
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
 
 CAUSE = "cpu.input_preprocessing"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.probes.inside import serial as module
-from perfdoctor.probes.inside.meeting import Meeting
+from perfdoctor.probes.inside import isolated_phases as module
+from perfdoctor.probes.inside.isolated_phases import STEPS, Serial
 from perfdoctor.probes.inside.ring import BACKWARD, BEGIN, COLLECTOR, END, FORWARD, OWN, POINT, SERIALISED, STEP
-from perfdoctor.probes.inside.serial import STEPS, Serial
+from perfdoctor.probes.inside.store_barrier import Meeting
 from tests.stand_in_device import MS, Stream
 
 torch = pytest.importorskip("torch")

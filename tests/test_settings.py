@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.evidence.settings import Settings, read_settings
-from perfdoctor.recording import Recording, RecordingWriter
-from perfdoctor.samples import Fact, ProcessGone, ProcessSeen, Reading, Sample, ThreadSeen
+from perfdoctor.metrics.settings import Settings, read_settings
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Fact, ProcessGone, ProcessSeen, Reading, Sample, ThreadSeen
+from perfdoctor.recording.writer import RecordingWriter
 
 S = 1_000_000_000
 START = 5 * S

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.scene.frames import Frame
-from perfdoctor.scene.phases import locate
-from perfdoctor.scene.scene import Scene
-from perfdoctor.scene.stacks import Track
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.code_location import locate
+from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.stacks import Track
 
 PID, TID, IDENT = 10, 11, 140_000
 BOOTSTRAP = Frame("/usr/lib/python3.11/threading.py", "_bootstrap", 1002)

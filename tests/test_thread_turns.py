@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from perfdoctor.breakdown.blame_input import _event_loop, _thread_parts
-from perfdoctor.scene.timelines import Moment
+from perfdoctor.attribution.input_wait import _event_loop, _thread_parts
+from perfdoctor.timeline.threads import Moment
 
 PID, TID = 10, 11
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from perfdoctor.probes.inside import device
+from perfdoctor.probes.inside import device_clock as device
 from perfdoctor.probes.inside.ring import DEVICE, FORWARD, POINT, STEP
-from perfdoctor.timer import POOL, DeviceTimer, current_accelerator
+from perfdoctor.probes.inside.timer import POOL, DeviceTimer, current_accelerator
 from tests.stand_in_device import MS, Stream
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.traces.diagnose import diagnose_traces
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.reader import read_trace
 from tests.accounting import account, loop, shares
 from tests.made_traces import MadeTrace

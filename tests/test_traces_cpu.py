@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.rank import summarize
 from perfdoctor.traces.reader import read_trace
 from tests.accounting import shares

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.json import render
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_named
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace

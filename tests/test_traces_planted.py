@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.idle import Reason
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace

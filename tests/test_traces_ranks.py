@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.reader import read_trace
 from tests.made_ranks import MadeJob, shares, waits
 from tests.made_traces import ALL_REDUCE, MadeTrace

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
+from perfdoctor.knowledge.hardware import find_peak
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.flops import count
 from perfdoctor.traces.model import Inputs
-from perfdoctor.traces.peaks import find_peak
 from perfdoctor.traces.reader import read_trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from tests.made_traces import GEMM, GPU, MadeTrace

@@ -8,13 +8,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.behind_kernels import bus_factor
 from perfdoctor.traces.beside_collectives import measure_beside_collectives
 from perfdoctor.traces.collectives import list_collectives
 from perfdoctor.traces.contrast import contrast
-from perfdoctor.traces.diagnose import diagnose_traces
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_ranks import MadeJob, shares
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace

@@ -2,12 +2,12 @@
 
 import pytest
 
+from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.device import split_devices
-from perfdoctor.traces.diagnose import diagnose_traces
-from perfdoctor.traces.kernels import sort_work
+from perfdoctor.traces.kernel_work import sort_work
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.steps import Window
 from tests.real_traces import real

@@ -2,11 +2,11 @@
 
 import pytest
 
-from perfdoctor.breakdown.blame import Part
-from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.scene.phases import Place
-from perfdoctor.scene.roles import Process
-from perfdoctor.verdict import confidence, first_cause, straggler
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.parts import Part
+from perfdoctor.rules.verdict import confidence, first_cause, straggler
+from perfdoctor.timeline.code_location import Place
+from perfdoctor.timeline.processes import Process
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfdoctor.clock import now_ns
 from perfdoctor.probes import Probe
-from perfdoctor.samples import Fact, Reading, Sample, Unavailable
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 NOBODY = 65534
 

@@ -72,7 +72,7 @@ def _trimmed(event: dict[str, Any], known: set[str]) -> dict[str, Any]:
 
 def _verdict(traces: list[Path]) -> dict[str, Any]:
     """What perfdoctor says of the traces that were kept."""
-    from perfdoctor.traces.diagnose import diagnose_traces
+    from perfdoctor.analysis.from_traces import diagnose_traces
     from perfdoctor.traces.reader import find_traces, read_trace
 
     diagnosis = diagnose_traces(read_trace(path) for path in find_traces(traces))
@@ -81,8 +81,8 @@ def _verdict(traces: list[Path]) -> dict[str, Any]:
 
 def gpu_rows(recording: Path) -> dict[str, Any]:
     """What the GPU probe put into a recording; seconds since its start."""
-    from perfdoctor.recording import Recording
-    from perfdoctor.samples import Fact, Reading, Unavailable
+    from perfdoctor.recording.reader import Recording
+    from perfdoctor.recording.schema import Fact, Reading, Unavailable
 
     if not recording.exists():
         return {"facts": [], "readings": [], "unavailable": []}

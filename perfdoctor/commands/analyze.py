@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
 
 _TABLES = (".parquet", ".csv")
 
@@ -44,7 +44,7 @@ def _diagnose(paths: list[Path]) -> Diagnosis:
 
 
 def _diagnose_traces(paths: list[Path]) -> Diagnosis:
-    from perfdoctor.traces.diagnose import diagnose_traces
+    from perfdoctor.analysis.from_traces import diagnose_traces
     from perfdoctor.traces.reader import find_traces, read_trace
 
     return diagnose_traces(read_trace(path) for path in find_traces(paths))
@@ -53,7 +53,7 @@ def _diagnose_traces(paths: list[Path]) -> Diagnosis:
 def _diagnose_table(path: Path) -> Diagnosis:
     try:
         # Here, not above: traces do without pandas, which takes longer to load than a small one to analyse.
-        from perfdoctor.operations.diagnose import diagnose_table
+        from perfdoctor.analysis.from_operations import diagnose_table
     except ModuleNotFoundError as missing:
         raise PerfDoctorError(
             f"{path} needs {missing.name} to be read.", hint="pip install 'perfdoctor[tables]'"

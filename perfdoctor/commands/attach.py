@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfdoctor.job.family import require_torch
-from perfdoctor.job.target import process_id, require_target
-from perfdoctor.job.tree import Job
-from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
-from perfdoctor.recorder import Recorder
-from perfdoctor.recording import RecordingWriter
-from perfdoctor.recording_file import recording_file, tell_of_leftovers
-from perfdoctor.watch import (
+from perfdoctor.capture.family import require_torch
+from perfdoctor.capture.job import Job
+from perfdoctor.capture.recorder import Recorder
+from perfdoctor.capture.recording_file import recording_file, tell_of_leftovers
+from perfdoctor.capture.target import process_id, require_target
+from perfdoctor.capture.watch import (
     allow_many_files,
     examine_file,
     load_analysis,
@@ -27,6 +25,8 @@ from perfdoctor.watch import (
     recording_facts,
     stopped_by_signals,
 )
+from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
 
 DEFAULT_DURATION_S = 15.0
 

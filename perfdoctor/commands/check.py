@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from perfdoctor.job.family import family_of, listed, require_torch
-from perfdoctor.job.preflight import Check, preflight
-from perfdoctor.job.target import process_id, require_target
+from perfdoctor.capture.check import Check, preflight
+from perfdoctor.capture.family import family_of, listed, require_torch
+from perfdoctor.capture.target import process_id, require_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

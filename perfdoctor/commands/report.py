@@ -7,7 +7,7 @@ also from one that was cut short by a crash.
 import argparse
 from pathlib import Path
 
-from perfdoctor.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads the recording, prints the diagnosis and writes the reports."""
-    from perfdoctor.examine import examine
-    from perfdoctor.recording import Recording
+    from perfdoctor.analysis.from_recording import examine
+    from perfdoctor.recording.reader import Recording
 
     require_places(arguments.report, arguments.json)
     recording = Recording.open(arguments.recording)

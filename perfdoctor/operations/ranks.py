@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.clock import NS_PER_S
 from perfdoctor.operations.graph import Graph
 from perfdoctor.operations.table import COLLECTING, COMPUTING, Operation, OperationTable
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Int64s, Intervals

@@ -1,7 +1,7 @@
 """Rules: pure functions from facts to a finding, or nothing. One per cause, grouped by what they look at.
 
 Other packages add rules of their own through the entry point group ``perfdoctor.rules``; each entry point
-names a function that takes ``perfdoctor.facts.Facts`` and returns a ``perfdoctor.diagnosis.Finding`` or None.
+names a function that takes ``perfdoctor.rules.case.Facts`` and returns a ``perfdoctor.diagnosis.Finding`` or None.
 """
 
 import os
@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Finding, NotExamined
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.communication import COMMUNICATION_RULES
 from perfdoctor.rules.cores import CORE_RULES
 from perfdoctor.rules.gpu import GPU_RULES

@@ -1,7 +1,7 @@
 """Between ranks: bytes, latency, DataParallel, and ranks that were not seen."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.exchange import fewer_bytes, fewer_messages, world_size
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.sharing import held_up_by_kernels, sharing_costs

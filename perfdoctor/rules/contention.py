@@ -1,7 +1,7 @@
 """Contention: runnable threads outnumber the cores, by the job's own thread counts or by neighbours."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, bounded, finding
 from perfdoctor.rules.lookups import setting, variable
 from perfdoctor.rules.wording import amount, counted, percent, takes

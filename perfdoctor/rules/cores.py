@@ -1,7 +1,7 @@
 """Cores: a quota on them, and a model that computes on them. ``contention.py`` is about those who queue for them."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.contention import CROWDED, IDLE_CORES, contention
 from perfdoctor.rules.finding import REPORTED, bounded, finding
 from perfdoctor.rules.lookups import culprits, setting, variable

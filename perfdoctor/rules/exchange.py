@@ -1,7 +1,7 @@
 """How ranks come to exchange fewer bytes, or fewer messages: the fixes for collectives that all ranks are in."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.lookups import switched_on, uses_gpu, variable
 from perfdoctor.rules.wording import amount, percent
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Evidence, Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.wording import percent
 
 # From which share of wall time a cause is reported: the level at which the TensorBoard plugin and XProf speak
@@ -15,7 +15,7 @@ REPORTED = 0.05
 # gpuprof's warning and critical levels for stalls; XProf and TraceML call 20 % high, between the two.
 MEDIUM = 0.15
 HIGH = 0.30
-# Below this a cause is never a verdict (``perfdoctor.verdict.MIN_SHARE``): one piece of advice is enough for it.
+# Below this a cause is never a verdict (``perfdoctor.rules.verdict.MIN_SHARE``): one piece of advice is enough for it.
 _MINOR = 0.10
 # A share this close to 1 would predict a speed-up beyond what the measurement can carry.
 _SMALLEST_REST = 0.01

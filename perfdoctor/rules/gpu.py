@@ -1,7 +1,7 @@
 """What a busy GPU is busy with: arithmetic, memory traffic, too little work, or the wrong precision."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, bounded, finding
 from perfdoctor.rules.lookups import memory_used, setting, variable
 from perfdoctor.rules.recomputing import keep_activations

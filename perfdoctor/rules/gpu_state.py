@@ -1,7 +1,7 @@
 """What keeps a GPU from working: copies, memory, clocks, and other processes."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.lookups import switched_on, variable
 from perfdoctor.rules.wording import amount, percent, takes, unset

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding, freed
 from perfdoctor.rules.lookups import hot_line, setting, uses_gpu
 from perfdoctor.rules.wording import at, percent, takes

@@ -1,7 +1,7 @@
 """The trainer's Python: dispatch overhead, the interpreter lock and the cyclic collector."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.lookups import hot_line, switched_on
 from perfdoctor.rules.wording import percent, takes, twice_the_batch, unset

@@ -1,7 +1,7 @@
 """The host in front of a GPU: launching kernels too slowly, and waiting for them too often."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.interpreter import debug_fixes, optimizer_fixes
 from perfdoctor.rules.lookups import memory_used

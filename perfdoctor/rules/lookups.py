@@ -1,6 +1,6 @@
 """What rules ask of the facts: settings and variables of the job, and where a cause lies."""
 
-from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules.case import Facts, Trainer
 
 
 def culprits(facts: Facts, cause: str) -> list[Trainer]:

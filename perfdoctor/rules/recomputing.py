@@ -1,7 +1,7 @@
 """Activation checkpointing: what it costs to do forward work again, where memory would allow to keep its results."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, freed
 from perfdoctor.rules.lookups import memory_used
 from perfdoctor.rules.wording import percent

@@ -1,7 +1,7 @@
 """Reading from the network, and from swap: data that is farther away than it should be."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding, freed
 from perfdoctor.rules.lookups import setting
 from perfdoctor.rules.wording import amount, takes

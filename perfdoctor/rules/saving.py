@@ -3,7 +3,7 @@
 import math
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding, freed
 from perfdoctor.rules.lookups import hot_line, hot_path, is_read_by_another
 from perfdoctor.rules.storage import file_system

@@ -1,7 +1,7 @@
 """Collectives and kernels that share a GPU and hold each other up."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, freed
 from perfdoctor.rules.wording import amount, percent
 

@@ -3,7 +3,7 @@
 import shlex
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.lookups import hot_path
 from perfdoctor.rules.wording import amount, percent, takes

@@ -1,7 +1,7 @@
 """Words of findings: numbers for people, the sentence that sums a cause up, and fixes that several rules give."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.facts import Facts
+from perfdoctor.rules.case import Facts
 from perfdoctor.rules.lookups import hot_line, hot_path, switched_on, variable
 
 # One function that has at least this part of a cause's time has most of it.

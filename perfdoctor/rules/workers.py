@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.facts import Facts, Trainer
+from perfdoctor.rules.case import Facts, Trainer
 from perfdoctor.rules.finding import freed
 from perfdoctor.rules.lookups import culprits, setting, uses_gpu
 from perfdoctor.rules.wording import counted, percent

@@ -10,12 +10,13 @@ import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.knowledge.kernels import Work
 from perfdoctor.traces.device import DeviceTime, split_devices
 from perfdoctor.traces.host import Doing, Host
 from perfdoctor.traces.host_only import FETCHING, fetching_ns, split_host
 from perfdoctor.traces.idle import Gaps, Reason, explain_idle
 from perfdoctor.traces.intervals import Floats, Intervals, spread
-from perfdoctor.traces.kernels import Work, sort_work
+from perfdoctor.traces.kernel_work import sort_work
 from perfdoctor.traces.launches import find_launches
 from perfdoctor.traces.model import HostKind, Int8s, Int64s, Trace
 from perfdoctor.traces.nesting import Nesting, nest

@@ -48,7 +48,7 @@ class _Transfers:
 
 
 def measure_behind_kernels(ranks: Sequence[Rank], parts: Sequence[Attended]) -> dict[str, Evidence]:
-    """Numbers by their names in ``perfdoctor.evidence.names``; none where nothing could be compared.
+    """Numbers by their names in ``perfdoctor.metrics.names``; none where nothing could be compared.
 
     Args:
         ranks: of the job.

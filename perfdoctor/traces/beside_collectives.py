@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.clock import NS_PER_S
+from perfdoctor.knowledge.kernels import Work
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.arrays import distinct
 from perfdoctor.traces.contrast import contrast
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.intervals import Floats, Int64s, Intervals
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import UNKNOWN, DeviceKind
 from perfdoctor.traces.nesting import NONE
 
@@ -42,7 +42,7 @@ class _Kernels:
 
 
 def measure_beside_collectives(account: RankAccount) -> dict[str, float]:
-    """Numbers under the names of ``perfdoctor.evidence.names.TRACE``; none where nothing could be compared."""
+    """Numbers under the names of ``perfdoctor.metrics.names.TRACE``; none where nothing could be compared."""
     if not account.devices or not (account.work == Work.COMMUNICATION).any():
         return {}
     found = [_kernels_of(account, device) for device in account.devices]

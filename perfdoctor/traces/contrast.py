@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from perfdoctor.draws import with_replacement
+from perfdoctor.metrics.resampling import with_replacement
 from perfdoctor.traces.arrays import quantiles
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.model import Bools

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.knowledge.kernels import Work
 from perfdoctor.traces.arrays import distinct
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Int8s, Trace
 from perfdoctor.traces.steps import Window
 

@@ -1,4 +1,4 @@
-"""Numbers measured from a trace, under the names of ``perfdoctor.evidence.names``."""
+"""Numbers measured from a trace, under the names of ``perfdoctor.metrics.names``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence.names import TRACE
+from perfdoctor.knowledge.kernels import Work
+from perfdoctor.metrics.names import TRACE
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.arrays import median
 from perfdoctor.traces.beside_collectives import measure_beside_collectives
 from perfdoctor.traces.host import Doing
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.kernel_evidence import measure_kernels
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import DeviceKind
 from perfdoctor.traces.nesting import NONE
 

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge.kernels import PRECISIONS, Work, name_precision
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.arrays import is_among, median
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Bools, DeviceKind, HostKind
-from perfdoctor.traces.precision import PRECISIONS, name_precision
 from perfdoctor.traces.recomputation import measure_recomputation
 
 # For names in lower case: ignoring it in the search takes several times as long.
@@ -82,7 +81,7 @@ def _base(name: str) -> str:
 
 
 def measure_kernels(account: RankAccount) -> dict[str, float]:
-    """Numbers under the names of ``perfdoctor.evidence.names.TRACE``; absent where no event speaks about them."""
+    """Numbers under the names of ``perfdoctor.metrics.names.TRACE``; absent where no event speaks about them."""
     trace, taken = account.trace, account.taken
     if not len(trace.device):
         return {}

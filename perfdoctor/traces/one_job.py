@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.rank import Rank
 from perfdoctor.traces.settle import Settled
 

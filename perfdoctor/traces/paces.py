@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.evidence.names import TRACE
+from perfdoctor.knowledge.kernels import Work
+from perfdoctor.metrics.names import TRACE
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.arrays import median
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import DeviceKind
 
 # Shorter kernels are mostly starting and ending.
@@ -56,7 +56,7 @@ def compare_paces(ranks: Sequence[Paces], late: int) -> dict[str, Evidence]:
         late: index of the one.
 
     Returns:
-        The number by its name in ``perfdoctor.evidence.names``; nothing without kernels in common.
+        The number by its name in ``perfdoctor.metrics.names``; nothing without kernels in common.
     """
     times, weights = [], []
     for kernel, (taken, count) in ranks[late].items():

@@ -31,7 +31,7 @@ class Rank:
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
         devices: names of those at work.
-        numbers: what was measured, by the names of ``perfdoctor.evidence.names``.
+        numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.
         paces: what kernels take, to compare with other ranks'.
         origins: nanoseconds by cause and operator, and by cause and source line.

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording import is_recording
+from perfdoctor.recording.schema import is_recording
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.events import Document
 from perfdoctor.traces.files import TraceFile

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
+from perfdoctor.knowledge.kernels import Work
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import UNKNOWN, DeviceKind
 from perfdoctor.traces.nesting import NONE, nest
 

@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.clock import NS_PER_S
 from perfdoctor.diagnosis import Evidence, NotExamined
-from perfdoctor.evidence.names import ROOFLINE
+from perfdoctor.knowledge.hardware import Peak, arithmetic, find_peak
+from perfdoctor.knowledge.kernels import name_precision
+from perfdoctor.metrics.names import ROOFLINE
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.flops import COUNTED, Effort, count
 from perfdoctor.traces.model import UNKNOWN, HostKind, Trace
 from perfdoctor.traces.nesting import NONE, nest
-from perfdoctor.traces.peaks import Peak, arithmetic, find_peak
-from perfdoctor.traces.precision import name_precision
 
 _OF_TYPE = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32"}
 # Times shorter than this are kernels' starts and ends, not what they do.
@@ -63,7 +63,7 @@ class Roofline:
     missing: tuple[NotExamined, ...] = ()
 
     def numbers(self) -> dict[str, Evidence]:
-        """The whole, and the operators that took longest, under the names of ``perfdoctor.evidence.names.ROOFLINE``."""
+        """The whole, and the operators that took longest, under the names of ``perfdoctor.metrics.names.ROOFLINE``."""
         if not self.operators:
             return {}
         taken = sum(one.taken_ns for one in self.operators)

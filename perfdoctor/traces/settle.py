@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.breakdown.ledger import Ledger
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.scene.roles import Process
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.processes import Process
 from perfdoctor.traces.account import slice_edges
 from perfdoctor.traces.clocks import Clock
 from perfdoctor.traces.collectives import SPLIT

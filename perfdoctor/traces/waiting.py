@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.knowledge.kernels import Work
 from perfdoctor.traces.arrays import distinct, quantiles
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.kernels import Work
 from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace
 
 Floats = npt.NDArray[np.float64]

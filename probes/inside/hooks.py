@@ -15,10 +15,10 @@ from threading import get_ident
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
-from perfdoctor.probes.inside import entries
-from perfdoctor.probes.inside.entries import Entry, Marker, Wrapper
+from perfdoctor.probes.inside import patches as entries
+from perfdoctor.probes.inside.patches import Entry, Marker, Wrapper
 from perfdoctor.probes.inside.ring import BEGIN, END, OPTIMIZER
-from perfdoctor.timer import current_accelerator
+from perfdoctor.probes.inside.timer import current_accelerator
 
 if TYPE_CHECKING:
     import torch

@@ -13,12 +13,11 @@ from contextlib import suppress
 from threading import get_ident, get_native_id
 from time import monotonic_ns as now
 
-from perfdoctor.clock import NS_PER_S
-from perfdoctor.probes.inside.companion import Companion, start_companion
-from perfdoctor.probes.inside.device import DeviceMarks, MakeMark
-from perfdoctor.probes.inside.follow_up import FollowUp
+from perfdoctor.probes.inside.device_clock import DeviceMarks, MakeMark
+from perfdoctor.probes.inside.follow_up_runs import FollowUp
 from perfdoctor.probes.inside.hooks import Hooks
 from perfdoctor.probes.inside.loop_steps import LoopSteps
+from perfdoctor.probes.inside.options import Wishes
 from perfdoctor.probes.inside.ring import (
     ASIDE,
     BEGIN,
@@ -33,7 +32,8 @@ from perfdoctor.probes.inside.ring import (
     WATCHING,
     RingWriter,
 )
-from perfdoctor.probes.inside.wishes import Wishes
+from perfdoctor.probes.inside.sidecar_process import Companion, start_companion
+from perfdoctor.recording.clock import NS_PER_S
 
 # Where the user does not say how many steps: as long as `attach` watches, but some steps at least, and not for ever.
 DEFAULT_S, DEFAULT_STEPS = 15, 10

@@ -12,7 +12,9 @@ from torch.utils.data import DataLoader, Dataset
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from perfdoctor import diagnose
-from perfdoctor.probes.inside import device, hooks, serial
+from perfdoctor.probes.inside import device_clock as device
+from perfdoctor.probes.inside import hooks
+from perfdoctor.probes.inside import isolated_phases as serial
 from tests.stand_in_device import MS, Stream
 
 DATA_MS, FORWARD_MS, BACKWARD_MS = 12, 8, 16

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from perfdoctor import diagnose, phase
-from perfdoctor.probes.inside.serial import Serial
+from perfdoctor.probes.inside.isolated_phases import Serial
 
 CALL = torch.nn.Module.__call__
 

@@ -1,0 +1,45 @@
+"""What every diagnosis ends in, however it was measured: verdict, breakdown, findings in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.diagnosis import CauseShare, Finding, Verdict
+from perfdoctor.rules.case import Facts
+from perfdoctor.rules.verdict import confidence, straggler
+
+_TOO_LITTLE = "Too much of the time could not be attributed to name a cause."
+
+
+def order_findings(findings: Iterable[Finding], cause: str | None) -> tuple[Finding, ...]:
+    """The verdict's finding comes first, then what is ill, then what is healthy, each by its share."""
+    return tuple(sorted(findings, key=lambda found: (found.cause != cause, CAUSES[found.cause].healthy, -found.share)))
+
+
+def list_shares(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
+    """The breakdown; what is not known at all is unattributed."""
+    if not by_share:
+        return (CauseShare(UNATTRIBUTED, 1.0),)
+    return tuple(CauseShare(cause, share) for cause, share in by_share.items() if share > 0)
+
+
+def no_verdict(level: str, why: str = "") -> Verdict:
+    """No cause is named, and why."""
+    return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
+
+
+def name_cause(cause: str, ledgers: Sequence[Ledger], facts: Facts, findings: Iterable[Finding], level: str) -> Verdict:
+    """The verdict that names a cause, in the words of its finding."""
+    finding = next((finding for finding in findings if finding.cause == cause), None)
+    return Verdict(
+        CAUSES[cause].bottleneck,
+        cause,
+        facts.share(cause),
+        confidence(ledgers, cause, level),
+        finding.predicted_speedup if finding else 1.0,
+        straggler(ledgers, cause),
+        level,
+        finding.summary if finding else f"Most of the time goes into {CAUSES[cause].title}.",
+    )

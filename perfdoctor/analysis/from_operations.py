@@ -1,0 +1,110 @@
+"""From a table of operations to a diagnosis: the accounts of its ranks, and what equal ranks would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfdoctor.analysis.from_traces import diagnose_ranks
+from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.operations.graph import build_graph
+from perfdoctor.operations.ranks import list_ranks
+from perfdoctor.operations.table import OperationTable, read_table
+from perfdoctor.operations.what_if import WhatIf, ask_what_if
+from perfdoctor.rules.balance import balance_fixes
+
+_PROBE = "replay"
+_INSIDE = NotExamined(
+    "table",
+    "The table shows operations, not what the host does: pauses between them are not attributed.",
+    "profile a rank with torch.profiler, and perfdoctor analyze its trace",
+)
+
+
+def diagnose_table(path: Path) -> Diagnosis:
+    """Makes the diagnosis of the job that a table is of.
+
+    Raises:
+        PerfDoctorError: it cannot be read, or is not such a table.
+    """
+    table = read_table(path)
+    graph = build_graph(table)
+    found = ask_what_if(table, graph)
+    diagnosis = diagnose_ranks(list_ranks(table, graph))
+    findings = tuple(_told(one, found, table) for one in diagnosis.findings)
+    job = {**diagnosis.job, "tables": [table.source], "what_if": _numbers(found), "steps_left_out": table.left_out}
+    return replace(
+        diagnosis,
+        verdict=_verdict(diagnosis.verdict, findings, found, table),
+        findings=findings,
+        not_examined=(*diagnosis.not_examined, _INSIDE),
+        job=job,
+    )
+
+
+def _numbers(found: WhatIf) -> dict[str, object]:
+    return {
+        "slowdown": round(found.slowdown, 4),
+        "pauses": round(found.pauses, 4),
+        "kind": found.kind,
+        "culprit": found.culprit,
+        "explained_by_worst_rank": round(found.explained["rank"], 4),
+        "explained_by_worst_stage": round(found.explained["stage"], 4),
+    }
+
+
+def _verdict(verdict: Verdict, findings: tuple[Finding, ...], found: WhatIf, table: OperationTable) -> Verdict:
+    """The replay says better than the account who holds the others back: it knows what a pipeline costs anyway."""
+    if verdict.cause is None:
+        return verdict
+    verdict = replace(verdict, straggler_rank=found.culprit if found.kind == "rank" else None)
+    if verdict.cause != "gpu.compute" or found.kind == "none":
+        return verdict
+    return replace(verdict, summary=_summary(found, table), predicted_speedup=found.slowdown)
+
+
+def _summary(found: WhatIf, table: OperationTable) -> str:
+    return f"{_who(found, table)}: with equal ranks, steps would be {found.slowdown:.2f} times as fast."
+
+
+def _ranks(found: WhatIf, table: OperationTable) -> tuple[int, ...]:
+    """The ranks at fault; none where they change."""
+    if found.kind == "rank" and found.culprit is not None:
+        return (found.culprit,)
+    return tuple(sorted(number for (_, stage), number in table.ranks.items() if stage == found.culprit))
+
+
+def _who(found: WhatIf, table: OperationTable) -> str:
+    if found.kind == "rank":
+        return f"Rank {found.culprit} computes more slowly than its peers, and all others wait for it"
+    if found.kind == "stage":
+        numbers = _list(_ranks(found, table))
+        return f"Stage {found.culprit} of the pipeline has more work than the others (ranks {numbers})"
+    return "The work of the ranks is unequal, and the slowest is not always the same"
+
+
+def _list(numbers: Sequence[int], most: int = 8) -> str:
+    return ", ".join(str(number) for number in numbers[:most]) + (" …" if len(numbers) > most else "")
+
+
+def _told(one: Finding, found: WhatIf, table: OperationTable) -> Finding:
+    """The finding about the model's arithmetic, with what the replay says about it."""
+    if one.cause != "gpu.compute":
+        return one
+    evidence = (
+        Evidence("length of a step to that with equal ranks", round(found.slowdown, 4), "times", _PROBE),
+        Evidence("length of a step to that without pauses", round(found.pauses, 4), "times", _PROBE),
+        Evidence("of the loss, what the worst rank explains", round(found.explained["rank"], 4), "", _PROBE),
+        Evidence("of the loss, what the worst stage explains", round(found.explained["stage"], 4), "", _PROBE),
+    )
+    one = replace(one, evidence=(*one.evidence, *evidence))
+    if found.kind == "none":
+        return one
+    return replace(
+        one,
+        summary=_summary(found, table),
+        fixes=(*one.fixes, *balance_fixes(found.kind, found.culprit)),
+        predicted_speedup=found.slowdown,
+        ranks=_ranks(found, table),
+    )

@@ -1,0 +1,221 @@
+"""From profiler traces to a diagnosis: one trace per rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfdoctor import __version__
+from perfdoctor.amounts import Amounts
+from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
+from perfdoctor.attribution.account import Ledger, find_culprits
+from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.rules import find
+from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.verdict import MIN_SHARE, first_cause, late_shares, straggler, surest
+from perfdoctor.traces.arrays import median
+from perfdoctor.traces.behind_kernels import measure_behind_kernels
+from perfdoctor.traces.kernel_evidence import top_named
+from perfdoctor.traces.model import Trace
+from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
+from perfdoctor.traces.paces import compare_paces
+from perfdoctor.traces.rank import Rank, gather_numbers, summarize
+from perfdoctor.traces.settle import Settled, settle
+from perfdoctor.traces.silence import missing_for_cause
+
+# As many steps are taken to be in a trace that marks none: the tutorial of torch.profiler records 3 (active=3).
+_FEWEST_STEPS = 3
+
+
+def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
+    """Makes the diagnosis of one job.
+
+    Args:
+        traces: of its ranks, at least one. Each is taken only when the one before is done with, so that a generator
+            that reads them never holds two.
+
+    Raises:
+        PerfDoctorError: they are not of one run.
+    """
+    return diagnose_ranks([summarize(trace) for trace in traces])
+
+
+def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
+    """Makes the diagnosis of one job, from what remained of its ranks' traces.
+
+    Raises:
+        PerfDoctorError: they are not of one run.
+    """
+    ranks = order_ranks(ranks)
+    settled = settle(ranks, number_ranks(ranks))
+    facts = gather_facts(ranks, settled)
+    findings, broken = find(facts)
+    silence = next((rank.silence for rank in ranks if rank.silence), "")
+    if silence:
+        findings = []
+    cause = None if silence else _first_cause(settled.ledgers, facts)
+    verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
+    verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
+    return Diagnosis(
+        version=__version__,
+        verdict=verdict,
+        breakdown=list_shares(facts.shares),
+        findings=order_findings(findings, cause),
+        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
+        steps=_steps(ranks),
+        not_examined=(*_not_examined(ranks, settled, cause, verdict.straggler_rank), *broken),
+        job=_job(ranks, facts, settled),
+    )
+
+
+def _first_cause(ledgers: Sequence[Ledger], facts: Facts) -> str | None:
+    """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
+    late = late_shares(ledgers)
+    cause = first_cause(facts.shares, late, TRACED)
+    ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
+    unseen = late.get(UNATTRIBUTED, 0.0)
+    return None if unseen >= max(MIN_SHARE, ill) and straggler(ledgers, UNATTRIBUTED) is not None else cause
+
+
+def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Facts:
+    """Everything that rules may read; shares are means over the ranks, which all count alike."""
+    ledgers = settled.ledgers
+    together = Amounts.summed(ledger.causes().fractions() for ledger in ledgers)
+    return Facts(
+        shares=together.fractions(),
+        trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
+        culprits=find_culprits(ledgers),
+        numbers={
+            **gather_numbers(ranks),
+            **_slower_kernels(ranks, ledgers),
+            **measure_behind_kernels(ranks, settled.parts),
+        },
+        settings=_settings(ranks),
+        lines=top_named(rank.origins.lines for rank in ranks),
+        kernels=top_named(rank.kernels for rank in ranks),
+        operators=top_named(rank.origins.operators for rank in ranks),
+        watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
+    )
+
+
+def _slower_kernels(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> dict[str, Evidence]:
+    """Of a rank that the others wait for because it computes longer."""
+    late = straggler(ledgers, "gpu.compute")
+    index = next((index for index, one in enumerate(ledgers) if late is not None and one.trainer.rank == late), None)
+    return {} if index is None else compare_paces([rank.paces for rank in ranks], index)
+
+
+def _trainer(rank: Rank, ledger: Ledger) -> Trainer:
+    watched = ledger.seconds or 1.0
+    return Trainer(
+        rank=ledger.trainer.rank or 0,
+        pid=ledger.trainer.pid,
+        shares=ledger.causes().fractions(),
+        phases={"data": rank.loading},
+        blamed={number: amount / watched for number, amount in ledger.waited_for().items()},
+        worker_pids=(),
+        workers=rank.workers,
+    )
+
+
+def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
+    first = ranks[0]
+    found: dict[str, str | float] = {}
+    if first.devices:
+        found["gpus"] = float(sum(len(rank.devices) for rank in ranks))
+        if first.capability is not None:
+            found["compute_capability"] = first.capability
+    if all(rank.window.steps for rank in ranks):
+        # The profiler marks each fetch from a loader, and in whole steps there would be some.
+        found["loader"] = "yes" if any(rank.loading for rank in ranks) else "no"
+    if first.world is not None:
+        found["env.WORLD_SIZE"] = str(first.world)
+    return found
+
+
+def _verdict(
+    ledgers: Sequence[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+) -> Verdict:
+    if silence:
+        return no_verdict(TRACED, silence)
+    if cause is None:
+        return _late_for_no_reason(ledgers)
+    return name_cause(cause, ledgers, facts, findings, TRACED)
+
+
+def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:
+    """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
+    late = straggler(ledgers, UNATTRIBUTED)
+    if late is None:
+        return no_verdict(TRACED)
+    waits = [ledger.waited_for()[late] / ledger.seconds for ledger in ledgers if ledger.trainer.rank != late]
+    summary = (
+        f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
+        "meanwhile is not in its trace, neither an operator nor work of a GPU."
+    )
+    return replace(no_verdict(TRACED, summary), straggler_rank=late)
+
+
+def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, late: int | None) -> list[NotExamined]:
+    found = [missing for rank in ranks for missing in rank.missing]
+    found += missing_in_job(ranks, settled)
+    found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
+    if late is not None and cause is None:
+        why = f"The trace does not show what rank {late} does while the others wait for it."
+        numbered = zip(ranks, settled.ledgers, strict=True)
+        if mark := next(rank.unseen for rank, ledger in numbered if ledger.trainer.rank == late):
+            why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
+        found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
+    elif cause is None and not any(rank.silence for rank in ranks):
+        stacks = any(rank.origins.lines for rank in ranks)
+        why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
+        enable = "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
+        found.append(NotExamined("trace", why, enable))
+    return list(dict.fromkeys(found))
+
+
+def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
+    return {
+        "rank": trainer.rank,
+        "pid": rank.pid,
+        "workers": None,
+        "trace": rank.source,
+        "breakdown": [{"cause": cause, "share": share} for cause, share in trainer.shares.items()],
+        "waits_for": {str(number): share for number, share in trainer.blamed.items()},
+        "devices": list(rank.devices),
+    }
+
+
+def _seen_steps(ranks: Sequence[Rank]) -> int:
+    """How many steps the confidence may rest on: those marked, or else the seconds that the trace lasts."""
+    window = ranks[0].window
+    return len(window.steps) or max(_FEWEST_STEPS, int(window.length / NS_PER_S))
+
+
+def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
+    spans = [end - start for rank in ranks for start, end in rank.window.steps]
+    if not spans:
+        return {}
+    return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
+
+
+def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "traces": list(dict.fromkeys(rank.source for rank in ranks)),
+        "host": ranks[0].host_name or None,
+        "devices": sorted({device for rank in ranks for device in rank.devices}),
+        "watched_seconds": round(facts.watched_s, 6),
+        "events": sum(rank.events for rank in ranks),
+        "trainers": len(ranks),
+        "world_size": ranks[0].world,
+    }
+    if len(ranks) > 1:
+        errors = [clock.error for clock in settled.clocks.values()]
+        found["matched_collectives"] = settled.matched
+        found["clock_error_us"] = round(max(errors) / 1000, 3) if errors else None
+    return found

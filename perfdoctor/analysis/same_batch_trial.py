@@ -1,0 +1,78 @@
+"""What a trial says about a verdict: steps on one batch in memory against ordinary ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfdoctor.causes import INPUT_CAUSES
+from perfdoctor.diagnosis import CONFIRMED, Verdict
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import TrialSeen
+
+# A trial takes some steps only, at another time than the observed ones: what it saves is at most this fraction of the
+# verdict's share below it where the verdict is right (median error of a share over the examples: 0.08). It may save
+# more, since without the input's work the cores are less busy.
+AGREES = 0.4
+DOUBTED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Trials of all ranks.
+
+    Attributes:
+        steps: how many steps were made.
+        step_s: how long one took on a batch in memory.
+        saved: by which fraction it was shorter than an observed one; below 0 if it was longer.
+    """
+
+    steps: int
+    step_s: float
+    saved: float
+
+    def as_json(self) -> dict[str, Any]:
+        """As reports show it."""
+        return {"count": self.steps, "median_s": self.step_s, "saved": self.saved}
+
+
+def read_trial(recording: Recording, steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
+    """The mean over the ranks that made a trial; None if none did.
+
+    Args:
+        recording: what was seen.
+        steps: by process, what is known of its observed steps.
+    """
+    found = []
+    for row in recording.rows(TrialSeen):
+        observed = steps.get(row.pid)
+        if observed:
+            seconds = row.step_ns / NS_PER_S
+            found.append(Trial(row.steps, seconds, 1 - seconds / observed["mean_s"]))
+    return _mean(found) if found else None
+
+
+def _mean(trials: Sequence[Trial]) -> Trial:
+    count = len(trials)
+    return Trial(
+        trials[0].steps, sum(trial.step_s for trial in trials) / count, sum(trial.saved for trial in trials) / count
+    )
+
+
+def judge(verdict: Verdict, trial: Trial | None) -> Verdict:
+    """The verdict, after a trial of what it says.
+
+    A trial without input only tries causes that lie in the input.
+    """
+    if trial is None or verdict.cause not in INPUT_CAUSES:
+        return verdict
+    if trial.saved >= (1 - AGREES) * verdict.share:
+        told = f"A trial confirms it: on a batch kept in memory, a step took {trial.saved:.0%} less."
+        if trial.saved > (1 + AGREES) * verdict.share:
+            told = f"{told} That is more, since making the input also slows down the rest."
+        return replace(verdict, level=CONFIRMED, summary=f"{verdict.summary} {told}")
+    less = f"{trial.saved:.0%} less" if trial.saved > 0 else "no less"
+    told = f"But in a trial on a batch kept in memory, a step took {less} time."
+    return replace(verdict, confidence=min(verdict.confidence, DOUBTED), summary=f"{verdict.summary} {told}")

@@ -1,0 +1,166 @@
+"""Samples of a main thread's machine code, counted by the phase in which they were taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge.symbols import classify
+from perfdoctor.recording.schema import CodeSample, Symbol
+from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, PREPARES, TRAINING_PHASES, Place
+from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.threads import Moment
+
+# Fewer samples than this in a phase say nothing about it.
+MIN_SAMPLES = 20
+# Phases that have a cause of their own, whatever is computed in them.
+CLAIMED = frozenset(("data", "saving", "logging"))
+# A thread of the pool that lacks a CPU for this fraction of the time in which it wants one explains all spinning at a
+# barrier.
+SURE_DELAY = 0.25
+# Above this many changes of the sampled stack per second, steps are so short that a sample of machine code cannot be
+# given to a phase by its time: nearly every stack sample (20 per second) then differs from the one before.
+_BLURRED_PER_S = 7.0
+_RUNNING = Moment("R", None, "", 1.0, 0.0)
+
+# Stacks are seen some hundred times, so the time outside of steps may be this many times as long as it seems.
+_STACKS_ERR = 1.25
+# Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
+IN_STEP = "library in step"
+
+_ALL = (*PHASES, PREPARES, AFTERWARDS)
+# Samples by kind of code (``perfdoctor.knowledge.symbols``), for each phase.
+ByPhase = dict[str, Counter[str]]
+
+
+def phase_of(place: Place) -> str:
+    """What samples are told apart by: the phase and, in a loop of the job's own, the side of the model's call."""
+    return place.detail if place.detail in (PREPARES, AFTERWARDS) else place.phase
+
+
+def pool_delay(scene: Scene, pid: int, time_ns: int) -> float:
+    """Of the time in which a thread of the arithmetic's pool wants a CPU, the fraction that it lacks one; the worst."""
+    pool = [thread.at(time_ns) for thread in scene.pool_threads(pid)]
+    return max((helper.delay_fraction for helper in pool if helper.is_runnable), default=0.0)
+
+
+def count_code(scene: Scene, pid: int) -> tuple[ByPhase, ByPhase]:
+    """Counts a main thread's samples outside of the cyclic collector.
+
+    Returns:
+        Those of times in which no thread of the arithmetic's pool lacks a CPU, and those of all others.
+    """
+    symbols = {(row.image, row.offset): row.symbol for row in scene.recording.rows(Symbol)}
+    undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
+    held_up: ByPhase = {phase: Counter() for phase in _ALL}
+    for row in scene.recording.rows(CodeSample):
+        if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
+            continue
+        kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
+        phase = phase_of(scene.place_at(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
+        found = held_up if pool_delay(scene, pid, row.time_ns) >= SURE_DELAY else undisturbed
+        found[phase][kind] += 1
+    return undisturbed, held_up
+
+
+def is_blurred(scene: Scene, pid: int) -> bool:
+    """Whether steps are too short to tell the phase of one sample."""
+    return scene.stack_changes_per_s(pid) > _BLURRED_PER_S
+
+
+def running_by_phase(scene: Scene, pid: int) -> dict[str, float]:
+    """A main thread's running time by phase (``phase_of``), in fractions."""
+    counts: Amounts[str] = Amounts()
+    for time_ns in scene.timelines.main_times(pid):
+        moment = scene.main_at(pid, time_ns)
+        if moment.is_runnable:
+            counts[phase_of(scene.place_at(pid, time_ns, moment))] += 1
+    return counts.fractions()
+
+
+def misplaced(by_phase: ByPhase, running: Mapping[str, float]) -> float:
+    """Of libraries' samples that seem to lie in a step, the part for which the code outside of steps has time.
+
+    A sample is given to the nearest stack, so some of what prepares the input seems to lie in the step beside it.
+
+    Args:
+        by_phase: samples by the phase that their times tell.
+        running: the running time by phase, in fractions.
+    """
+    total = sum(counts.total() for counts in by_phase.values())
+    outside = _STACKS_ERR * total * (1 - sum(running.get(phase, 0.0) for phase in TRAINING_PHASES))
+    inside = sum(by_phase[phase]["library"] for phase in TRAINING_PHASES)
+    placed = sum(counts["library"] for counts in by_phase.values()) - inside
+    return min(1.0, max(0.0, outside - placed) / inside) if inside else 1.0
+
+
+def tell_in_step(by_phase: Mapping[str, Counter[str]], wrong: float) -> ByPhase:
+    """Calls libraries' samples in a step by a name of their own, except for the part that seems to lie there only."""
+    return {
+        phase: _in_step(counts, wrong) if phase in TRAINING_PHASES else counts for phase, counts in by_phase.items()
+    }
+
+
+def _in_step(counts: Counter[str], wrong: float) -> Counter[str]:
+    told = Counter(counts)
+    library = told.pop("library", 0)
+    told["library"], told[IN_STEP] = library * wrong, library * (1 - wrong)  # type: ignore[assignment]
+    return told
+
+
+def share_out(by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], claimed: frozenset[str]) -> ByPhase:
+    """Gives samples to phases of which each is too short to be met by a sample's time.
+
+    Args:
+        by_phase: samples by the phase that their times seem to tell.
+        running: the running time by phase, in fractions.
+        claimed: phases that get none, since their cause is known.
+
+    Returns:
+        The same samples for all phases of training, and the same for all of the job's own code.
+    """
+    taken = sum(part for phase, part in running.items() if phase in claimed)
+    unclaimed = _without_claimed(sum(by_phase.values(), Counter()), taken)
+    in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
+    step, own = _apart(unclaimed, 1 - in_step / (1 - taken) if taken < 1 else 0.0)
+    shared = {phase: step if phase in TRAINING_PHASES else own for phase in _ALL if phase not in claimed}
+    return tell_in_step(shared, 0.0)
+
+
+def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]]:
+    """Gives the samples of libraries to the job's own code, since a step of torch's has no use for them.
+
+    Args:
+        counts: samples by kind, of steps and of the job's own code together.
+        own: the own code's fraction of the time.
+
+    Returns:
+        Samples in steps and in the job's own code, together as many; the same mix for both where one is too small.
+    """
+    in_own = own * counts.total()
+    library = min(counts["library"], in_own)
+    rest = counts.total() - library
+    if min(in_own, counts.total() - in_own) < MIN_SAMPLES:
+        return counts, counts
+    part = (in_own - library) / rest
+    mine, steps = Counter[str](), Counter[str]()
+    for kind, count in counts.items():
+        shared = count - library if kind == "library" else count
+        mine[kind] = shared * part + (library if kind == "library" else 0)  # type: ignore[assignment]
+        steps[kind] = shared * (1 - part)  # type: ignore[assignment]
+    return steps, mine
+
+
+def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
+    """Takes the claimed phases' part out of all samples, library and interpreter code first.
+
+    That is what input and saving are made of, and taking it there errs on the side of calling a job sound.
+    """
+    left = Counter(counts)
+    to_take = claimed * counts.total()
+    for kind in ("library", "interpreter", "dispatch", "kernel"):
+        taken = min(left[kind], to_take)
+        left[kind] -= taken  # type: ignore[assignment]
+        to_take -= taken
+    return left

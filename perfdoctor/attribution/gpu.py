@@ -1,0 +1,60 @@
+"""Jobs with a GPU: what a busy GPU hides from the host is no cost, and only when it idles is the host to blame.
+
+Not yet verified on a device: the machines that this was written on have none. NVML's own window (1/6 to 1 s) is longer
+than most steps, so the busy fraction around an instant is used as the weight of the GPU at that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from perfdoctor.attribution.parts import Part, scale
+from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
+from perfdoctor.metrics.readings import Readings
+from perfdoctor.recording.reader import Recording
+from perfdoctor.timeline.counters import Counter
+
+# Host work in a step, while the GPU waits for it, is launching.
+_LAUNCHING = {"cpu.model_compute": "cpu.kernel_launch", "cpu.python_overhead": "cpu.kernel_launch"}
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of a job over time.
+
+    Attributes:
+        busy: mean busy fraction of the job's GPUs.
+        cause: what they are busy with, a ``gpu.*`` cause.
+    """
+
+    busy: Counter
+    cause: str
+
+    def share_out(self, parts: Iterable[Part], time_ns: int) -> list[Part]:
+        """Splits an instant between the GPU and the host's own account of it."""
+        busy = min(1.0, max(0.0, float(np.interp(time_ns, self.busy.times_ns, self.busy.values))))
+        host = [
+            replace(part, cause=_LAUNCHING.get(part.cause, part.cause)) for part in scale(parts, 1 - busy)
+        ]
+        return [Part(self.cause, busy), *(part for part in host if part.weight > 0)]
+
+
+def read_gpus(recording: Recording) -> Gpus | None:
+    """The GPUs that the job uses; None if it uses none, or if they could not be looked at."""
+    readings = Readings(recording)
+    used = job_gpus(readings)
+    cause = gpu_cause(measure_gpus(readings)) if used else None
+    if cause is None:
+        return None
+    at: dict[int, list[float]] = {}
+    for gpu in used:
+        for time_ns, busy in zip(*recording.series.get((gpu, "busy_fraction"), ((), ())), strict=True):
+            at.setdefault(time_ns, []).append(busy)
+    if len(at) < 2:
+        return None
+    times = sorted(at)
+    return Gpus(Counter(np.array(times, dtype=np.float64), np.array([fmean(at[time]) for time in times])), cause)

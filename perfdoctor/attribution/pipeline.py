@@ -1,0 +1,95 @@
+"""What a trainer would still wait for, were its loader relieved of its largest cost.
+
+Loader workers prepare batches while the trainer computes, so what they do counts only as far as it takes longer than a
+step without waiting. Where a worker reads for 90 ms and decodes for 10 ms per batch, and the trainer computes for 50
+ms, it waits for 50 ms: of that a tenth falls on decoding, and yet faster reads alone would end all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdoctor.amounts import Amounts
+from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.input_wait import supplier_parts
+from perfdoctor.timeline.job import Scene
+
+# What a worker spends on a batch, and what could be spent on the next one meanwhile. Starting workers is not among
+# them, since the pipeline is empty then, nor are locks and whatever else holds up all workers together.
+STAGES = frozenset((
+    "cpu.input_preprocessing", "cpu.data_transfer", "cpu.garbage_collection", "io.storage_read", "io.network_read",
+))  # fmt: skip
+# As many looks tell fractions to a few hundredths.
+_LOOKS = 200
+
+
+def settle_pipeline(scene: Scene, ledger: Ledger, saved_paths: Mapping[str, str]) -> None:
+    """Charges to the largest cause of waiting for workers what would go with it.
+
+    Args:
+        scene: the job.
+        ledger: of a trainer; changed.
+        saved_paths: as for ``blame_input.supplier_parts``.
+    """
+    awaited = Amounts.summed(ledger.awaited.values())
+    stages = {cause: amount / ledger.seconds for cause, amount in awaited.items() if cause in STAGES}
+    if len(stages) < 2:
+        return
+    spent = _spent_by_workers(scene, ledger, saved_paths)
+    first, going = going_with_the_largest(stages, spent, _cores_used(scene))
+    for cause, part in going.items():
+        ledger.recharge(cause, first, part)
+
+
+def going_with_the_largest(
+    stages: Mapping[str, float], spent: Mapping[str, float], used: float
+) -> tuple[str, dict[str, float]]:
+    """The cause to relieve first, and of the waits booked on each other one the part that would go with it.
+
+    A worker relieved of a cause needs the rest of its time, and the trainer its own: the longer of both is the new
+    step. So it frees what the trainer waits, or less. What two causes free when they are relieved one by one is
+    the same waiting time; it is the larger one's as far as it frees more.
+
+    Args:
+        stages: cause to the fraction of wall time that the trainer waits for it.
+        spent: cause to the fraction of wall time that a worker spends on it, whether or not anybody waits.
+        used: fraction of the cores' time that the job uses: a step takes at least as long as its work on all cores.
+    """
+    first = max(stages, key=lambda cause: stages[cause])
+    waits, busy = sum(stages.values()), min(1.0, sum(spent.values()))
+
+    def freed(cause: str) -> float:
+        return max(0.0, min(waits, 1 - max(busy - spent.get(cause, 0.0), used)))
+
+    others = waits - stages[first]
+    if freed(first) <= 0 or others <= 0:
+        return first, {}
+    # What would be waited for nevertheless.
+    kept = max(0.0, waits - freed(first))
+    going = max(0.0, 1 - kept / others)
+    return first, {
+        cause: going * max(0.0, 1 - freed(cause) / freed(first)) for cause in stages if cause != first
+    }
+
+
+def _spent_by_workers(scene: Scene, ledger: Ledger, saved_paths: Mapping[str, str]) -> dict[str, float]:
+    """Cause to the fraction of its time that a worker spends on it, as a mean over workers; idling is missing."""
+    workers = scene.roles.workers_of(ledger.trainer.pid)
+    spent: Amounts[str] = Amounts()
+    looks = 0
+    for time_ns in scene.timelines.main_times(ledger.trainer.pid, most=_LOOKS):
+        for worker in (worker for worker in workers if worker.alive_at(time_ns)):
+            looks += 1
+            for part in supplier_parts(scene, worker, time_ns, saved_paths):
+                spent[part.cause] += part.weight
+    return {cause: amount / looks for cause, amount in spent.items()}
+
+
+def _cores_used(scene: Scene) -> float:
+    """Fraction of the time of all cores that the job's threads use."""
+    start, end = scene.recording.start_ns, scene.recording.end_ns
+    running_ns = sum(
+        thread.use(start, end)[0] * float(thread.times_ns[-1] - thread.times_ns[0])
+        for thread in scene.timelines.threads.values()
+    )
+    return float(min(1.0, running_ns / (end - start) / scene.cores))

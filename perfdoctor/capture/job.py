@@ -1,0 +1,246 @@
+"""The job: the process tree under diagnosis, kept up to date while workers come and go.
+
+Who belongs to the job is read from the kernel's parent and child links and from how processes were started, never from
+the names of the user's files.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from perfdoctor.capture.redact import mask_command, mask_environment
+from perfdoctor.probes.readers.procfs import Births, is_running
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
+
+TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
+
+# How often threads other than the main one are asked for children, and processes without torch whether they have it
+# now.
+SLOW_LOOK_NS = 2 * NS_PER_S // 5
+TORCH_LOOK_NS = 2 * NS_PER_S
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Member:
+    """A living process of the job."""
+
+    pid: int
+    parent_pid: int
+    started_ns: int
+    forked: bool
+    uses_torch: bool | None
+    torch_asked_ns: int
+    children_file: int
+
+
+def uses_torch(pid: int) -> bool | None:
+    """Whether libtorch is mapped into a process; None if that cannot be read."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return None
+    return any(library in maps for library in TORCH_LIBRARIES)
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return raw.decode(errors="replace").rstrip("\0").split("\0")
+
+
+def _environment(pid: int) -> dict[str, str] | None:
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return None
+    return dict(entry.split("=", 1) for entry in raw.split("\0") if "=" in entry)
+
+
+def _image(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return None
+
+
+def is_forked(pid: int, parent_pid: int) -> bool:
+    """Whether a process still runs its parent's program image and command line."""
+    image = _image(pid)
+    return image is not None and image == _image(parent_pid) and _arguments(pid) == _arguments(parent_pid)
+
+
+def _belongs_to_parent(pid: int, parent_pid: int) -> bool:
+    """Whether a process is a part of its parent's job: forked, spawned by multiprocessing, or by torch's launcher."""
+    if is_forked(pid, parent_pid):
+        return True
+    arguments = " ".join(_arguments(pid))
+    if "multiprocessing.spawn" in arguments or "multiprocessing.forkserver" in arguments:
+        return True
+    launched = "TORCHELASTIC_RUN_ID" in (_environment(pid) or {})
+    parent_launched = "TORCHELASTIC_RUN_ID" in (_environment(parent_pid) or {})
+    return launched and not parent_launched and bool(uses_torch(parent_pid))
+
+
+def find_root(pid: int) -> int:
+    """The process at the top of the job that ``pid`` is a part of: of a worker its trainer, of a rank its launcher."""
+    while True:
+        try:
+            parent = psutil.Process(pid).ppid()
+        except psutil.Error:
+            return pid
+        if parent <= 1 or not _belongs_to_parent(pid, parent):
+            return pid
+        pid = parent
+
+
+class Job:
+    """The processes of one job.
+
+    Args:
+        pid: any process of the job; the whole of it is found from there.
+    """
+
+    name = "processes"
+
+    def __init__(self, pid: int) -> None:
+        self.asked_pid = pid
+        self.root_pid = find_root(pid)
+        self.members: dict[int, Member] = {}
+        self._slow_look_ns = 0
+        self._births = Births()
+        self._born = True
+        # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
+        # constant.
+        self._boot_offset_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the living processes, parents before children."""
+        return tuple(self.members)
+
+    def torch_pids(self) -> tuple[int, ...]:
+        """Those of them that have torch loaded."""
+        return tuple(pid for pid, member in self.members.items() if member.uses_torch)
+
+    def close(self) -> None:
+        """Gives all files back."""
+        for member in self.members.values():
+            os.close(member.children_file)
+        self.members.clear()
+        self._births.close()
+
+    def parent_of(self, pid: int) -> int | None:
+        """The parent of one of them."""
+        member = self.members.get(pid)
+        return member.parent_pid if member else None
+
+    def forked_pids(self) -> tuple[int, ...]:
+        """Those processes that were forked from another one of the job, as loader workers are."""
+        return tuple(pid for pid, member in self.members.items() if member.forked)
+
+    def ended(self) -> bool:
+        """Whether no process of the job is left."""
+        return not self.members
+
+    def refresh(self, now_ns: int) -> Iterator[Sample]:
+        """Looks for processes that came and went; between thorough looks only if any may have come."""
+        thorough = now_ns - self._slow_look_ns >= SLOW_LOOK_NS
+        births = self._births.any()
+        self._born = self._born or births
+        if thorough:
+            self._slow_look_ns = now_ns
+        elif not births:
+            return
+        if not self.members and (seen := self._admit(self.root_pid, 0, now_ns)):
+            yield seen
+        for pid in list(self.members):
+            children = self._children(pid, thorough)
+            if children is None:
+                os.close(self.members.pop(pid).children_file)
+                yield ProcessGone(now_ns, pid)
+                continue
+            for child in children:
+                if (
+                    child != os.getpid()
+                    and child not in self.members
+                    and (seen := self._admit(child, pid, now_ns))
+                ):
+                    yield seen
+        if thorough:
+            self._born = births
+            yield from self._ask_again_for_torch(now_ns)
+
+    def _children(self, pid: int, thorough: bool) -> list[int] | None:
+        """Children of a process; None if it is gone. Only the main thread's, unless asked to be thorough."""
+        try:
+            found = os.pread(self.members[pid].children_file, 65536, 0).split()
+            if not thorough:
+                return [int(child) for child in found]
+            if not is_running(pid):
+                return None
+            threads = os.listdir(f"/proc/{pid}/task") if self._born else []
+        except OSError:
+            return None
+        for thread in threads:
+            try:
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    found += file.read().split()
+            except OSError:
+                continue
+        return [int(child) for child in found]
+
+    def _admit(self, pid: int, parent_pid: int, now_ns: int) -> ProcessSeen | None:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            children_file = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
+        except OSError:
+            return None
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if fields[0] in "ZX":
+            os.close(children_file)
+            return None
+        started_ns = int(fields[19]) * NS_PER_S // _TICKS_PER_S + self._boot_offset_ns
+        parent = self.members.get(parent_pid)
+        forked = parent is not None and is_forked(pid, parent_pid)
+        torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)
+        self.members[pid] = Member(pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file)
+        return self._seen(self.members[pid], name, now_ns)
+
+    def _seen(self, member: Member, name: str, now_ns: int) -> ProcessSeen:
+        environment = _environment(member.pid)
+        kept = None if environment is None else mask_environment(environment)
+        return ProcessSeen(
+            now_ns,
+            member.pid,
+            member.parent_pid,
+            member.started_ns,
+            name,
+            member.forked,
+            member.uses_torch,
+            mask_command(_arguments(member.pid)),
+            json.dumps(kept),
+        )
+
+    def _ask_again_for_torch(self, now_ns: int) -> Iterator[Sample]:
+        """A process that has just been started may load torch later, or run another program."""
+        for member in list(self.members.values()):
+            if member.uses_torch or now_ns - member.torch_asked_ns < TORCH_LOOK_NS:
+                continue
+            member.torch_asked_ns = now_ns
+            member.uses_torch = uses_torch(member.pid)
+            if member.uses_torch:
+                name = Path(f"/proc/{member.pid}/comm")
+                try:
+                    yield self._seen(member, name.read_text(errors="replace").strip(), now_ns)
+                except OSError:
+                    continue

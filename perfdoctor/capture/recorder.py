@@ -1,0 +1,167 @@
+"""The recorder: runs probes on one clock and writes what they see into a recording."""
+
+import random
+import resource
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from perfdoctor.capture.cpu_budget import FAST_S, Governor
+from perfdoctor.capture.job import Job
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.probes import Probe
+from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
+from perfdoctor.recording.schema import Event, Reading, Sample
+from perfdoctor.recording.writer import RecordingWriter
+
+COMMIT_NS = NS_PER_S // 2
+# How often new processes are looked for: a loader worker that computes one batch lives longer than this.
+REFRESH_NS = NS_PER_S // 30
+# Probes that are due this soon, or within this part of their period, are sampled in the same wake-up: waking up costs
+# more than most looks do (measured: 0.2 ms).
+TOGETHER_NS = NS_PER_S // 125
+TOGETHER_PART = 8
+# Ticks are spread by this fraction of the period, so that a job whose steps take as long as a period is not always
+# caught at the same place.
+JITTER = 0.4
+_COST_NS = NS_PER_S
+
+
+class Recorder:
+    """Watches one job until it is told to stop.
+
+    Args:
+        job: the processes to watch.
+        probes: what to look at.
+        writer: where to write.
+    """
+
+    def __init__(self, job: Job, probes: Sequence[Probe], writer: RecordingWriter) -> None:
+        self.job = job
+        self.probes = list(probes)
+        self.writer = writer
+        self._open: list[Probe] = []
+        self._due_ns: dict[str, int] = {}
+        self._spread = 1.0
+        self._refreshed_ns = 0
+        self._ticks = 0
+        self._late = 0
+        self._committed_ns = 0
+        self._cost_ns = 0
+        self._governor = Governor(1 / min((probe.period_s for probe in self.probes), default=1.0))
+        self._stopped = ""
+
+    def stop(self, why: str = "interrupted") -> None:
+        """Ends the watching at the next tick; may be called from a signal handler."""
+        self._stopped = why
+
+    def run(self, duration_s: float, *, on_tick: Callable[[float], None] = lambda _: None) -> str:
+        """Watches for some seconds, or until the job ends, or ``stop`` is called.
+
+        Args:
+            duration_s: how long at most.
+            on_tick: called with the seconds watched so far, about ten times a second.
+
+        Returns:
+            Why it stopped: ``duration``, ``job ended`` or ``interrupted``.
+
+        Raises:
+            PerfDoctorError: the recording cannot be written any more; what was committed is kept.
+        """
+        try:
+            self._watch(duration_s, on_tick)
+            self._conclude()
+        except sqlite3.Error as error:
+            raise PerfDoctorError(
+                f"The recording {self.writer.path} cannot be written any more: {error}.",
+                hint=f"Free some space; what was seen so far is kept: perfdoctor report {self.writer.path}",
+            ) from None
+        finally:
+            self._release()
+        return self._stopped
+
+    def _watch(self, duration_s: float, on_tick: Callable[[float], None]) -> None:
+        start_ns = now_ns()
+        end_ns = start_ns + int(duration_s * NS_PER_S)
+        self._keep(self.job.refresh(start_ns))
+        told_ns = 0
+        for probe in self.probes:
+            self._due_ns[probe.name] = now_ns()
+            self._open.append(probe)
+            self._keep(probe.open(self.job))
+        self._governor.begin(now_ns(), time.process_time_ns())
+        while not self._stopped:
+            now = now_ns()
+            if now - self._refreshed_ns >= REFRESH_NS:
+                self._refreshed_ns = now
+                self._keep(self.job.refresh(now))
+            if self.job.ended():
+                self.stop("job ended")
+            elif now >= end_ns:
+                self.stop("duration")
+            else:
+                self._tick(now)
+                self._sleep(end_ns)
+            if now - told_ns >= NS_PER_S // 10:
+                told_ns = now
+                on_tick(seconds(now - start_ns))
+
+    def _tick(self, now: int) -> None:
+        for probe in self.probes:
+            due = self._due_ns[probe.name]
+            period = int(probe.period_s * NS_PER_S)
+            if now + max(TOGETHER_NS, period // TOGETHER_PART) < due:
+                continue
+            if probe.period_s < FAST_S:
+                period = int(period * self._governor.stretch)
+            self._ticks += 1
+            self._late += now - due > period
+            self._keep(probe.sample(now_ns()))
+            self._due_ns[probe.name] = max(due, now - period) + int(period * self._spread)
+        self._spread = 1 + JITTER * (random.random() - 0.5)
+        self._governor.govern(now, time.process_time_ns())
+        if now - self._cost_ns >= _COST_NS:
+            self._cost_ns = now
+            self._keep(_own_cost(now))
+        if now - self._committed_ns >= COMMIT_NS:
+            self._committed_ns = now
+            self.writer.commit()
+
+    def _sleep(self, end_ns: int) -> None:
+        due = min([end_ns, *self._due_ns.values()])
+        time.sleep(max(0.0005, seconds(due - now_ns())))
+
+    def _conclude(self) -> None:
+        """Keeps what the probes still have, and what the watching cost; the last probe's close is analysis by then."""
+        while self._open:
+            self._keep(_own_cost(now_ns()))
+            self._keep(self._open.pop().close())
+        now = now_ns()
+        self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
+        self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
+        self._keep(self._governor.told(now))
+        self._keep([Event(now, "stopped", self._stopped)])
+        self.writer.commit()
+
+    def _release(self) -> None:
+        """Lets go of the job; what the probes still have is lost only where the recording has failed."""
+        while self._open:
+            for _ in self._open.pop().close():
+                pass
+        self.job.close()
+
+    def _keep(self, samples: Iterable[Sample]) -> None:
+        self.writer.add(samples)
+
+
+def _own_cost(now: int) -> Iterable[Sample]:
+    """CPU time and memory of perfdoctor itself and of the helpers that it has waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield Reading(now, "recorder", "perfdoctor", "own_cpu_seconds_total", own.ru_utime + own.ru_stime)
+    yield Reading(
+        now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime
+    )
+    yield Reading(
+        now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024
+    )

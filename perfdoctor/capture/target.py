@@ -1,0 +1,126 @@
+"""The process that a user names: is it there, can it be looked at, and if not, what should the user do?"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from perfdoctor.capture.permissions import as_root, rights_over
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.probes.readers.procfs import status_fields
+
+_LIST = "`ps -ef | grep python` lists the Python processes."
+
+
+def process_id(text: str) -> int:
+    """The number of a process on a command line.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process. {_LIST}") from None
+
+
+def require_linux() -> None:
+    """Makes sure that this is Linux.
+
+    Raises:
+        PerfDoctorError: it is not.
+    """
+    if not sys.platform.startswith("linux"):
+        raise PerfDoctorError(
+            f"Watching a running process works on Linux only; this is {sys.platform}.",
+            hint="Run perfdoctor on the Linux machine or in the container where the job runs.",
+        )
+
+
+def require_proc(root: Path = Path("/")) -> None:
+    """Makes sure that this is Linux, and that /proc is mounted.
+
+    Raises:
+        PerfDoctorError: it is not.
+    """
+    require_linux()
+    if not (root / "proc/self/status").exists():
+        raise PerfDoctorError("/proc is not mounted.", hint="mount -t proc proc /proc")
+
+
+def require_process(pid: int, root: Path = Path("/")) -> None:
+    """Makes sure that a process is there and alive.
+
+    Args:
+        pid: the process that the user named.
+        root: where /proc is.
+
+    Raises:
+        PerfDoctorError: there is no such process, or it has ended; or this is not Linux.
+    """
+    require_proc(root)
+    try:
+        status = status_fields((root / f"proc/{pid}/status").read_bytes())
+    except OSError:
+        raise PerfDoctorError(f"There is no process {pid}.", hint=_elsewhere(pid, root)) from None
+    _require_living(pid, status)
+
+
+def require_target(pid: int, root: Path = Path("/")) -> None:
+    """Makes sure that a process is there, alive, and may be looked at.
+
+    Args:
+        pid: the process that the user named.
+        root: where /proc is.
+
+    Raises:
+        PerfDoctorError: as for ``require_process``; or the process is somebody else's.
+    """
+    require_process(pid, root)
+    try:
+        rights = rights_over(pid, root)
+    except OSError:
+        raise PerfDoctorError(f"Process {pid} has just ended.", hint=_LIST) from None
+    if not rights.read:
+        raise PerfDoctorError(rights.reason, hint=f"Run: {rights.enable}")
+
+
+def _require_living(pid: int, status: dict[str, str]) -> None:
+    if status.get("State", "").startswith(("Z", "X")):
+        raise PerfDoctorError(
+            f"Process {pid} has ended; only its exit status is left (a zombie).", hint=_LIST
+        )
+    leader = int(status.get("Tgid", pid))
+    if leader != pid:
+        raise PerfDoctorError(f"{pid} is a thread of process {leader}.", hint=f"perfdoctor attach {leader}")
+    if "VmSize" not in status:
+        raise PerfDoctorError(f"Process {pid} is a thread of the kernel.", hint=_LIST)
+
+
+def _elsewhere(pid: int, root: Path) -> str:
+    """Where the process may be that was meant: hidden, or in a container with numbers of its own."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return f"It exists, but /proc is mounted so that it is hidden (hidepid). Run: {as_root(pid)}"
+    except (OSError, OverflowError):
+        pass
+    inner = [outer for outer in _numbered_inside(pid, root) if outer != pid]
+    if inner:
+        listed = ", ".join(map(str, inner[:3]))
+        number = f"In a container, {pid} is the number of the process that is {listed} here"
+        return f"{number}: perfdoctor attach {inner[0]}"
+    return _LIST
+
+
+def _numbered_inside(pid: int, root: Path) -> list[int]:
+    """Processes that have this number in a pid namespace below ours."""
+    found = []
+    for entry in (root / "proc").glob("[0-9]*"):
+        try:
+            numbers = status_fields((entry / "status").read_bytes()).get("NSpid", "").split()
+        except OSError:
+            continue
+        if str(pid) in numbers[1:]:
+            found.append(int(entry.name))
+    return sorted(found)

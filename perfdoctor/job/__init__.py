@@ -1,1 +1,0 @@
-"""The job, before and while it is watched: its processes, and what may be seen of them."""

@@ -1,0 +1,75 @@
+"""What GPUs can do at most, from their makers' data sheets: dense arithmetic without sparsity, and memory bandwidth."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Peak(NamedTuple):
+    """A GPU's limits; None where it has no such units, or none that its data sheet tells of.
+
+    Attributes:
+        half: float16 or bfloat16, in TFLOP/s, as are the next two. Volta and Turing have float16 only.
+        tf32: single-precision matrix products in tensor cores with shortened input.
+        fp32: in full single precision; of AMD's GPUs the rate of their matrix cores.
+        memory: GB/s.
+        bf16: whether ``half`` holds for bfloat16 too.
+    """
+
+    half: float
+    tf32: float | None
+    fp32: float
+    memory: float
+    bf16: bool = True
+
+
+# The first that matches the name that the driver tells. Where a data sheet gives figures with sparsity only, they are
+# halved. Above each row, who says so; compared as PyTorch's Inductor, Lightning and others quote it. What nobody was
+# found to quote (NVIDIA's NVL boards, the V100 of DGX Stations) is not here.
+_PEAKS: tuple[tuple[str, Peak], ...] = (
+    # NVIDIA, Blackwell data sheet: one GPU of HGX B200 (4.5 and 2.2 PFLOP/s with sparsity).
+    (r"\bB200\b", Peak(2250.0, 1100.0, 75.0, 7700.0)),
+    # NVIDIA, H200 data sheet: H200 SXM; its arithmetic is the H100's.
+    (r"\bH200\b(?! NVL)", Peak(989.5, 494.5, 67.0, 4800.0)),
+    # NVIDIA, H100 data sheet (1979 and 989 TFLOP/s with sparsity).
+    (r"\bH100 (80GB HBM3|SXM5?)\b", Peak(989.5, 494.5, 67.0, 3350.0)),
+    # NVIDIA, H100 data sheet (1513 and 756 TFLOP/s with sparsity); memory: product brief PB-11133.
+    (r"\bH100 PCIe\b", Peak(756.5, 378.0, 51.0, 2000.0)),
+    # NVIDIA, A100 data sheet (nvidia-1758950), and its first edition for 40 GB.
+    (r"\bA100-SXM4-80GB\b", Peak(312.0, 156.0, 19.5, 2039.0)),
+    (r"\bA100 80GB PCIe\b|\bA100-PCIE-80GB\b", Peak(312.0, 156.0, 19.5, 1935.0)),
+    (r"\bA100-(SXM4|PCIE)-40GB\b", Peak(312.0, 156.0, 19.5, 1555.0)),
+    # NVIDIA, A10 data sheet.
+    (r"\bA10\b", Peak(125.0, 62.5, 31.2, 600.0)),
+    # NVIDIA, L4 data sheet (242 and 120 TFLOP/s with sparsity).
+    (r"\bL4\b", Peak(121.0, 60.0, 30.3, 300.0)),
+    # NVIDIA, white paper on the Ada architecture (2.1): with sums in float32.
+    (r"\bRTX 4090\b(?! D| Laptop)", Peak(165.2, 82.6, 82.6, 1008.0)),
+    # NVIDIA, V100 data sheet (1165301).
+    (r"\bV100-PCIE\b", Peak(112.0, None, 14.0, 900.0, bf16=False)),
+    (r"\bV100-SXM2\b", Peak(125.0, None, 15.7, 900.0, bf16=False)),
+    # NVIDIA, T4 data sheet (951643).
+    (r"\bT4\b", Peak(65.0, None, 8.1, 320.0, bf16=False)),
+    # AMD, MI300X data sheet.
+    (r"\bMI300X\b", Peak(1307.4, 653.7, 163.4, 5300.0)),
+    # AMD: 383 and 95.7 TFLOP/s for both dies, of which PyTorch sees one; memory: ROCm's page on the MI250, per die.
+    (r"\bMI250X\b", Peak(191.5, None, 47.9, 1600.0)),
+)
+
+
+def find_peak(device: str) -> Peak | None:
+    """The limits of a GPU by the name that its driver tells; None if it is not in the table."""
+    return next((peak for pattern, peak in _PEAKS if re.search(pattern, device)), None)
+
+
+def arithmetic(peak: Peak, precision: str) -> float | None:
+    """Operations per second in a precision of ``perfdoctor.knowledge.kernels``; None where the table has no figure."""
+    rates = {
+        "bf16": peak.half if peak.bf16 else None,
+        "fp16": peak.half,
+        "tf32": peak.tf32,
+        "fp32": peak.fp32,
+    }
+    rate = rates.get(precision)
+    return None if rate is None else rate * 1e12

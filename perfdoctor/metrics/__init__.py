@@ -1,0 +1,1 @@
+"""Metrics: what is measured beside the account, for findings and reports."""

@@ -1,0 +1,105 @@
+"""Evidence from the GPUs of the job, and what a busy GPU is busy with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdoctor.diagnosis import Evidence
+from perfdoctor.metrics.readings import Numbers, Readings, put
+
+# Number, the reading that it is the mean of, and what to divide by for its unit.
+_MEANS = (
+    ("gpu_busy", "busy_fraction", 1),
+    ("gpu_sm", "sm_active_fraction", 1),
+    ("gpu_occupancy", "sm_occupancy_fraction", 1),
+    ("gpu_tensor", "tensor_active_fraction", 1),
+    ("gpu_dram", "dram_bandwidth_fraction", 1),
+    ("gpu_fp32", "fp32_active_fraction", 1),
+    ("gpu_fp16", "fp16_active_fraction", 1),
+    ("gpu_foreign_sm", "foreign_sm_fraction", 1),
+    ("gpu_foreign_processes", "foreign_processes", 1),
+    ("gpu_limited_by_power", "clocks_limited_by_power", 1),
+    ("gpu_limited_by_heat", "clocks_limited_by_heat", 1),
+    ("gpu_limited_by_hardware", "clocks_limited_by_hardware", 1),
+    ("gpu_power", "power_watts", 1),
+    ("gpu_power_limit", "power_limit_watts", 1),
+    ("gpu_temperature", "temperature_celsius", 1),
+    ("gpu_clock", "sm_clock_hertz", 1e6),
+    ("gpu_clock_max", "sm_clock_max_hertz", 1e6),
+    ("gpu_memory", "memory_used_bytes", 1e6),
+    ("gpu_pcie_received", "pcie_received_bytes_per_second", 1e6),
+    ("gpu_pcie_sent", "pcie_sent_bytes_per_second", 1e6),
+    ("gpu_nvlink_received", "nvlink_received_bytes_per_second", 1e6),
+)
+
+# XProf's smart suggestions call 70 % of matrix units or memory bandwidth high and 50 % low
+# (openxla/xprof, convert/smart_suggestion).
+_HIGH, _LOW = 0.70, 0.50
+# Tensor cores that work less than this of the busy time are as good as unused.
+_UNUSED = 0.02
+# A clock this far below its highest, under a stated limit, is throttling; a power cap alone is normal on a
+# data-centre GPU. The figure is gpuprof's.
+_CLOCK_DEFICIT = 0.15
+_FOREIGN = 0.10
+
+
+def measure_gpus(readings: Readings) -> Numbers:
+    """Means over the GPUs that the job uses; empty if it uses none."""
+    numbers: Numbers = {}
+    gpus = job_gpus(readings)
+    if not gpus:
+        return numbers
+    put(numbers, "gpus", float(len(gpus)))
+    for name, reading, unit in _MEANS:
+        value = _mean(readings, gpus, reading)
+        put(numbers, name, None if value is None else value / unit)
+    used, whole = _mean(readings, gpus, "memory_used_bytes"), _mean(readings, gpus, "memory_total_bytes")
+    if used is not None and whole:
+        put(numbers, "gpu_memory_share", used / whole)
+    clock, most = _mean(readings, gpus, "sm_clock_hertz"), _mean(readings, gpus, "sm_clock_max_hertz")
+    if clock is not None and most:
+        put(numbers, "gpu_clock_deficit", max(0.0, 1 - clock / most))
+    return numbers
+
+
+def job_gpus(readings: Readings) -> list[str]:
+    """GPUs with a context of the job; all of them where process ids cannot be matched."""
+    gpus = [gpu for gpu in readings.subjects("gpu:") if "/" not in gpu]
+    counts = {gpu: readings.maximum(gpu, "job_processes") for gpu in gpus}
+    known = {gpu: count for gpu, count in counts.items() if count is not None}
+    return [gpu for gpu, count in known.items() if count > 0] if known else gpus
+
+
+def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
+    """What a busy GPU is busy with, as the id of a ``gpu.*`` cause; None if that cannot be told.
+
+    Hardware counters are means over all time, so they are divided by the share of time the GPU was busy.
+    """
+
+    def number(name: str) -> float | None:
+        evidence = numbers.get(name)
+        return None if evidence is None or isinstance(evidence.value, str) else float(evidence.value)
+
+    busy = number("gpu_busy")
+    if not busy:
+        return None
+    if (number("gpu_foreign_sm") or 0.0) >= _FOREIGN:
+        return "gpu.contention"
+    limited = max(number(f"gpu_limited_by_{what}") or 0.0 for what in ("power", "heat", "hardware"))
+    if (number("gpu_clock_deficit") or 0.0) >= _CLOCK_DEFICIT and limited >= _LOW:
+        return "gpu.throttled"
+    active, tensor, memory, single = (number(f"gpu_{unit}") for unit in ("sm", "tensor", "dram", "fp32"))
+    if active is None or tensor is None or memory is None:
+        return "gpu.compute"
+    if memory / busy >= _HIGH and tensor / busy < _LOW:
+        return "gpu.memory_bandwidth"
+    if active / busy < _LOW:
+        return "gpu.low_occupancy"
+    if tensor / busy < _UNUSED and single is not None and single / busy >= 0.2:
+        return "gpu.no_tensor_cores"
+    return "gpu.compute"
+
+
+def _mean(readings: Readings, gpus: list[str], name: str) -> float | None:
+    values = [value for gpu in gpus if (value := readings.mean(gpu, name)) is not None]
+    return sum(values) / len(values) if values else None

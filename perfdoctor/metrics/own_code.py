@@ -1,0 +1,79 @@
+"""Where in the job's own code a cause lies: summed by function, and what of other packages runs below its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from perfdoctor.amounts import Amounts
+
+if TYPE_CHECKING:
+    from perfdoctor.timeline.stacks import Stacks  # traces do without
+
+_SHOWN = 5
+_MODULE = "<module>"
+# Comprehensions and lambdas are part of the function that they are written in.
+_INNER = re.compile(r"\.<locals>\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>")
+_STANDARD = r"lib(?:64)?/python\d\.\d+"
+_PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:site-packages|dist-packages|{_STANDARD})/([^/.]+)")
+
+
+def by_function(lines: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Source lines summed by function, so that a costly one cannot hide by being long.
+
+    Args:
+        lines: ``"file.py:12 function"`` to its amount.
+
+    Returns:
+        The hottest line of each function and the fraction that the whole function has, largest first. Lines of a
+        script's top level stand for themselves: they do different things.
+    """
+    totals: Amounts[str] = Amounts()
+    hottest: dict[str, str] = {}
+    for line, amount in lines.items():
+        owner = _owner(line)
+        totals[owner] += amount
+        if owner not in hottest or amount > lines[hottest[owner]]:
+            hottest[owner] = line
+    return tuple((_INNER.sub("", hottest[owner]), part) for owner, part in list(totals.fractions().items())[:_SHOWN])
+
+
+def _owner(line: str) -> str:
+    """The function that a line is in, with its file."""
+    place, _, function = line.partition(" ")
+    return line if function in ("", _MODULE) else f"{place.rpartition(':')[0]} {_INNER.sub('', function)}"
+
+
+def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
+    """What was innermost while each line of the job's own was on a stack: package to nanoseconds, "" for the line."""
+    found: dict[str, Amounts[str]] = {}
+    for track in stacks.tracks:
+        for number, amount_ns in track.amounts_ns().items():
+            if line := stacks.places[number].line:
+                package = package_of(stacks.frames[number][-1].file)
+                found.setdefault(line, Amounts())[package] += amount_ns
+    return found
+
+
+def below(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Package to fraction, over all lines of a cause; "" for the job's own code, C functions that it calls included."""
+    parts = []
+    for line, amount in lines.items():
+        fractions = Amounts(under.get(line, {})).fractions()
+        parts.append({package: part * amount for package, part in fractions.items()})
+    return Amounts.summed(parts).fractions()
+
+
+def outside_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The amounts of lines without the part that torch ran below them."""
+    parts = {line: Amounts(under.get(line, {})).fractions().get("torch", 0.0) for line in lines}
+    return {line: amount * (1 - parts[line]) for line, amount in lines.items() if parts[line] < 1}
+
+
+def package_of(file: str) -> str:
+    """The package that a source file belongs to: ``torch``, ``PIL``, ``json``; "" for the job's own."""
+    found = _PACKAGE.search(file)
+    if found:
+        return found.group(1)
+    return "torch" if "/torch/" in file else "python" if file.startswith("<") else ""

@@ -1,0 +1,88 @@
+"""Readings of a recording, asked for by subject and name: rates of counters, means of levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from perfdoctor.diagnosis import Evidence
+from perfdoctor.metrics.names import MEANINGS
+from perfdoctor.recording.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from perfdoctor.recording.reader import Recording
+
+Numbers = dict[str, Evidence]
+
+# Rates over less than this say more about when we looked than about the job.
+SHORTEST_S = 0.2
+
+
+class Readings:
+    """The readings and facts of one recording. Whatever was not measured is None, never zero.
+
+    Args:
+        recording: where they lie.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._series = recording.series
+        self.facts = recording.facts
+
+    def subjects(self, prefix: str) -> list[str]:
+        """Subjects that begin with a prefix such as ``gpu:``, sorted."""
+        found = {subject for subject, _ in self._series} | {subject for subject, _ in self.facts}
+        return sorted(subject for subject in found if subject.startswith(prefix))
+
+    def growth(self, subject: str, name: str) -> tuple[float, float] | None:
+        """By how much a counter grew and in how many seconds; None if not read twice. Resets are skipped."""
+        times, values = self._series.get((subject, name), ([], []))
+        if len(values) < 2 or times[-1] - times[0] < SHORTEST_S * NS_PER_S:
+            return None
+        grown = sum(max(0.0, after - before) for before, after in pairwise(values))
+        return grown, (times[-1] - times[0]) / NS_PER_S
+
+    def rate(self, subject: str, name: str) -> float | None:
+        """A counter's growth per second."""
+        grown = self.growth(subject, name)
+        return None if grown is None else grown[0] / grown[1]
+
+    def ratio(self, subject: str, part: str, whole: str) -> float | None:
+        """Growth of one counter by growth of another; None if the latter stood still or one is unknown."""
+        over, under = self.growth(subject, part), self.growth(subject, whole)
+        return None if over is None or under is None or under[0] <= 0 else over[0] / under[0]
+
+    def mean(self, subject: str, name: str) -> float | None:
+        """Mean of a level."""
+        _, values = self._series.get((subject, name), ([], []))
+        return sum(values) / len(values) if values else None
+
+    def maximum(self, subject: str, name: str) -> float | None:
+        """Largest value of a level."""
+        _, values = self._series.get((subject, name), ([], []))
+        return max(values, default=None)
+
+    def fact(self, subject: str, name: str) -> str | None:
+        """A text fact."""
+        return self.facts.get((subject, name))
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Sum of what was measured; None if nothing was."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def put(numbers: Numbers, name: str, value: float | None, about: str = "") -> None:
+    """Notes a number, to four significant digits, unless it was not measured.
+
+    Args:
+        numbers: where to note it.
+        name: its name in ``MEANINGS``; what follows a dot tells whom it is about.
+        value: the number; None is not noted.
+        about: filled into its description.
+    """
+    if value is not None:
+        words, unit, probe = MEANINGS[name.partition(".")[0]]
+        numbers[name] = Evidence(words.format(about), float(f"{value:.4g}"), unit, probe)

@@ -1,0 +1,171 @@
+"""How the job is set up already, so that no advice is given that is followed already.
+
+==================== ====================================================================================
+setting              is
+==================== ====================================================================================
+trainers             number of trainers
+workers              loader workers of one trainer, on average over the time watched, rounded
+cores                cores that the job may use: the smaller of affinity mask and CPU quota
+host_cores           logical cores of the host
+affinity_cores       size of the trainer's affinity mask
+quota_cores          CPU quota; absent where there is none
+memory_limit_bytes   tightest memory limit of the control groups; absent where there is none
+trainer_threads      threads of one trainer, sleeping ones included
+worker_threads       threads of one loader worker
+start_method         how workers are started: ``fork`` or ``spawn`` (a fork server's workers count as spawned)
+pin_thread           ``yes`` if a thread of a trainer pins batches, ``no`` if none was seen
+gpus                 number of GPUs that the job uses
+gpu_name             model of the first of them
+compute_capability   of the first of them, e.g. 8.0
+cpu_model            as in /proc/cpuinfo
+mount./data          file system at a mount point; the word ``network`` follows where it is one
+loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none (``evidence.code_seen``)
+ddp                  ``yes`` if it uses DistributedDataParallel, ``no`` if its stacks show none
+dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``)
+backend              of the collectives: ``nccl`` or ``gloo``
+env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
+==================== ====================================================================================
+
+What is not known is absent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from perfdoctor.metrics.gpu import job_gpus
+from perfdoctor.metrics.readings import SHORTEST_S, Readings
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import ProcessSeen
+
+if TYPE_CHECKING:
+    from perfdoctor.recording.reader import Recording
+
+Settings = dict[str, str | float]
+Roles = Sequence[tuple[int, Sequence[int]]]
+
+# Names that torch gives to the thread that pins batches (torch/utils/data/_utils/pin_memory.py).
+_PIN_THREADS = frozenset(("pt_data_pin",))
+
+
+def read_settings(recording: Recording, trainers: Roles) -> Settings:
+    """Reads the settings of a job from its recording.
+
+    Args:
+        recording: what was seen.
+        trainers: per trainer its process id, and those of its loader workers (ended ones included).
+    """
+    readings = Readings(recording)
+    settings: Settings = {"trainers": float(len(trainers))}
+    settings.update(_cores(readings, trainers))
+    settings.update(_workers(recording, trainers))
+    settings.update(_threads(recording, trainers))
+    settings.update(_gpus(readings))
+    settings.update(_mounts(readings))
+    settings.update(_environment(recording, trainers))
+    return settings
+
+
+def _cores(readings: Readings, trainers: Roles) -> Settings:
+    found: Settings = {}
+    masks = [
+        mask for pid, _ in trainers if (mask := readings.maximum(f"pid:{pid}", "allowed_cores")) is not None
+    ]
+    quotas = [
+        quota for group in readings.subjects("cgroup:") if (quota := readings.mean(group, "quota_cores"))
+    ]
+    limits = [
+        limit for group in readings.subjects("cgroup:") if (limit := readings.mean(group, "limit_bytes"))
+    ]
+    usable = readings.maximum("job", "usable_cores")
+    host = _number(readings.fact("host", "logical_cores"))
+    if masks:
+        found["affinity_cores"] = max(masks)
+    if quotas:
+        found["quota_cores"] = min(quotas)
+    if usable is None:
+        usable = min([*masks[:1], *quotas], default=None)
+    if usable is not None:
+        found["cores"] = usable
+    if host is not None:
+        found["host_cores"] = host
+    if limits:
+        found["memory_limit_bytes"] = min(limits)
+    model = readings.fact("host", "cpu_model")
+    return found if model is None else {**found, "cpu_model": model}
+
+
+def _workers(recording: Recording, trainers: Roles) -> Settings:
+    """Worker lives by the time watched; how they were started."""
+    watched = recording.end_ns - recording.start_ns
+    seen, ended_ns = recording.processes, recording.ended_ns
+    if not trainers or not seen or watched < SHORTEST_S * NS_PER_S:
+        return {}
+    mine = [seen[pid] for _, workers in trainers for pid in workers if pid in seen]
+    lived = sum(
+        ended_ns.get(worker.pid, recording.end_ns) - max(worker.started_ns, recording.start_ns) for worker in mine
+    )
+    found: Settings = {"workers": float(round(lived / watched / len(trainers)))}
+    if mine:
+        found["start_method"] = "fork" if sum(worker.forked for worker in mine) > len(mine) / 2 else "spawn"
+    return found
+
+
+def _threads(recording: Recording, trainers: Roles) -> Settings:
+    seen = recording.threads
+    if not seen or not trainers:
+        return {}
+    found: Settings = {}
+    mains = {pid for pid, _ in trainers}
+    workers = {worker for _, pids in trainers for worker in pids}
+    threads = Counter(thread.pid for thread in seen.values())
+    for name, pids in (("trainer_threads", mains), ("worker_threads", workers)):
+        if counts := [threads[pid] for pid in pids if threads[pid]]:
+            found[name] = float(median(counts))
+    pins = any(thread.name in _PIN_THREADS for thread in seen.values() if thread.pid in mains)
+    found["pin_thread"] = "yes" if pins else "no"
+    return found
+
+
+def _gpus(readings: Readings) -> Settings:
+    gpus = job_gpus(readings)
+    if not gpus:
+        return {}
+    found: Settings = {"gpus": float(len(gpus))}
+    name, capability = readings.fact(gpus[0], "name"), _number(readings.fact(gpus[0], "compute_capability"))
+    if name is not None:
+        found["gpu_name"] = name
+    if capability is not None:
+        found["compute_capability"] = capability
+    return found
+
+
+def _mounts(readings: Readings) -> Settings:
+    found: Settings = {}
+    for subject in readings.subjects("mount:"):
+        kind = readings.fact(subject, "filesystem")
+        if kind is not None:
+            network = " network" if readings.fact(subject, "network") == "yes" else ""
+            found[f"mount.{subject.removeprefix('mount:')}"] = kind + network
+    return found
+
+
+def _environment(recording: Recording, trainers: Roles) -> Settings:
+    """Of the first trainer whose environment could be read."""
+    seen = recording.rows(ProcessSeen)
+    for pid, _ in trainers:
+        for process in seen:
+            if process.pid == pid and (variables := json.loads(process.environment)) is not None:
+                return {f"env.{name}": str(value) for name, value in variables.items()}
+    return {}
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

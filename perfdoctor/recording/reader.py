@@ -1,0 +1,189 @@
+"""Reads a recording: the samples of one kind, in order of time, and what most of the analysis asks of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from contextlib import ExitStack, closing
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.schema import (
+    ADDED,
+    FORMAT,
+    MAGIC,
+    TABLES,
+    Fact,
+    ProcessGone,
+    ProcessSeen,
+    Reading,
+    Sample,
+    ThreadSeen,
+)
+
+S = TypeVar("S", bound=Sample)
+
+_HINT_RECORD = "Record the job again with `perfdoctor attach PID --recording FILE`."
+
+
+class Recording:
+    """Reads a recording.
+
+    Attributes:
+        meta: text facts about the run.
+        start_ns: when recording began.
+        end_ns: the last instant at which anything was seen.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self.path = path
+        self.meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+        self.start_ns = int(self.meta["start_ns"])
+        held = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        self._lacks = {table for table in ADDED if table.__name__ not in held}
+        last = [
+            db.execute(f'SELECT max(time_ns) FROM "{table.__name__}"').fetchone()[0]
+            for table in TABLES
+            if "time_ns" in table._fields and table not in self._lacks
+        ]
+        self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
+
+    @classmethod
+    def open(cls, path: Path) -> Recording:
+        """Opens a recording for reading.
+
+        Raises:
+            PerfDoctorError: there is no such file, it is no recording, it is damaged or from another version.
+        """
+        _require_file(path)
+        with ExitStack() as on_failure:
+            try:
+                # A journal left by a killed writer is rolled back here, which needs the right to write.
+                db = on_failure.enter_context(closing(sqlite3.connect(path)))
+                _require_format(db, path)
+                recording = cls(db, path)
+            except (sqlite3.Error, MemoryError) as error:
+                raise _unreadable(path, error) from None
+            except (KeyError, ValueError):
+                raise PerfDoctorError(
+                    f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD
+                ) from None
+            on_failure.pop_all()
+        return recording
+
+    def rows(self, kind: type[S]) -> list[S]:
+        """All samples of one kind, in order of time where they have one; none where nobody looked.
+
+        Raises:
+            PerfDoctorError: the file is damaged there.
+        """
+        if kind in self._lacks:
+            return []
+        order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
+        try:
+            return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
+        except (sqlite3.Error, MemoryError) as error:
+            raise _unreadable(self.path, error) from None
+
+    @cached_property
+    def series(self) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+        """By subject and name when something was read, and what. Looks that failed are left out.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+        for row in self.rows(Reading):
+            if row.value is not None:
+                times, values = found.setdefault((row.subject, row.name), ([], []))
+                times.append(row.time_ns)
+                values.append(row.value)
+        return found
+
+    @cached_property
+    def facts(self) -> dict[tuple[str, str], str]:
+        """What is known by subject and name, as it was last seen."""
+        return {(fact.subject, fact.name): fact.value for fact in self.rows(Fact)}
+
+    @cached_property
+    def processes(self) -> dict[int, ProcessSeen]:
+        """The job's processes by their ids, as they were last seen."""
+        return {process.pid: process for process in self.rows(ProcessSeen)}
+
+    @cached_property
+    def ended_ns(self) -> dict[int, int]:
+        """When processes of the job ended, by their ids."""
+        return {process.pid: process.time_ns for process in self.rows(ProcessGone)}
+
+    @cached_property
+    def threads(self) -> dict[int, ThreadSeen]:
+        """The job's threads by their ids, as they were last seen."""
+        return {thread.tid: thread for thread in self.rows(ThreadSeen)}
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+
+def _require_file(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise PerfDoctorError(f"{path} is a folder, not a recording.", hint="Name the file that is in it.")
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise PerfDoctorError(f"There is no recording at {path}.", hint=_HINT_RECORD) from None
+    except OSError as error:
+        raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint=_HINT_RECORD) from None
+    if not path.is_file():
+        raise PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=_HINT_RECORD)
+    if not os.access(path, os.R_OK):
+        hint = f"Run perfdoctor as its owner, or: sudo chmod a+r {shlex.quote(str(path))}"
+        raise PerfDoctorError(f"You have no right to read {path}.", hint=hint)
+    if size == 0:
+        raise PerfDoctorError(f"The recording {path} is empty.", hint=_HINT_RECORD)
+
+
+def _require_format(db: sqlite3.Connection, path: Path) -> None:
+    magic = db.execute("PRAGMA application_id").fetchone()[0]
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if magic != MAGIC:
+        raise _no_recording(path)
+    if version != FORMAT:
+        raise PerfDoctorError(
+            f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
+            hint="Read it with the perfdoctor version that wrote it.",
+        )
+    # SQLite fills up a last page that was cut off, and does not say so.
+    cut = path.stat().st_size % db.execute("PRAGMA page_size").fetchone()[0]
+    if cut or db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+        raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
+
+
+def _no_recording(path: Path) -> PerfDoctorError:
+    """The next move where a file is none of ours; a profiler's trace begins as JSON does, or is packed."""
+    with path.open("rb") as file:
+        begins = file.read(64).lstrip()
+    hint = f"If it is a profiler's trace: perfdoctor analyze {shlex.quote(str(path))}"
+    traced = begins.startswith((b"{", b"[", b"\x1f\x8b"))
+    return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=hint if traced else _HINT_RECORD)
+
+
+def _unreadable(path: Path, error: Exception) -> PerfDoctorError:
+    """What SQLite's complaint means to the user."""
+    # A length that has gone bad can ask for more memory than there is.
+    said = str(error) or "it cannot be held in memory"
+    said = said.partition(" with text ")[0]  # what follows quotes the bad bytes
+    if "not a database" in said:
+        return _no_recording(path)
+    if "locked" in said:
+        return PerfDoctorError(f"{path} is being written just now.", hint="Try again in a moment.")
+    if "unable to open" in said or "readonly" in said:
+        return PerfDoctorError(
+            f"{path} cannot be opened: {said}.",
+            hint=f"Copy it, and {path}-journal if there is one, to a folder of yours.",
+        )
+    return PerfDoctorError(f"The recording {path} is damaged: {said}.", hint=_HINT_RECORD)

@@ -1,0 +1,304 @@
+"""What probes see. Each class here is one row of the table of the same name in a recording.
+
+Times are CLOCK_MONOTONIC nanoseconds. ``None`` means *could not look* and is never a zero.
+"""
+
+from typing import NamedTuple, get_args
+
+
+class Reading(NamedTuple):
+    """One number that a probe read.
+
+    Counters (names ending in ``_total``) only grow and are meant to be differenced; everything else is a level.
+
+    Attributes:
+        subject: whom the number is about: ``host``, ``pid:1234``, ``core:0``, ``device:vda``, ``interface:eth0``,
+            ``gpu:0`` …
+        name: what is measured, the unit last, e.g. ``rss_bytes`` or ``throttled_seconds_total``.
+    """
+
+    time_ns: int
+    probe: str
+    subject: str
+    name: str
+    value: float | None
+
+
+class Fact(NamedTuple):
+    """Something about a subject that does not change while we watch, as text (e.g. ``cpu_model``)."""
+
+    time_ns: int
+    probe: str
+    subject: str
+    name: str
+    value: str
+
+
+class ProcessSeen(NamedTuple):
+    """A process of the job.
+
+    Attributes:
+        started_ns: when it was started, on the one clock.
+        forked: it runs the same program image and command line as its parent (fork without exec).
+        uses_torch: libtorch is mapped; None where the maps could not be read.
+        command: the command line, secrets masked, joined by spaces.
+        environment: JSON object with those variables that matter for performance, secrets masked; ``null`` if
+            unreadable.
+    """
+
+    time_ns: int
+    pid: int
+    parent_pid: int
+    started_ns: int
+    name: str
+    forked: bool
+    uses_torch: bool | None
+    command: str
+    environment: str
+
+
+class ProcessGone(NamedTuple):
+    """A process of the job has ended."""
+
+    time_ns: int
+    pid: int
+
+
+class ThreadSeen(NamedTuple):
+    """A thread of a process of the job; the main thread's ``tid`` equals its ``pid``."""
+
+    time_ns: int
+    tid: int
+    pid: int
+    name: str
+
+
+class ThreadSample(NamedTuple):
+    """What one thread was doing at one instant.
+
+    Attributes:
+        state: as in /proc: R running or runnable, S asleep, D uninterruptible (mostly disk), T stopped, Z dead.
+        syscall: name of the system call it is in; ``fault`` if blocked outside of one (a page fault); None if running
+            or unreadable.
+        target: what the call is about: ``file:/path``, ``pipe``, ``socket:tcp``, ``socket:unix``, ``anon:eventfd`` …,
+        "" where unknown.
+        run_ns: time on a CPU so far (schedstat).
+        delay_ns: time runnable but not on a CPU so far (schedstat).
+        voluntary: voluntary context switches so far; None where not read at this tick.
+        involuntary: involuntary ones.
+        minor_faults: page faults served from memory so far.
+        major_faults: page faults that needed a device so far.
+    """
+
+    time_ns: int
+    tid: int
+    state: str
+    syscall: str | None
+    target: str
+    run_ns: int
+    delay_ns: int
+    voluntary: int | None
+    involuntary: int | None
+    minor_faults: int | None
+    major_faults: int | None
+
+
+class StackSegment(NamedTuple):
+    """Python stacks of a process over some seconds, as py-spy wrote them.
+
+    Attributes:
+        time_ns: when py-spy's own clock stood at zero.
+        error_ns: how much later that may have been.
+        until_ns: when the segment had ended.
+        trace: py-spy's chrometrace JSON, compressed with zlib.
+    """
+
+    time_ns: int
+    error_ns: int
+    until_ns: int
+    pid: int
+    trace: bytes
+
+
+class StackMissed(NamedTuple):
+    """A look at the Python stacks of a process that failed, because one of them changed while it was read.
+
+    Attributes:
+        ident: Python's identifier of the thread whose stack that was.
+    """
+
+    time_ns: int
+    pid: int
+    ident: int
+
+
+class PythonThread(NamedTuple):
+    """Python's own name and identifier (``threading.get_ident``) of a thread."""
+
+    time_ns: int
+    pid: int
+    tid: int
+    ident: int
+    name: str
+
+
+# So many ``CodeSample`` are taken per second of CPU time in user mode; odd, so as not to march in step with timers.
+CODE_FREQUENCY = 99
+
+
+class CodeSample(NamedTuple):
+    """Where in machine code a thread was while it was on a CPU in user mode.
+
+    Attributes:
+        image: base name of the mapped file, or ``[jit]`` for anonymous executable memory, ``[vdso]`` …
+        offset: the instruction's offset in that file (or the address, for anonymous memory), in bytes.
+        symbol: mangled function name, "" where the file has no symbol for it.
+    """
+
+    time_ns: int
+    tid: int
+    image: str
+    offset: int
+    symbol: str
+
+
+class Symbol(NamedTuple):
+    """Name of the function at an offset of an image, looked up once for all samples there."""
+
+    image: str
+    offset: int
+    symbol: str
+
+
+class InterpreterSample(NamedTuple):
+    """The Python interpreter of one process at one instant.
+
+    Attributes:
+        gil_tid: thread that holds the interpreter lock; 0 if nobody does; None if unknown.
+        collecting: the cyclic collector is running; None if unknown.
+    """
+
+    time_ns: int
+    pid: int
+    gil_tid: int | None
+    collecting: bool | None
+
+
+class TrialSeen(NamedTuple):
+    """Steps that a process made on one batch that was kept in memory.
+
+    Attributes:
+        steps: how many.
+        step_ns: how long one took, as the median of the later half.
+    """
+
+    pid: int
+    steps: int
+    step_ns: int
+
+
+class Profile(NamedTuple):
+    """What torch.profiler wrote about a few steps of one process, after those that were observed.
+
+    Attributes:
+        epoch_ns: what the trace's clock (since 1970) shows when the one clock stands at zero.
+        error_ns: how far that may be off.
+        trace: the Kineto trace, JSON, compressed with gzip.
+    """
+
+    pid: int
+    epoch_ns: int
+    error_ns: int
+    trace: bytes
+
+
+class Mark(NamedTuple):
+    """A border that the training process marked from inside.
+
+    Attributes:
+        edge: ``begin``, ``end`` or ``point``; with ``device`` before it, the time is that at which an accelerator's
+            stream came to it.
+        what: ``data``, ``loader start``, ``forward``, ``loss``, ``backward``, ``optimizer``, ``gradient sync``;
+            ``collector`` (a pause of the cyclic collector); ``scope`` (the user's ``with``), ``step`` (a step has
+            ended), ``observed`` (steps count from here, or until here); or ``own: NAME`` for a phase of the user's.
+        value: of a forward or loss mark, 1 if gradients are recorded plus 2 if the module is in training mode; of a
+            data mark 1 if there are workers, 2 if the loader had no more; of a scope's end 1 if it held more than one
+            step; of a pause the collector's generation; of a device's step 1 if no timed step ended there.
+    """
+
+    time_ns: int
+    pid: int
+    edge: str
+    what: str
+    value: int
+
+
+class SerialMark(NamedTuple):
+    """A border in steps that were made after all else was seen: no phase begins there before the last one has ended.
+
+    Attributes:
+        at_ns: when, on the one clock; not ``time_ns``, for it is no part of the time that was watched.
+        what: as of a mark; ``serialised`` (such steps from here to there), ``rank wait`` (for the other ranks).
+    """
+
+    at_ns: int
+    pid: int
+    edge: str
+    what: str
+    value: int
+
+
+class Unavailable(NamedTuple):
+    """A probe, or a part of one, that could not look.
+
+    Attributes:
+        reason: one sentence.
+        enable: what makes it work, a command where there is one.
+    """
+
+    probe: str
+    reason: str
+    enable: str
+
+
+class Event(NamedTuple):
+    """Something that happened to the recording itself: a late tick, a lowered rate, the job's end."""
+
+    time_ns: int
+    kind: str
+    text: str
+
+
+Sample = (
+    Reading
+    | Fact
+    | ProcessSeen
+    | ProcessGone
+    | ThreadSeen
+    | ThreadSample
+    | StackSegment
+    | StackMissed
+    | PythonThread
+    | CodeSample
+    | Symbol
+    | InterpreterSample
+    | Mark
+    | SerialMark
+    | Profile
+    | TrialSeen
+    | Unavailable
+    | Event
+)
+
+# The tables of a recording, one for each kind of sample.
+TABLES: tuple[type[Sample], ...] = get_args(Sample)
+
+FORMAT = 1
+# Tables that came after the first recordings of this format; where they are missing, nobody looked.
+ADDED: frozenset[type[Sample]] = frozenset({Mark, Profile, SerialMark, StackMissed, TrialSeen})
+MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
+
+
+def is_recording(beginning: bytes) -> bool:
+    """Whether a file that begins with these bytes, 72 or more, is a recording (sqlite.org/fileformat.html, 1.3)."""
+    return beginning.startswith(b"SQLite format 3") and beginning[68:72] == MAGIC.to_bytes(4, "big")

@@ -1,0 +1,51 @@
+"""Counters of a recording over time: how much each grew in any span."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.recording.reader import Recording
+
+
+@dataclass
+class Counter:
+    """A counter, or a level, over time; between two readings it is interpolated."""
+
+    times_ns: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]
+
+    def growth(self, from_ns: float, to_ns: float) -> float:
+        """How much it grew in a span."""
+        return float(np.diff(np.interp([from_ns, to_ns], self.times_ns, self.values))[0])
+
+
+class Counters:
+    """All counters of a recording, by subject and name."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._series = {
+            key: Counter(np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
+            for key, (times, values) in recording.series.items()
+        }
+
+    def get(self, subject: str, name: str) -> Counter | None:
+        """One counter; None if it was never read."""
+        return self._series.get((subject, name))
+
+    def growth(self, subject: str, name: str, from_ns: float = -math.inf, to_ns: float = math.inf) -> float:
+        """How much one grew in a span, or all the time; 0 if it was never read."""
+        counter = self.get(subject, name)
+        return counter.growth(from_ns, to_ns) if counter is not None else 0.0
+
+    def subjects(self, name: str) -> list[str]:
+        """Subjects that have a counter of this name."""
+        return [subject for subject, found in self._series if found == name]
+
+    def median(self, name: str) -> float | None:
+        """Median of all readings of a name; None if there are none."""
+        found = [counter.values for (_, found), counter in self._series.items() if found == name]
+        return float(np.median(np.concatenate(found))) if found else None

@@ -1,0 +1,164 @@
+"""Who is who in the job: trainers and their ranks, loader workers, launchers and the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import ProcessSeen
+from perfdoctor.timeline.code_location import TRAINING_PHASES
+from perfdoctor.timeline.stacks import Stacks
+from perfdoctor.timeline.threads import Timelines
+
+# Names that torch gives to the main threads of its loader workers (torch/utils/data/_utils/worker.py, old and new).
+WORKER_NAMES = ("pt_data_worker", "pt_multiprocess")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the job.
+
+    Attributes:
+        role: ``trainer``, ``worker`` or ``other``.
+        trainer_pid: whom a worker serves; for others the nearest trainer above, 0 if none.
+        ended_ns: None while it lives.
+    """
+
+    pid: int
+    parent_pid: int
+    started_ns: int
+    ended_ns: int | None
+    role: str
+    trainer_pid: int
+    rank: int | None
+
+    def alive_at(self, time_ns: int) -> bool:
+        """Whether it had started and not ended yet."""
+        return self.started_ns <= time_ns and (self.ended_ns is None or time_ns < self.ended_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """All processes of the job by role."""
+
+    trainers: tuple[Process, ...]
+    processes: dict[int, Process]
+    world_size: int
+
+    def workers_of(self, pid: int) -> list[Process]:
+        """Loader workers of a trainer, those gone included."""
+        return [
+            process
+            for process in self.processes.values()
+            if process.role == "worker" and process.trainer_pid == pid
+        ]
+
+    def helpers_of(self, pid: int) -> list[Process]:
+        """Descendants of a trainer that are no loader workers (a pool, a decoder, a server)."""
+        return [
+            process
+            for process in self.processes.values()
+            if process.role == "other" and process.trainer_pid == pid
+        ]
+
+    def children_of(self, pid: int) -> list[Process]:
+        """Processes that were started by another, loader workers and trainers aside (a download, a decompressor)."""
+        return [process for process in self.processes.values() if process.role == "other" and process.parent_pid == pid]
+
+
+def assign_roles(
+    recording: Recording, stacks: Stacks, timelines: Timelines, marked: frozenset[int] = frozenset()
+) -> Roles:
+    """Tells trainers, workers and the rest apart.
+
+    Args:
+        recording: what was seen.
+        stacks: the Python stacks in it.
+        timelines: the threads in it.
+        marked: processes that marked training steps from inside.
+    """
+    seen, ended_ns = recording.processes, recording.ended_ns
+    parents = {pid: process.parent_pid for pid, process in seen.items()}
+    torch = [pid for pid, process in seen.items() if process.uses_torch]
+    workers = {pid for pid in torch if _is_worker(pid, stacks, timelines)}
+    environments: dict[int, dict[str, str]] = {
+        pid: json.loads(process.environment) or {} for pid, process in seen.items()
+    }
+    # A launcher names the rank of those that it starts; what they start themselves inherits the name.
+    ranked = {pid for pid in torch if "RANK" in environments[pid] and "RANK" not in environments.get(parents[pid], {})}
+    candidates = [pid for pid in torch if pid not in workers]
+    trainers = [pid for pid in candidates if pid in marked or pid in ranked] if marked else []
+    trainers = trainers or _trainers(candidates, ranked, stacks, parents, workers)
+    ranks = _ranks(trainers, environments, seen)
+    processes = {}
+    for pid, parent in parents.items():
+        role = "trainer" if pid in trainers else "worker" if pid in workers else "other"
+        above = next((ancestor for ancestor in _ancestors(pid, parents) if ancestor in trainers), 0)
+        processes[pid] = Process(pid, parent, seen[pid].started_ns, ended_ns.get(pid), role, above, ranks.get(pid))
+    world = [
+        int(environment["WORLD_SIZE"])
+        for environment in environments.values()
+        if environment.get("WORLD_SIZE", "").isdigit()
+    ]
+    ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
+    return Roles(ordered, processes, max([len(trainers), *world]))
+
+
+def _is_worker(pid: int, stacks: Stacks, timelines: Timelines) -> bool:
+    # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
+    if any(thread.name.startswith(WORKER_NAMES) for thread in timelines.of(pid)):
+        return True
+    track = stacks.main_track(pid)
+    if track is None:
+        return False
+    functions = {
+        frame.simple_name for number in track.stacks if number >= 0 for frame in stacks.frames[number]
+    }
+    return "_worker_loop" in functions
+
+
+def _trainers(
+    candidates: list[int], ranked: set[int], stacks: Stacks, parents: dict[int, int], workers: set[int]
+) -> list[int]:
+    """Processes whose main thread was seen in a training step; without stacks, those that work hardest."""
+    phases = {pid: _phases_of(pid, stacks) for pid in candidates}
+    for wanted in ({"backward", "optimizer"}, set(TRAINING_PHASES), {"data"}):
+        found = [pid for pid in candidates if phases[pid] & wanted]
+        if found:
+            # Those that feed or evaluate beside the trainer are no trainers themselves; another rank is one, even if
+            # its stacks could not be read in time.
+            return [pid for pid in candidates if pid in found or pid in ranked]
+    with_workers = {parents[pid] for pid in workers} & set(candidates)
+    if with_workers:
+        return sorted(with_workers)
+    leaves = [pid for pid in candidates if not any(parents[other] == pid for other in candidates)]
+    return leaves or candidates[:1]
+
+
+def _phases_of(pid: int, stacks: Stacks) -> set[str]:
+    track = stacks.main_track(pid)
+    if track is None:
+        return set()
+    return {stacks.places[number].phase for number in track.stacks if number >= 0}
+
+
+def _ranks(
+    trainers: list[int], environments: dict[int, dict[str, str]], seen: Mapping[int, ProcessSeen]
+) -> dict[int, int]:
+    """Ranks as the launcher set them; where it set none (multiprocessing), in order of start."""
+    told = {
+        pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()
+    }
+    if len(set(told.values())) == len(trainers):
+        return told
+    by_start = sorted(trainers, key=lambda pid: (seen[pid].started_ns, pid))
+    return {pid: rank for rank, pid in enumerate(by_start)}
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:
+    found = []
+    while (pid := parents.get(pid, 0)) > 0 and pid not in found:
+        found.append(pid)
+    return found

@@ -1,0 +1,186 @@
+"""What each thread of the job was doing at any instant, read from the samples of the threads probe."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import InterpreterSample, ThreadSample
+
+Times = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# A thread's use of the CPU at an instant is its mean over this much time around it: the kernel accounts in scheduler
+# ticks of 1 to 10 ms, so a much narrower window would be noise, a much wider one would blur short phases.
+WINDOW_NS = 30_000_000
+# All threads are looked at within this time in a tick of the threads probe, and ticks are farther apart.
+TICK_NS = 6_000_000
+# A helper thread that is on a CPU less than this fraction of the time around an instant is idle.
+BUSY = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A thread at one instant.
+
+    Attributes:
+        state: R, S, D …; X if it is gone or not yet there.
+        syscall: the call it is in, None if it is running or that is unknown.
+        target: what the call is about.
+        running: fraction of the time around the instant that it was on a CPU.
+        delayed: fraction that it was runnable, but not on a CPU.
+    """
+
+    state: str
+    syscall: str | None
+    target: str
+    running: float
+    delayed: float
+
+    @property
+    def is_runnable(self) -> bool:
+        """On a CPU or waiting for one."""
+        return self.state == "R"
+
+    @property
+    def is_busy(self) -> bool:
+        """Runnable, and for longer than idle threads are now and then."""
+        return self.is_runnable and self.running + self.delayed > BUSY
+
+    @property
+    def is_blocked(self) -> bool:
+        """Blocked in the kernel, mostly on a disk."""
+        return self.state == "D" or self.syscall == "fault"
+
+    @property
+    def delay_fraction(self) -> float:
+        """Of the time that it wanted a CPU, the fraction that it did not get one."""
+        wanted = self.running + self.delayed
+        return self.delayed / wanted if wanted > 0 else 0.0
+
+
+# Gone, or dead and not yet buried: its counters stand still, or can no longer be read.
+_ENDED = ("X", "Z")
+GONE = Moment("X", None, "", 0.0, 0.0)
+
+
+class Timeline:
+    """All samples of one thread, in order of time. Between two samples the thread is as it was at the first.
+
+    Attributes:
+        counted_ns: when its counters were read, while it lived.
+        run_ns: time on a CPU up to then.
+        delay_ns: time runnable, but not on a CPU, up to then.
+        voluntary: voluntary context switches up to then; NaN where not read.
+        major_faults: page faults that needed a device up to then; NaN where not read.
+    """
+
+    def __init__(self, tid: int, pid: int, name: str, samples: Sequence[ThreadSample]) -> None:
+        self.tid, self.pid, self.name = tid, pid, name
+        self.times_ns: Times = np.array([sample.time_ns for sample in samples], dtype=np.int64)
+        self.states = [sample.state for sample in samples]
+        self.syscalls = [sample.syscall for sample in samples]
+        self.targets = [sample.target for sample in samples]
+        living = [sample for sample in samples if sample.state not in _ENDED]
+        self.counted_ns: Times = np.array([sample.time_ns for sample in living], dtype=np.int64)
+        self.run_ns = _floats(sample.run_ns for sample in living)
+        self.delay_ns = _floats(sample.delay_ns for sample in living)
+        self.voluntary = _floats(sample.voluntary for sample in living)
+        self.major_faults = _floats(sample.major_faults for sample in living)
+
+    def at(self, time_ns: int) -> Moment:
+        """The thread at an instant."""
+        index = int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1
+        after = index + 1
+        if after < len(self.times_ns) and self.times_ns[after] - time_ns < TICK_NS:
+            # Looked at in the same tick as whoever is asked about, only a little later.
+            index = after
+        if index < 0 or self.states[index] == "X":
+            return GONE
+        running, delayed = self.use(time_ns - WINDOW_NS, time_ns + WINDOW_NS)
+        return Moment(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
+
+    def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:
+        """Fractions of a span of time spent on a CPU and waiting for one."""
+        if len(self.counted_ns) < 2:
+            return 0.0, 0.0
+        ends = np.clip(
+            np.array([from_ns, to_ns], dtype=np.float64), self.counted_ns[0], self.counted_ns[-1]
+        )
+        span = ends[1] - ends[0]
+        if span <= 0:
+            return 0.0, 0.0
+        run = np.interp(ends, self.counted_ns, self.run_ns)
+        delay = np.interp(ends, self.counted_ns, self.delay_ns)
+        return float((run[1] - run[0]) / span), float((delay[1] - delay[0]) / span)
+
+    def uses(self, edges_ns: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]) -> tuple[float, float]:
+        """As ``use``, for some of the spans between neighbouring edges together.
+
+        Args:
+            edges_ns: borders of spans.
+            chosen: which of them; one less than edges.
+        """
+        length = float(np.diff(edges_ns)[chosen].sum())
+        if length <= 0 or len(self.counted_ns) < 2:
+            return 0.0, 0.0
+        run, delay = (np.diff(np.interp(edges_ns, self.counted_ns, used)) for used in (self.run_ns, self.delay_ns))
+        return float(run[chosen].sum()) / length, float(delay[chosen].sum()) / length
+
+
+class Timelines:
+    """The timelines of all threads of the job."""
+
+    def __init__(self, recording: Recording) -> None:
+        seen = recording.threads
+        samples: dict[int, list[ThreadSample]] = {}
+        for sample in recording.rows(ThreadSample):
+            samples.setdefault(sample.tid, []).append(sample)
+        self.threads = {
+            tid: Timeline(tid, seen[tid].pid, seen[tid].name, found) for tid, found in samples.items() if tid in seen
+        }
+        self._by_process: dict[int, list[Timeline]] = {}
+        for timeline in self.threads.values():
+            self._by_process.setdefault(timeline.pid, []).append(timeline)
+        self._interpreters: dict[int, list[InterpreterSample]] = {}
+        for look in recording.rows(InterpreterSample):
+            self._interpreters.setdefault(look.pid, []).append(look)
+
+    def main(self, pid: int) -> Timeline | None:
+        """The main thread of a process."""
+        return self.threads.get(pid)
+
+    def main_times(self, pid: int, most: int | None = None) -> list[int]:
+        """When the main thread of a process was looked at, in ns; evenly chosen ones where ``most`` are enough."""
+        timeline = self.main(pid)
+        times: list[int] = [] if timeline is None else timeline.times_ns.tolist()
+        return times if most is None else times[:: 1 + len(times) // most]
+
+    def of(self, pid: int) -> list[Timeline]:
+        """All threads of a process."""
+        return self._by_process.get(pid, [])
+
+    def interpreter_at(
+        self, pid: int, time_ns: int, within_ns: int = 100_000_000
+    ) -> tuple[int | None, bool | None]:
+        """Who holds the interpreter lock of a process and whether its collector runs; None where that is unknown."""
+        samples = self._interpreters.get(pid, [])
+        after = bisect.bisect_left(samples, time_ns, key=lambda sample: sample.time_ns)
+        around = samples[max(0, after - 1) : after + 1]
+        near = min(around, key=lambda sample: abs(sample.time_ns - time_ns), default=None)
+        if near is None or abs(near.time_ns - time_ns) > within_ns:
+            return None, None
+        return near.gil_tid, None if near.collecting is None else bool(near.collecting)
+
+    def lock_is_taken(self, pid: int, time_ns: int) -> bool:
+        """Whether another thread than the main one holds the interpreter lock of a process at an instant."""
+        return self.interpreter_at(pid, time_ns)[0] not in (None, 0, pid)
+
+
+def _floats(values: Iterable[int | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

@@ -1,0 +1,100 @@
+"""The sidecar as the training process sees it: started beside it, allowed to look at it, and asked for its result."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import perfdoctor
+from perfdoctor.probes.inside.ring import anonymous_file
+
+if TYPE_CHECKING:
+    from perfdoctor.probes.inside.options import Wishes
+
+PR_SET_PTRACER = 0x59616D61
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+# The folder of the script, or the current one, may hold files named like modules of the standard library.
+_START = (
+    "import sys; sys.path = [*filter(None, sys.path), sys.argv.pop(1)]; "
+    "from perfdoctor.capture.sidecar import main; sys.exit(main())"
+)
+_RESULT = "perfdoctor-result"
+
+
+class Companion:
+    """A sidecar, or the reason why there is none.
+
+    Attributes:
+        problem: one sentence; "" if all is well.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, result: int, problem: str) -> None:
+        self.process = process
+        self.problem = problem
+        self._result = result
+        self._told: dict[str, Any] | None = None
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the report."""
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+
+    def lost(self) -> str:
+        """How a sidecar ended that should not have; "" if it has not."""
+        status = None if self.process is None else self.process.poll()
+        return "" if status in (None, 0, 1) else f"its sidecar ended with status {status}"
+
+    def diagnosis(self) -> dict[str, Any] | None:
+        """The diagnosis as in the JSON report; None until there is one."""
+        if self._told is None and self.process is not None and self.process.poll() is not None:
+            text = os.pread(self._result, os.fstat(self._result).st_size, 0)
+            self._told = json.loads(text) if text else None
+        return self._told
+
+
+def start_companion(ring: int, wishes: Wishes) -> Companion:
+    """Starts the sidecar that watches this process and the others of its job on this host.
+
+    Among ranks that torchrun started, only the first one on each host has a sidecar; it finds the others' rings.
+
+    Args:
+        ring: file of the marks.
+        wishes: what the user asked for.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        # The first rank's sidecar descends from the launcher, as we do.
+        allow_tracer(os.getppid())
+        return Companion(None, -1, "")
+    if not sys.executable:
+        return Companion(None, -1, "This Python cannot start another one: sys.executable is empty.")
+    result = anonymous_file(_RESULT)
+    home = str(Path(perfdoctor.__file__).parent.parent)
+    command = [sys.executable, "-c", _START, home, str(ring), str(result), json.dumps(asdict(wishes))]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(ring, result),
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(result)
+        return Companion(None, -1, f"The sidecar cannot be started: {error.strerror}.")
+    allow_tracer(process.pid)
+    return Companion(process, result, "")
+
+
+def allow_tracer(pid: int) -> None:
+    """Where Yama asks for it, allows one process and its descendants to look at this one; 0 takes it back."""
+    with suppress(OSError, ValueError):
+        if int(_YAMA.read_text()) == 1:
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)

@@ -1,0 +1,1 @@
+"""Readers: files, tables and interfaces of the system that probes look into."""

@@ -1,0 +1,190 @@
+"""Where a running CPython keeps its interpreter lock and its collector's state.
+
+CPython publishes these places from 3.13 on (``_Py_DebugOffsets`` at the start of ``_PyRuntime``,
+Include/internal/pycore_debug_offsets.h; 3.13: pycore_runtime.h). For 3.8 to 3.12 they are private, and
+found by what is peculiar to their structure, not by tables of offsets per version:
+
+* ``struct _gil_runtime_state`` (Include/internal/pycore_gil.h): ``unsigned long interval; PyThreadState
+  *last_holder; int locked;``. The holder must be a thread state on its interpreter's list of threads.
+* ``struct _gc_runtime_state`` (Include/internal/pycore_gc.h; 3.8: pycore_pymem.h): ``struct gc_generation
+  generations[3]; PyGC_Head *generation0; struct gc_generation permanent_generation; struct
+  gc_generation_stats generation_stats[3]; int collecting;`` where ``generation0`` points at
+  ``generations[0]``, nine words before it.
+* ``PyThreadState`` (Include/cpython/pystate.h) begins with ``prev``, ``next`` and ``interp``, and holds
+  ``thread_id``, the thread's ``pthread_t``. glibc tells debuggers where that keeps the kernel's thread id
+  (``_thread_db_pthread_tid``, nptl_db/structs.def).
+"""
+
+import struct
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from perfdoctor.probes.readers.cpython_search import LockSearch, collecting_flags
+from perfdoctor.probes.readers.elf import Elf
+from perfdoctor.probes.readers.process_memory import Mapping, Memory, image_path, mappings
+
+_COOKIE = b"xdebugpy"
+_INTERPRETER_WORDS = 512  # the collector lies within the first 4 KiB of an interpreter state
+_DEFAULT_INTERVAL = 5000  # µs, DEFAULT_INTERVAL in Python/ceval_gil.h
+
+
+class _Published(NamedTuple):
+    """Indices into the 64-bit words after the cookie, as ordered in ``_Py_DebugOffsets`` of one minor
+    version."""
+
+    collector: int
+    lock: int
+    locked: int
+    holder: int
+    thread_id: int
+    collecting: int
+
+
+_PUBLISHED = {
+    (3, 13): _Published(collector=9, lock=13, locked=16, holder=17, thread_id=23, collecting=71),
+    (3, 14): _Published(collector=10, lock=14, locked=17, holder=18, thread_id=26, collecting=81),
+}
+_INTERPRETERS_HEAD = 4
+
+
+class LayoutError(Exception):
+    """The interpreter's state was not found. The message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Addresses in one program image (and in its forks).
+
+    Attributes:
+        holder: of ``last_holder``; ``locked`` follows 8 bytes later. None in a build without the lock.
+        collecting: of the collector's flag.
+        thread_id: offset of the ``pthread_t`` in a thread state.
+        native_id: offset of the kernel's thread id in glibc's thread descriptor.
+    """
+
+    holder: int | None
+    collecting: int
+    thread_id: int
+    native_id: int
+
+    def thread(self, memory: Memory, thread_state: int) -> int | None:
+        """Kernel thread id, as its own pid namespace counts, of a thread state."""
+        pthread = memory.word(thread_state + self.thread_id)
+        return memory.number(pthread + self.native_id) if pthread else None
+
+    def fits(self, memory: Memory, tids: frozenset[int]) -> bool:
+        """These addresses hold plausible values: flags are 0 or 1, and the last holder is one of the
+        process's threads."""
+        if memory.number(self.collecting) not in (0, 1):
+            return False
+        if self.holder is None:
+            return True
+        words = memory.words(self.holder, 2)
+        if len(words) < 2 or words[1] & 0xFFFFFFFF not in (0, 1):
+            return False
+        return self.thread(memory, words[0]) in tids
+
+
+def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
+    """Finds lock and collector of a running CPython 3.8 to 3.14.
+
+    Args:
+        process: its directory in /proc.
+        memory: its memory.
+        tids: its threads, as its own pid namespace counts.
+
+    Raises:
+        LayoutError: this is no CPython, or not one whose state we can find and check.
+        OSError: the process is gone.
+    """
+    images = _first_mappings(process)
+    runtime, size = _runtime(process, images)
+    native_id = _native_id_offset(process, memory, images)
+    if memory.read(runtime, 8) == _COOKIE:
+        layout = _published_layout(memory, runtime, native_id)
+    else:
+        layout = _searched_layout(memory, runtime, size, native_id, tids)
+    if not layout.fits(memory, tids):
+        raise LayoutError("the interpreter's state does not hold plausible values where it was expected")
+    return layout
+
+
+def _first_mappings(process: Path) -> list[Mapping]:
+    images: dict[str, Mapping] = {}
+    for mapping in mappings(process):
+        if mapping.is_file and mapping.offset == 0:
+            images.setdefault(mapping.path, mapping)
+    return list(images.values())
+
+
+def _symbol(process: Path, image: Mapping, name: str) -> tuple[int, int] | None:
+    """Address in the process, and size, of an exported symbol."""
+    try:
+        with Elf(image_path(process, image)) as elf:
+            found = elf.find(name)
+            return (image.start - elf.lowest_address + found[0], found[1]) if found else None
+    except (OSError, ValueError):
+        return None
+
+
+def _runtime(process: Path, images: list[Mapping]) -> tuple[int, int]:
+    named = [image for image in images if "python" in image.path.rpartition("/")[2]]
+    for image in sorted(named, key=lambda image: "libpython" not in image.path) + images[:1]:
+        found = _symbol(process, image, "_PyRuntime")
+        if found:
+            return found
+    raise LayoutError("no CPython interpreter that exports _PyRuntime is mapped")
+
+
+def _native_id_offset(process: Path, memory: Memory, images: list[Mapping]) -> int:
+    """Reads glibc's own description of where ``struct pthread`` holds the thread id: bits, count, offset."""
+    for image in images:
+        if image.path.rpartition("/")[2].startswith(("libc.so", "libc-", "libpthread")):
+            found = _symbol(process, image, "_thread_db_pthread_tid")
+            if found:
+                described = memory.read(found[0], 12)
+                if len(described) == 12:
+                    bits, count, offset = struct.unpack("<III", described)
+                    if bits == 32 and count == 1 and offset < 4096:
+                        return int(offset)
+    raise LayoutError("the C library does not say where it keeps thread ids (only glibc does)")
+
+
+def _published_layout(memory: Memory, runtime: int, native_id: int) -> Layout:
+    offsets = memory.words(runtime + 8, 100)
+    if len(offsets) < 100:
+        raise LayoutError("the interpreter's debug offsets cannot be read")
+    version = (offsets[0] >> 24 & 0xFF, offsets[0] >> 16 & 0xFF)
+    where = _PUBLISHED.get(version)
+    if where is None:
+        raise LayoutError("CPython {}.{} is not known to this version of perfdoctor".format(*version))
+    interpreter = memory.word(runtime + offsets[_INTERPRETERS_HEAD])
+    if not interpreter:
+        raise LayoutError("the interpreter is not initialised")
+    lock = memory.word(interpreter + offsets[where.lock]) or 0
+    # The published offsets lead to the interpreter's own lock, which the main interpreter always uses.
+    holder = interpreter + offsets[where.holder]
+    if not offsets[1] and not lock <= holder < lock + 64:
+        raise LayoutError("the interpreter does not use a lock of its own")
+    return Layout(
+        holder=None if offsets[1] else holder,
+        collecting=interpreter + offsets[where.collector] + offsets[where.collecting],
+        thread_id=offsets[where.thread_id],
+        native_id=native_id,
+    )
+
+
+def _searched_layout(memory: Memory, runtime: int, size: int, native_id: int, tids: frozenset[int]) -> Layout:
+    words = array("Q", memory.read(runtime, size & ~7))
+    search = LockSearch(memory, native_id, tids)
+    locks = list(search.run(runtime, words, _DEFAULT_INTERVAL)) or list(search.run(runtime, words, None))
+    if len(locks) != 1:
+        raise LayoutError(f"{len(locks)} places in the interpreter look like its lock")
+    holder, interpreter, thread_id = locks[0]
+    flags = set(collecting_flags(runtime, words))
+    flags |= set(collecting_flags(interpreter, memory.words(interpreter, _INTERPRETER_WORDS)))
+    if len(flags) != 1:
+        raise LayoutError(f"{len(flags)} places in the interpreter look like its collector")
+    return Layout(holder, flags.pop(), thread_id, native_id)

@@ -1,0 +1,122 @@
+"""Which file system a path is on, and whether that is on this machine or across a network."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfdoctor.recording.schema import Fact
+
+_NETWORK = """
+nfs nfs4 cifs smb3 smbfs lustre 9p ceph afs beegfs gpfs wekafs glusterfs orangefs pvfs2 ocfs2 gfs2 acfs panfs
+fuse.s3fs fuse.sshfs fuse.glusterfs fuse.juicefs fuse.gcsfuse fuse.goofys fuse.geesefs fuse.rclone
+fuse.blobfuse fuse.blobfuse2 fuse.ceph fuse.ceph-fuse fuse.mount-s3 fuse.alluxio-fuse fuse.curlftpfs
+fuse.davfs fuse.cvmfs2
+"""
+_LOCAL_FUSE = """
+fuseblk fuse.fuse-overlayfs fuse.lxcfs fuse.squashfuse fuse.squashfuse_ll fuse.ntfs-3g fuse.exfat fuse.encfs
+fuse.gocryptfs fuse.portal fuse.gvfsd-fuse fuse.archivemount fuse.mergerfs
+"""
+# File systems inside the kernel: nothing that a job reads from there has to do with storage.
+_KERNEL = """
+proc sysfs devtmpfs devpts cgroup cgroup2 securityfs debugfs tracefs pstore bpf configfs fusectl mqueue
+hugetlbfs autofs binfmt_misc efivarfs rpc_pipefs nsfs selinuxfs fuse.lxcfs
+"""
+NETWORK_TYPES = frozenset(_NETWORK.split())
+LOCAL_FUSE_TYPES = frozenset(_LOCAL_FUSE.split())
+KERNEL_TYPES = frozenset(_KERNEL.split())
+NETWORK_SOURCES = ("mountpoint-s3", "s3fs", "JuiceFS:", "gcsfuse")
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system.
+
+    Attributes:
+        point: where it is mounted.
+        root: which folder of it is mounted there.
+        number: ``major:minor`` of its device; anonymous for file systems without one.
+        filesystem: its type.
+        source: what is mounted, credentials masked.
+        options: those of the file system itself.
+    """
+
+    point: str
+    root: str = "/"
+    number: str = ""
+    filesystem: str = ""
+    source: str = ""
+    options: str = ""
+
+    @property
+    def network(self) -> str:
+        """``yes`` or ``no``; ``unknown`` for FUSE file systems and host shares, which could be either."""
+        if self.filesystem in NETWORK_TYPES or self.source.startswith(NETWORK_SOURCES):
+            return "yes"
+        unsure = self.filesystem.startswith("fuse") or self.filesystem == "virtiofs"
+        return "unknown" if unsure and self.filesystem not in LOCAL_FUSE_TYPES else "no"
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """The mounts of a /proc/PID/mountinfo (proc(5)), in the order in which they were made."""
+    mounts = []
+    for line in text.splitlines():
+        before, dash, after = line.partition(" - ")
+        head, tail = before.split(" "), after.split(" ")
+        if not dash or len(head) < 5 or len(tail) < 3:
+            continue
+        source = _CREDENTIALS.sub("***@", _unescaped(tail[1]))
+        mounts.append(Mount(_unescaped(head[4]), _unescaped(head[3]), head[2], tail[0], source, tail[2]))
+    return mounts
+
+
+def read_mounts(root: Path = Path("/"), pid: int | str = "self") -> list[Mount]:
+    """The mounts that a process sees.
+
+    Raises:
+        OSError: the process has ended, or may not be looked at.
+    """
+    return parse_mountinfo((root / f"proc/{pid}/mountinfo").read_text(errors="replace"))
+
+
+def filesystem_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount that an absolute path lies on: the deepest above it, and of equal ones the last made."""
+    best: Mount | None = None
+    for mount in mounts:
+        point = mount.point.rstrip("/")
+        if (path == point or path.startswith(point + "/")) and (
+            best is None or len(point) >= len(best.point.rstrip("/"))
+        ):
+            best = mount
+    return best
+
+
+def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
+    """Name of the whole block device under a mount (``vda`` for ``/dev/vda1``); None if there is none."""
+    links = [root / "sys/dev/block" / mount.number]
+    if mount.source.startswith("/dev/"):
+        links.append(root / "sys/class/block" / mount.source.rpartition("/")[2])
+    for link in links:
+        if link.exists():
+            parts = link.resolve().parts
+            return parts[parts.index("block") + 1] if "block" in parts[:-1] else parts[-1]
+    return None
+
+
+def mounts_from_facts(facts: Iterable[Fact]) -> list[Mount]:
+    """The mounts that the ``io`` probe wrote into a recording, for ``filesystem_of``."""
+    named: dict[str, dict[str, str]] = {}
+    for fact in facts:
+        if fact.probe == "io" and fact.subject.startswith("mount:"):
+            named.setdefault(fact.subject.removeprefix("mount:"), {})[fact.name] = fact.value
+    return [
+        Mount(point, filesystem=known.get("filesystem", ""), source=known.get("source", ""))
+        for point, known in named.items()
+    ]
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)

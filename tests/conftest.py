@@ -48,35 +48,10 @@ def _describe(process: psutil.Process) -> str:
 
 # These watch real processes, whose cores they share with whatever else runs on the machine. Two more tries are
 # allowed, and pytest counts them as reruns; what is wrong stays wrong.
-WATCHING_REAL_JOBS = (
-    "test_attach",
-    "test_evidence_recorded",
-    "test_examples",
-    "test_inside",
-    "test_integrations",
-    "test_job",
-    "test_probe_",
-    "test_verdicts",
-)
-# Of these, what holds with other tests beside it, but for tests that are marked themselves; all others are run alone
-# (`make test`).
-BEARS_COMPANY = (
-    "test_attach",
-    "test_examples",
-    "test_inside.py",
-    "test_inside_ends",
-    "test_inside_profile",
-    "test_inside_ring",
-    "test_inside_steps",
-    "test_inside_troubles",
-    "test_inside_ways",
-    "test_integrations",
-)
+WATCHES_REAL_JOBS = "live"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.name.startswith(WATCHING_REAL_JOBS):
+        if WATCHES_REAL_JOBS in item.path.parts:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
-            if not item.path.name.startswith(BEARS_COMPANY):
-                item.add_marker(pytest.mark.alone)

@@ -16,6 +16,8 @@ from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen
 from tests.attaching import job, until
 
+pytestmark = pytest.mark.alone
+
 READY = "import os, sys, time, threading\nprint('ready', os.getpid(), flush=True)\n"
 
 

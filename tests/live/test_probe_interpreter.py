@@ -18,7 +18,9 @@ import pytest
 from perfdoctor.probes.interpreter import InterpreterProbe
 from perfdoctor.recording.schema import InterpreterSample, Unavailable
 
-PROGRAM = Path(__file__).parent / "targets" / "interp_busy.py"
+pytestmark = pytest.mark.alone
+
+PROGRAM = Path(__file__).parents[1] / "targets" / "interp_busy.py"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from perfdoctor.causes import CAUSES
 from perfdoctor.metrics.names import MEANINGS
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_every_cause_is_explained() -> None:

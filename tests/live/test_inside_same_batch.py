@@ -11,6 +11,8 @@ from perfdoctor.diagnosis import Verdict
 from tests.attaching import TARGETS
 from tests.insiding import run_inside
 
+pytestmark = pytest.mark.alone
+
 TRAIN = (sys.executable, str(TARGETS / "inside_trial.py"))
 INPUT = Verdict("cpu", "cpu.input_preprocessing", 0.5, 0.9, 2.0, None, "measured inside", "It is the input.")
 

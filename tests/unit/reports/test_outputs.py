@@ -124,7 +124,7 @@ def test_output_that_cannot_be_written_is_one_sentence(target: str, status: int)
         "from tests.diagnoses import sound\n"
         "try:\n    show(sound())\nexcept PerfDoctorError as error:\n    sys.exit(f'{error} {error.hint}')"
     )
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[3]
     with open(target, "w") as out:
         done = subprocess.run(
             [sys.executable, "-c", code],

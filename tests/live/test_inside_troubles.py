@@ -10,7 +10,7 @@ import pytest
 
 from tests.attaching import ENVIRONMENT, TARGETS, needs_root
 from tests.insiding import ENOUGH, run_inside
-from tests.test_attach_disk import mounted
+from tests.live.test_attach_disk import mounted
 
 # In a process of its own: the function is missing there as in an old kernel.
 WITHOUT_MEMFD = """

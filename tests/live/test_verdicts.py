@@ -11,7 +11,9 @@ import pytest
 from perfdoctor.causes import CAUSES
 from tests.attaching import ENVIRONMENT, PERFDOCTOR, job, perfdoctor
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+pytestmark = pytest.mark.alone
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NEEDS_ROOT = ("cold_reads", "cpu_quota", "frequent_checkpoints")
 # One of each mechanism, but for loader workers, which test_attach_jobs.py has; examples/scorecard.py runs all of them
 # and measures the true gain as well.

@@ -19,7 +19,9 @@ from perfdoctor.probes.stacks import StacksProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
 from tests.attaching import Started, job, sampling, until
-from tests.test_probe_threads import Watched
+from tests.live.test_probe_threads import Watched
+
+pytestmark = pytest.mark.alone
 
 CODE = """
 import os, threading, time
@@ -160,11 +162,11 @@ def test_a_py_spy_that_is_ended_while_it_starts_is_no_failure(working: Started, 
     starts = stand_in(tmp_path, "[ $1 = dump ] && exit 1\nexec sleep 60")
     code = (
         "import signal, sys\nfrom perfdoctor.probes.stacks import StacksProbe\n"
-        "from tests.test_probe_threads import Watched\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from tests.live.test_probe_threads import Watched\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "probe = StacksProbe(sys.argv[1])\nprint([*probe.open(Watched(int(sys.argv[2]))), *probe.close()])"
     )
     command = [sys.executable, "-c", code, starts, str(working.pid)]
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     said = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=30, check=True).stdout
     assert said == "[]\n"
 

@@ -19,6 +19,8 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.timeline.threads import Timelines
 
+pytestmark = pytest.mark.alone
+
 # Uses a core for about half of the time, and reads 64 kB of a cached file 10 times a second.
 CODE = """
 import os, sys, time

@@ -8,6 +8,8 @@ import pytest
 from tests.attaching import TARGETS
 from tests.insiding import Run, run_inside
 
+pytestmark = pytest.mark.alone
+
 RANKS = (str(TARGETS / "inside_ranks.py"),)
 LAUNCHER = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *RANKS)
 

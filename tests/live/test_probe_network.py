@@ -13,6 +13,8 @@ from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, p
 from perfdoctor.recording.schema import Fact, Sample
 from tests.watching import as_nobody, looked, number, opened, plant, program, readings
 
+pytestmark = pytest.mark.alone
+
 MIB = 1 << 20
 
 

@@ -23,6 +23,8 @@ from perfdoctor.probes.readers.gpu_users import mean_use, sees_all_processes, te
 from perfdoctor.probes.readers.nvml import Nvml, why_no_gpu
 from tests.watching import complaints, looked, opened, plant, readings
 
+pytestmark = pytest.mark.alone
+
 GIB = 1 << 30
 
 
@@ -150,7 +152,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler to build the stand-in for NVML with")
     folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).parent / "targets" / "nvml_stand_in.c"
+    source = Path(__file__).parents[1] / "targets" / "nvml_stand_in.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source], check=True)
     link = folder / "proc/self/ns/pid"
     link.parent.mkdir(parents=True)

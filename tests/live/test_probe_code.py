@@ -19,7 +19,9 @@ from perfdoctor.probes.code import CodeProbe
 from perfdoctor.probes.readers.elf import Elf
 from perfdoctor.recording.schema import CodeSample, Sample, Symbol, Unavailable
 
-PROGRAM = Path(__file__).parent / "targets" / "code_busy.py"
+pytestmark = pytest.mark.alone
+
+PROGRAM = Path(__file__).parents[1] / "targets" / "code_busy.py"
 
 
 class Job:

@@ -11,6 +11,8 @@ import pytest
 from perfdoctor.probes.memory import MemoryProbe
 from tests.watching import looked, number, opened, plant, program, readings
 
+pytestmark = pytest.mark.alone
+
 MIB = 1 << 20
 GROUPS = Path("/sys/fs/cgroup/memory")
 

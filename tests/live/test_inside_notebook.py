@@ -10,6 +10,8 @@ import pytest
 
 from tests.attaching import ENVIRONMENT, perfdoctor
 
+pytestmark = pytest.mark.alone
+
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 manager = pytest.importorskip("jupyter_client.manager", reason="jupyter_client is not installed")
 

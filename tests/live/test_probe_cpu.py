@@ -15,6 +15,8 @@ from perfdoctor.probes.readers.procfs import KeptFiles, core_list, core_text, st
 from perfdoctor.probes.readers.tally import Tally
 from tests.watching import complaints, facts, looked, number, opened, plant, program, readings
 
+pytestmark = pytest.mark.alone
+
 BURN = """
 def burn(seconds):
     end = time.process_time() + seconds

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from perfdoctor.capture.job import Job, find_root, is_forked, uses_torch
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 from tests.attaching import ENVIRONMENT, job, until
+
+pytestmark = pytest.mark.alone
 
 FORKING = """
 import os, sys, time

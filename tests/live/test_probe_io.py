@@ -18,6 +18,8 @@ from perfdoctor.probes.readers.mounts import (
 from perfdoctor.recording.schema import Fact
 from tests.watching import as_nobody, complaints, facts, looked, number, opened, plant, program, readings
 
+pytestmark = pytest.mark.alone
+
 MIB = 1 << 20
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import jobs
 import machine
 import scoring

@@ -69,7 +69,7 @@ def test_compiling_on_the_cpu_is_not_the_models_arithmetic(tmp_path: Path) -> No
 def test_a_job_that_really_compiles_in_every_step_is_told_so(tmp_path: Path) -> None:
     """The marks are PyTorch's own, of the version that is installed."""
     trace = tmp_path / "trace.json"
-    target = Path(__file__).parent / "targets" / "recompiling.py"
+    target = Path(__file__).parents[2] / "targets" / "recompiling.py"
     command = [sys.executable, str(target), str(trace)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert trace.exists(), done.stderr

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
+from perfdoctor.analysis.from_recording import examine
 from perfdoctor.causes import CAUSES
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.examine import examine
-from perfdoctor.recording import Recording
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Mark
 from perfdoctor.reports import json as report
-from perfdoctor.samples import Mark
 from tests.recordings import packing
 
 FOLDER = Path(__file__).resolve().parent
@@ -124,7 +124,7 @@ def _close(kept: float, told: float, where: tuple[str, ...]) -> bool:
 def as_text(value: Any, indent: int = 0) -> str:
     """JSON with one line for whatever fits into one, so that a diff reads well."""
     line = json.dumps(value)
-    if indent > 1 and len(line) + indent <= _LINE or not isinstance(value, dict | list) or not value:
+    if (indent > 1 and len(line) + indent <= _LINE) or not isinstance(value, dict | list) or not value:
         return line
     if isinstance(value, dict):
         parts, ends = [f"{json.dumps(key)}: {as_text(item, indent + 1)}" for key, item in value.items()], "{}"

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
-from perfdoctor.job.masking import mask_command, mask_environment, mask_text
+from perfdoctor.capture.redact import mask_command, mask_environment, mask_text
 
 HOST, USER = "host", "user"
 _HOME = re.compile(r"/(?:home|Users)/([^/\s\"':]+)")

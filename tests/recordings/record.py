@@ -28,7 +28,7 @@ import jobs
 from jobs import Job
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording import Recording
+from perfdoctor.recording.reader import Recording
 from tests.recordings import corpus
 
 JOBS = corpus.FOLDER / "jobs"

@@ -32,7 +32,7 @@ from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, Unavailable
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares
 from perfdoctor.timeline.job import Scene
 
@@ -75,7 +75,7 @@ def examine(recording: Recording) -> Diagnosis:
 
 
 def _verdict(
-    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str, *, level: str
+    ledgers: list[Ledger], facts: Case, findings: list[Finding], cause: str | None, silence: str, *, level: str
 ) -> Verdict:
     if silence or cause is None:
         return no_verdict(level, silence)
@@ -126,7 +126,7 @@ def _not_examined(scene: Scene) -> list[NotExamined]:
     return list(dict.fromkeys(missing))
 
 
-def _job(scene: Scene, facts: Facts) -> dict[str, Any]:
+def _job(scene: Scene, facts: Case) -> dict[str, Any]:
     root = next(iter(scene.recording.rows(ProcessSeen)), None)
     stopped = [event.text for event in scene.recording.rows(Event) if event.kind == "stopped"]
     return {

@@ -14,10 +14,11 @@ from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order
 from perfdoctor.attribution.account import Ledger, find_culprits
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
-from perfdoctor.rules.verdict import MIN_SHARE, first_cause, late_shares, straggler, surest
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.verdict import first_cause, late_shares, straggler, surest
 from perfdoctor.traces.arrays import median
 from perfdoctor.traces.behind_kernels import measure_behind_kernels
 from perfdoctor.traces.kernel_evidence import top_named
@@ -73,20 +74,20 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     )
 
 
-def _first_cause(ledgers: Sequence[Ledger], facts: Facts) -> str | None:
+def _first_cause(ledgers: Sequence[Ledger], facts: Case) -> str | None:
     """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
     late = late_shares(ledgers)
     cause = first_cause(facts.shares, late, TRACED)
     ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
     unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(MIN_SHARE, ill) and straggler(ledgers, UNATTRIBUTED) is not None else cause
+    return None if unseen >= max(thresholds.MIN_SHARE, ill) and straggler(ledgers, UNATTRIBUTED) is not None else cause
 
 
-def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Facts:
+def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Case:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
     ledgers = settled.ledgers
     together = Amounts.summed(ledger.causes().fractions() for ledger in ledgers)
-    return Facts(
+    return Case(
         shares=together.fractions(),
         trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
         culprits=find_culprits(ledgers),
@@ -139,7 +140,7 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
 
 
 def _verdict(
-    ledgers: Sequence[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+    ledgers: Sequence[Ledger], facts: Case, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
     if silence:
         return no_verdict(TRACED, silence)
@@ -204,7 +205,7 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
-def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:
+def _job(ranks: Sequence[Rank], facts: Case, settled: Settled) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,

@@ -14,7 +14,7 @@ from perfdoctor.metrics.overlap import measure_overlap
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.metrics.settings import read_settings
 from perfdoctor.recording.clock import seconds
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.job import Scene
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
@@ -25,7 +25,7 @@ _SHOWN = 5
 _TELLING = 1 / 8
 
 
-def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Facts:
+def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Case:
     """Everything that rules may read."""
     together = Amounts.summed(ledger.causes() for ledger in ledgers)
     pids = [
@@ -35,7 +35,7 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
     trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
     own = {cause: _telling(ledgers, cause, together[cause]) for cause in together}
     under = below_lines(scene.stacks)
-    return Facts(
+    return Case(
         shares=together.fractions(),
         trainers=trainers,
         culprits=find_culprits(ledgers),

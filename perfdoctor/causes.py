@@ -50,7 +50,7 @@ class Cause:
         title: what it is, as a short noun phrase for reports.
         healthy: a job that spends its time here has no bottleneck.
         generic: every job has some of it anyway, so it gives way to a specific cause that costs nearly as much.
-        minimum: the fraction of wall time from which it can be the bottleneck; thresholds are read when they are needed.
+        minimum: the fraction of wall time from which it can be the bottleneck, read anew each time.
         nearly: the part of a generic cause's share from which this one comes before it.
         overstated: by what its share counts in a profiler's trace, which slows the host down and not the GPU.
     """

@@ -42,7 +42,9 @@ REPORTED_SHARE = Threshold(
     "from here the TensorBoard plugin and XProf speak of input, and Ascend's advisor calls a problem high",
 )
 MEDIUM_SEVERITY = Threshold(
-    0.15, "fraction of wall time", "gpuprof's warning level for stalls; XProf and TraceML call 0.20 high, between the two"
+    0.15,
+    "fraction of wall time",
+    "gpuprof's warning level for stalls; XProf and TraceML call 0.20 high, which is between this and the next",
 )
 HIGH_SEVERITY = Threshold(0.30, "fraction of wall time", "gpuprof's critical level for stalls")
 LEAST_LEFT = Threshold(
@@ -59,13 +61,13 @@ MIN_SHARE = Threshold(
     "TraceML's policy warns from here; 15 s at 50 Hz tell it from 0 with certainty (standard error 0.011)",
 )
 MIN_PYTHON_OVERHEAD = Threshold(
-    0.22, "fraction of wall time", "judgement: some is in every job that trains on the CPU; more than sound examples have"
+    0.22, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
 MIN_CONTENTION = Threshold(
-    0.15, "fraction of wall time", "judgement: some is in every job that trains on the CPU; more than sound examples have"
+    0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
 MIN_GIL_CONTENTION = Threshold(
-    0.12, "fraction of wall time", "judgement: some is in every job that trains on the CPU; more than sound examples have"
+    0.12, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
 MIN_MEMORY_BANDWIDTH = Threshold(
     0.50,

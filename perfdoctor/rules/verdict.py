@@ -40,10 +40,11 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     }
     if large:
         top = _largest(large, level)
-        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > large[top]}
+        most = large[top]
+        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > most}
         if unequal:
             return max(unequal, key=lambda cause: unequal[cause])
-        enough = large[top] >= unknown * thresholds.MIN_SHARE or unknown < thresholds.MAX_UNATTRIBUTED
+        enough = most >= unknown * thresholds.MIN_SHARE or unknown < thresholds.MAX_UNATTRIBUTED
         return top if enough else None
     healthy = {cause: share for cause, share in known.items() if CAUSES[cause].healthy}
     if not healthy or unknown > thresholds.MAX_UNATTRIBUTED:

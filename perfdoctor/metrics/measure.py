@@ -16,17 +16,17 @@ from perfdoctor.metrics.threads import measure_threads
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording
-    from perfdoctor.timeline.threads import Timelines
+    from perfdoctor.timeline.threads import Threads
 
 
 def measure(
-    recording: Recording, timelines: Timelines, trainers: Sequence[tuple[int, Sequence[int]]]
+    recording: Recording, threads: Threads, trainers: Sequence[tuple[int, Sequence[int]]]
 ) -> dict[str, Evidence]:
     """Measures everything that rules may rest on.
 
     Args:
         recording: what was seen.
-        timelines: its threads.
+        threads: its threads.
         trainers: per trainer its process id, and those of its loader workers (ended ones included).
 
     Returns:
@@ -34,7 +34,7 @@ def measure(
     """
     readings = Readings(recording)
     return {
-        **measure_threads(recording, timelines, trainers),
+        **measure_threads(recording, threads, trainers),
         **measure_system(readings, [pid for pid, _ in trainers]),
         **measure_gpus(readings),
     }

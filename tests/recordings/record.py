@@ -1,4 +1,4 @@
-"""Records jobs for the corpus: measures what the fix gains, watches the job with its bottleneck, and adds the recording.
+"""Records jobs for the corpus: measures what the fix gains, watches the job with its bottleneck, adds the recording.
 
     python tests/recordings/record.py [--only NAME ...] [--pace]
 
@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT), str(ROOT / "examples")]
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 import common
 import jobs
+import ways
 from jobs import Job
 
 from perfdoctor.errors import PerfDoctorError
@@ -42,7 +43,8 @@ def described(name: str) -> dict[str, str]:
     """What a job's docstring says: ``about``, ``cause``, and what else there is."""
     text = ast.get_docstring(ast.parse((JOBS / f"{name}.py").read_text())) or ""
     about, _, rest = text.partition("\n\n")
-    return {"about": about.replace("\n", " "), **dict(line.split(": ", 1) for line in rest.splitlines() if ": " in line)}
+    told = dict(line.split(": ", 1) for line in rest.splitlines() if ": " in line)
+    return {"about": about.replace("\n", " "), **told}
 
 
 @contextlib.contextmanager
@@ -94,12 +96,12 @@ def watch(name: str, seconds: float, file: Path) -> None:
             attach(job, seconds, file)
         return
     with running(name, "bottleneck", RECORDING=str(file)) as job:
+        job.wait_until_ready()
         deadline = time.monotonic() + PATIENCE_S
-        while "perfdoctor" not in job.output() or " bottleneck" not in job.output().lower() + "nothing is":
+        while not file.exists() or ways._sidecars(job):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no diagnosis came: {job.output()[-500:]}")
             time.sleep(0.2)
-        time.sleep(5.0)
 
 
 def disturbed(file: Path) -> float:

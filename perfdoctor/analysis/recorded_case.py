@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Ledger, find_culprits
 from perfdoctor.attribution.numbers import measure_ledgers
+from perfdoctor.diagnosis import Evidence
 from perfdoctor.metrics.code_seen import read_code_settings
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.overlap import measure_overlap
+from perfdoctor.metrics.names import Measured
+from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.metrics.settings import read_settings
 from perfdoctor.recording.clock import seconds
@@ -32,18 +34,20 @@ def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Fac
         (ledger.trainer.pid, [worker.pid for worker in scene.roles.workers_of(ledger.trainer.pid)])
         for ledger in ledgers
     ]
-    trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
+    seen, accounted = measure(scene.recording, scene.timelines, pids), measure_ledgers(ledgers)
+    steps = _by_rank(scene, ledgers)
+    longer = measure_longer(steps)
     own = {cause: _telling(ledgers, cause, together[cause]) for cause in together}
     under = below_lines(scene.stacks)
     return Facts(
         shares=together.fractions(),
-        trainers=trainers,
+        trainers=tuple(_trainer(scene, ledger, [seen, accounted], longer) for ledger in ledgers),
         culprits=find_culprits(ledgers),
         numbers={
-            **measure(scene.recording, scene.timelines, pids),
-            **measure_ledgers(ledgers),
+            **seen.job,
+            **accounted.job,
             **profiled.numbers,
-            **measure_overlap(_by_rank(scene, trainers)),
+            **measure_overlap(steps),
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
@@ -64,23 +68,31 @@ def _telling(ledgers: Sequence[Ledger], cause: str, seconds: float) -> Amounts[s
     return lines if lines.total >= _TELLING * seconds else Amounts()
 
 
-def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
+def _by_rank(scene: Scene, ledgers: Sequence[Ledger]) -> dict[int, Steps]:
     """The steps of those that marked them."""
-    return {trainer.rank: scene.steps[trainer.pid] for trainer in trainers if trainer.pid in scene.steps}
+    trainers = [ledger.trainer for ledger in ledgers]
+    return {trainer.rank or 0: scene.steps[trainer.pid] for trainer in trainers if trainer.pid in scene.steps}
 
 
-def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
-    workers = scene.roles.workers_of(ledger.trainer.pid)
+def _trainer(
+    scene: Scene, ledger: Ledger, measured: Sequence[Measured], longer: Mapping[int, Evidence]
+) -> Trainer:
+    rank, pid = ledger.trainer.rank or 0, ledger.trainer.pid
+    workers = scene.roles.workers_of(pid)
     watched = ledger.seconds or 1.0
+    numbers = {name: number for one in measured for name, number in one.trainers.get(pid, {}).items()}
+    if rank in longer:
+        numbers["longer"] = longer[rank]
     return Trainer(
-        rank=ledger.trainer.rank or 0,
-        pid=ledger.trainer.pid,
+        rank=rank,
+        pid=pid,
         shares=ledger.causes().fractions(),
         phases=ledger.phases.fractions(),
         blamed={rank: amount / watched for rank, amount in ledger.waited_for().items()},
         worker_pids=tuple(worker.pid for worker in workers),
         workers=_at_a_time(scene, workers),
-        helpers=_at_a_time(scene, scene.roles.helpers_of(ledger.trainer.pid)),
+        helpers=_at_a_time(scene, scene.roles.helpers_of(pid)),
+        numbers=numbers,
     )
 
 

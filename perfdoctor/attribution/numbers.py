@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 
 from perfdoctor.attribution.account import Ledger
-from perfdoctor.metrics.readings import Numbers, put
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 
 
-def measure_ledgers(ledgers: Sequence[Ledger]) -> Numbers:
+def measure_ledgers(ledgers: Sequence[Ledger]) -> Measured:
     """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
     numbers: Numbers = {}
     put(numbers, "interpreter_code", _of_overhead(ledgers, [ledger.interpreter for ledger in ledgers]))
     put(numbers, "library_code", _of_overhead(ledgers, [ledger.libraries for ledger in ledgers]) or None)
+    by_trainer: dict[int, Numbers] = {}
     for ledger in ledgers:
         pid, watched = ledger.trainer.pid, ledger.seconds
-        put(numbers, f"own_fetching.{pid}", ledger.fetching / watched if watched else None, f" (process {pid})")
+        own = by_trainer.setdefault(pid, {})
+        put(own, "own_fetching", ledger.fetching / watched if watched else None, of_process(pid))
         if ledger.sampling:
-            put(numbers, f"own_sampling.{pid}", ledger.sampling / watched, f" (process {pid})")
+            put(own, "own_sampling", ledger.sampling / watched, of_process(pid))
         if ledger.compiling:
-            put(numbers, f"own_compiling.{pid}", ledger.compiling / watched, f" (process {pid})")
-    return numbers
+            put(own, "own_compiling", ledger.compiling / watched, of_process(pid))
+    return Measured(numbers, by_trainer)
 
 
 def _of_overhead(ledgers: Sequence[Ledger], parts: Sequence[float | None]) -> float | None:

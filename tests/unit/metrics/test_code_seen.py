@@ -57,12 +57,14 @@ def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: s
 
 def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
     ledger = Ledger(TRAINER)
-    assert measure_ledgers([ledger]) == {}
+    assert measure_ledgers([ledger]) == ({}, {10: {}})
     ledger.add(0, 1.0, Place("data", "fetch"), [])
     ledger.add(0, 3.0, Place("forward"), [])
-    assert {name: number.value for name, number in measure_ledgers([ledger]).items()} == {"own_fetching.10": 0.25}
+    measured = measure_ledgers([ledger])
+    assert measured.job == {}
+    assert {name: number.value for name, number in measured.trainers[10].items()} == {"own_fetching": 0.25}
     ledger.add(0, 1.0, Place("other", "compile"), [])
-    assert measure_ledgers([ledger])["own_compiling.10"].value == 0.2
+    assert measure_ledgers([ledger]).trainers[10]["own_compiling"].value == 0.2
     ledger.interpreter = 0.8
     ledger.own[0] = Amounts({"cpu.python_overhead": 2.0})
-    assert measure_ledgers([ledger])["interpreter_code"].value == 0.8
+    assert measure_ledgers([ledger]).job["interpreter_code"].value == 0.8

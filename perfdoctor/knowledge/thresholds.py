@@ -1,6 +1,6 @@
 """Every number at which a decision of the analysis turns: its value, its unit, and where it comes from.
 
-A threshold is a float, so it is used as one; read it as ``thresholds.NAME`` where it is needed, so that it can be moved.
+A threshold is a float and used as one. Read it as ``thresholds.NAME`` where it is needed, so that it can be moved.
 ``docs/thresholds.md`` lists all of them, and how far each may move before a verdict of the recordings in
 ``tests/recordings/`` turns.
 """

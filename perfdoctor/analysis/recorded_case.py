@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.numbers import measure_accounts
+from perfdoctor.diagnosis import Evidence
 from perfdoctor.metrics.code_seen import read_code_settings
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.overlap import measure_overlap
+from perfdoctor.metrics.names import Measured
+from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.metrics.settings import read_settings
 from perfdoctor.recording.clock import seconds
@@ -32,18 +34,20 @@ def gather_facts(job: Job, accounts: list[Account], profiled: Profiled) -> Facts
         (account.trainer.pid, [worker.pid for worker in job.processes.workers_of(account.trainer.pid)])
         for account in accounts
     ]
-    trainers = tuple(_trainer(job, account) for account in accounts)
+    seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
+    steps = _by_rank(job, accounts)
+    longer = measure_longer(steps)
     own = {cause: _telling(accounts, cause, together[cause]) for cause in together}
     under = below_lines(job.stacks)
     return Facts(
         shares=together.fractions(),
-        trainers=trainers,
+        trainers=tuple(_trainer(job, account, [seen, accounted], longer) for account in accounts),
         culprits=find_culprits(accounts),
         numbers={
-            **measure(job.recording, job.threads, pids),
-            **measure_accounts(accounts),
+            **seen.job,
+            **accounted.job,
             **profiled.numbers,
-            **measure_overlap(_by_rank(job, trainers)),
+            **measure_overlap(steps),
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
@@ -64,23 +68,31 @@ def _telling(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts
     return lines if lines.total >= _TELLING * seconds else Amounts()
 
 
-def _by_rank(job: Job, trainers: Sequence[Trainer]) -> dict[int, Steps]:
+def _by_rank(job: Job, accounts: Sequence[Account]) -> dict[int, Steps]:
     """The steps of those that marked them."""
-    return {trainer.rank: job.steps[trainer.pid] for trainer in trainers if trainer.pid in job.steps}
+    trainers = [account.trainer for account in accounts]
+    return {trainer.rank or 0: job.steps[trainer.pid] for trainer in trainers if trainer.pid in job.steps}
 
 
-def _trainer(job: Job, account: Account) -> Trainer:
-    workers = job.processes.workers_of(account.trainer.pid)
+def _trainer(
+    job: Job, account: Account, measured: Sequence[Measured], longer: Mapping[int, Evidence]
+) -> Trainer:
+    rank, pid = account.trainer.rank or 0, account.trainer.pid
+    workers = job.processes.workers_of(pid)
     watched = account.seconds or 1.0
+    numbers = {name: number for one in measured for name, number in one.trainers.get(pid, {}).items()}
+    if rank in longer:
+        numbers["longer"] = longer[rank]
     return Trainer(
-        rank=account.trainer.rank or 0,
-        pid=account.trainer.pid,
+        rank=rank,
+        pid=pid,
         shares=account.causes().fractions(),
         phases=account.phases.fractions(),
         blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
         worker_pids=tuple(worker.pid for worker in workers),
         workers=_at_a_time(job, workers),
-        helpers=_at_a_time(job, job.processes.helpers_of(account.trainer.pid)),
+        helpers=_at_a_time(job, job.processes.helpers_of(pid)),
+        numbers=numbers,
     )
 
 

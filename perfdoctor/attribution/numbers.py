@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.metrics.readings import Numbers, put
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 
 
-def measure_accounts(accounts: Sequence[Account]) -> Numbers:
+def measure_accounts(accounts: Sequence[Account]) -> Measured:
     """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
     numbers: Numbers = {}
     put(numbers, "interpreter_code", _of_overhead(accounts, [account.interpreter for account in accounts]))
     put(numbers, "library_code", _of_overhead(accounts, [account.libraries for account in accounts]) or None)
+    by_trainer: dict[int, Numbers] = {}
     for account in accounts:
         pid, watched = account.trainer.pid, account.seconds
-        put(numbers, f"own_fetching.{pid}", account.fetching / watched if watched else None, f" (process {pid})")
+        own = by_trainer.setdefault(pid, {})
+        put(own, "own_fetching", account.fetching / watched if watched else None, of_process(pid))
         if account.sampling:
-            put(numbers, f"own_sampling.{pid}", account.sampling / watched, f" (process {pid})")
+            put(own, "own_sampling", account.sampling / watched, of_process(pid))
         if account.compiling:
-            put(numbers, f"own_compiling.{pid}", account.compiling / watched, f" (process {pid})")
-    return numbers
+            put(own, "own_compiling", account.compiling / watched, of_process(pid))
+    return Measured(numbers, by_trainer)
 
 
 def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> float | None:

@@ -7,7 +7,8 @@ from statistics import median
 
 import numpy as np
 
-from perfdoctor.metrics.readings import SHORTEST_S, Numbers, put
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
+from perfdoctor.metrics.readings import SHORTEST_S
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, Times
@@ -28,14 +29,15 @@ _POLL_S = 5.0
 _SPANS = 5
 
 
-def measure_threads(recording: Recording, threads: Threads, trainers: Roles) -> Numbers:
+def measure_threads(recording: Recording, threads: Threads, trainers: Roles) -> Measured:
     """Numbers from the samples of threads and the comings and goings of processes."""
     numbers: Numbers = {}
+    by_trainer: dict[int, Numbers] = {pid: {} for pid, _ in trainers}
     _measure_trainers(numbers, threads, [pid for pid, _ in trainers])
-    _measure_workers(numbers, threads, trainers)
+    _measure_workers(numbers, by_trainer, threads, trainers)
     _measure_starts(numbers, recording, trainers)
     put(numbers, "runnable_threads", _grown(threads.by_tid.values(), with_delay=True))
-    return numbers
+    return Measured(numbers, by_trainer)
 
 
 def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -> None:
@@ -48,7 +50,9 @@ def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -
     put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
 
 
-def _measure_workers(numbers: Numbers, threads: Threads, trainers: Roles) -> None:
+def _measure_workers(
+    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Roles
+) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
         mains = [main for worker in workers if (main := threads.main(worker)) is not None]
@@ -60,9 +64,9 @@ def _measure_workers(numbers: Numbers, threads: Threads, trainers: Roles) -> Non
         alive = _alive_at_a_time([times for times, _ in looks if len(times)])
         if alive is not None:
             busy.append(shares[-1] * alive)
-            put(numbers, f"workers_busy.{pid}", busy[-1], f" (process {pid})")
+            put(by_trainer[pid], "workers_busy", busy[-1], of_process(pid))
         at_work = [idle for main, (_, idle) in zip(mains, looks, strict=True) if _comes_for_work(main)]
-        _measure_balance(numbers, pid, at_work)
+        _measure_balance(by_trainer[pid], pid, at_work)
     put(numbers, "worker_busy", _mean(shares))
     put(numbers, "workers_busy", _mean(busy))
     pids = [worker for _, workers in trainers for worker in workers]
@@ -76,8 +80,8 @@ def _measure_balance(numbers: Numbers, pid: int, idle: Sequence[Floats]) -> None
     """How busy the busiest worker is and the next one."""
     shares = sorted((1 - float(one.mean()) for one in idle if len(one) >= _FEWEST_LOOKS), reverse=True)
     if len(shares) > 1:
-        put(numbers, f"busiest_worker.{pid}", shares[0], f" (process {pid})")
-        put(numbers, f"next_busiest_worker.{pid}", shares[1], f" (process {pid})")
+        put(numbers, "busiest_worker", shares[0], of_process(pid))
+        put(numbers, "next_busiest_worker", shares[1], of_process(pid))
 
 
 def _comes_for_work(worker: ThreadSeries) -> bool:

@@ -57,12 +57,14 @@ def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: s
 
 def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
     account = Account(TRAINER)
-    assert measure_accounts([account]) == {}
+    assert measure_accounts([account]) == ({}, {10: {}})
     account.add(0, 1.0, CodeLocation("data", "fetch"), [])
     account.add(0, 3.0, CodeLocation("forward"), [])
-    assert {name: number.value for name, number in measure_accounts([account]).items()} == {"own_fetching.10": 0.25}
+    measured = measure_accounts([account])
+    assert measured.job == {}
+    assert {name: number.value for name, number in measured.trainers[10].items()} == {"own_fetching": 0.25}
     account.add(0, 1.0, CodeLocation("other", "compile"), [])
-    assert measure_accounts([account])["own_compiling.10"].value == 0.2
+    assert measure_accounts([account]).trainers[10]["own_compiling"].value == 0.2
     account.interpreter = 0.8
     account.own[0] = Amounts({"cpu.python_overhead": 2.0})
-    assert measure_accounts([account])["interpreter_code"].value == 0.8
+    assert measure_accounts([account]).job["interpreter_code"].value == 0.8

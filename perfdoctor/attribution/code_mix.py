@@ -127,7 +127,8 @@ def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:
 def _dispatches(counts: Counter[str]) -> bool:
     """Whether code that prepares the input is a loop of tiny operators."""
     calls = counts["interpreter"] + counts["dispatch"]
-    return calls > thresholds.MOSTLY_CALLS * (counts.total() - counts["other"]) and counts["dispatch"] > thresholds.DISPATCHING * calls
+    known = counts.total() - counts["other"]
+    return calls > thresholds.MOSTLY_CALLS * known and counts["dispatch"] > thresholds.DISPATCHING * calls
 
 
 def _interpreter(counts: Counter[str]) -> float | None:

@@ -102,7 +102,8 @@ class CpuContention:
         if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= thresholds.IDLE_CORES_LEFT_OUT:
             others += used.pop("supplier", 0.0)
         kept = {kind: used[kind] for kind in ("supplier", "GIL holder", "collective")}
-        return Amounts({**kept, "other": others, "nobody": max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)})
+        idle = max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
+        return Amounts({**kept, "other": others, "nobody": idle})
 
     def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
         """Idle cores of the host that the job's mask leaves out."""

@@ -117,8 +117,8 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
     (logged,) = (found for found in answer.told["findings"] if found["cause"] == "io.log_write")
     assert "Let whoever reads the log keep up" in [fix["title"] for fix in logged["fixes"]]
     with closing(Recording.open(kept)) as recording:
-        job = JobTimeline(recording)
-        (trainer,) = gather_facts(job, attribute(job), Profiled(recording)).trainers
+        timeline = JobTimeline(recording)
+        (trainer,) = gather_facts(timeline, attribute(timeline), Profiled(recording)).trainers
     assert (trainer.workers, trainer.helpers) == (0, 1)
 
 

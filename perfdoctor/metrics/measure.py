@@ -13,24 +13,24 @@ from perfdoctor.metrics.threads import measure_threads
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording
-    from perfdoctor.timeline.threads import Timelines
+    from perfdoctor.timeline.threads import Threads
 
 
 def measure(
-    recording: Recording, timelines: Timelines, trainers: Sequence[tuple[int, Sequence[int]]]
+    recording: Recording, threads: Threads, trainers: Sequence[tuple[int, Sequence[int]]]
 ) -> Measured:
     """Measures everything that rules may rest on, but for what the account and the steps tell.
 
     Args:
         recording: what was seen.
-        timelines: its threads.
+        threads: its threads.
         trainers: per trainer its process id, and those of its loader workers (ended ones included).
 
     Returns:
         What could be measured.
     """
     readings = Readings(recording)
-    found = measure_threads(recording, timelines, trainers)
+    found = measure_threads(recording, threads, trainers)
     found.job.update(measure_system(readings, [pid for pid, _ in trainers]))
     found.job.update(measure_gpus(readings))
     return found

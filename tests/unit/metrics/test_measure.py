@@ -12,7 +12,7 @@ from perfdoctor.metrics.names import Measured
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
 from perfdoctor.recording.writer import RecordingWriter
-from perfdoctor.timeline.threads import Timelines
+from perfdoctor.timeline.threads import Threads
 
 S = 1_000_000_000
 START = 5 * S
@@ -31,7 +31,7 @@ def record(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
         writer.add(samples)
         writer.close()
         opened.append(Recording.open(path))
-        return measure(opened[-1], Timelines(opened[-1]), roles)  # type: ignore[arg-type]
+        return measure(opened[-1], Threads(opened[-1]), roles)  # type: ignore[arg-type]
 
     yield recorded
     for recording in opened:

@@ -35,7 +35,7 @@ def throttled(case: Case) -> Finding | None:
         case,
         cause,
         takes(case, cause, "Standing still because the CPU quota is used up"),
-        "throttled_periods throttled_cores trainer_run_delay job_cores host_cores_busy",
+        ("throttled_periods", "throttled_cores", "trainer_run_delay", "job_cores", "host_cores_busy"),
         fixes,
         "Watch nr_throttled in the control group's cpu.stat for a minute: if it stands still, the quota is "
         "not the cause.",
@@ -72,7 +72,7 @@ def model_compute(case: Case) -> Finding | None:
         case,
         cause,
         takes(case, cause, "The model's own arithmetic on the CPU"),
-        "trainer_running trainer_cores job_cores traced_operators",
+        ("trainer_running", "trainer_cores", "job_cores", "traced_operators"),
         _idle_core_fixes(case, max(1, len(culprits(case, cause)))),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )

@@ -61,11 +61,23 @@ class Rule:
             severity(self.cause, share),
             self._speedup(case, fixes),
             self._summary(case),
-            (*_share_of(case, self.cause), *_numbers(case, self.evidence), *_places(case, self.cause)),
+            tuple(self._evidence(case)),
             fixes,
             self.refuted_by,
             _ranks(case, self.cause),
         )
+
+    def _evidence(self, case: Case) -> Iterator[Evidence]:
+        """The share itself, the numbers that were measured, how late its ranks are, and where most of it is."""
+        spent = say("finding.spent_on", cause=CAUSES[self.cause].title)
+        yield Evidence(spent, round(case.share(self.cause), 4), "of the time", "breakdown")
+        for name in self.evidence:
+            yield from case.evidence(name)
+        ranks = _ranks(case, self.cause)
+        if len(set(ranks)) < len(case.trainers):
+            late = {trainer.rank: trainer.numbers.get("longer") for trainer in case.trainers}
+            yield from filter(None, (late.get(rank) for rank in ranks))
+        yield from _places(case, self.cause)
 
     def _summary(self, case: Case) -> Message:
         lines, ranks = case.lines.get(self.cause, ()), _ranks(case, self.cause)
@@ -130,26 +142,8 @@ def _ranks(case: Case, cause: str) -> tuple[int, ...]:
     return case.culprits.get(cause, ()) if len(case.trainers) > 1 else ()
 
 
-def _share_of(case: Case, cause: str) -> Iterator[Evidence]:
-    name = say("finding.spent_on", cause=CAUSES[cause].title)
-    yield Evidence(name, round(case.share(cause), 4), "of the time", "breakdown")
-
-
-def _numbers(case: Case, names: Iterable[str]) -> Iterator[Evidence]:
-    """The numbers that were measured; of those that each trainer has, each trainer's."""
-    for name in names:
-        if name in case.numbers:
-            yield case.numbers[name]
-        else:
-            of_each = [f"{name}.{trainer.pid}" for trainer in case.trainers]
-            yield from (case.numbers[key] for key in of_each if key in case.numbers)
-
-
 def _places(case: Case, cause: str) -> Iterator[Evidence]:
     """Where most of a cause is, by what different probes saw."""
-    ranks = _ranks(case, cause)
-    if len(set(ranks)) < len(case.trainers):
-        yield from (case.numbers[f"longer.{rank}"] for rank in ranks if f"longer.{rank}" in case.numbers)
     for name, probe, table in (
         ("finding.where", "stacks", case.lines),
         ("finding.on_what", "threads", case.paths),

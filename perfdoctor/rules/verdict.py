@@ -16,7 +16,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.resampling import with_replacement
 
 if TYPE_CHECKING:
-    from perfdoctor.attribution.account import Ledger  # it brings the scene, which traces do without
+    from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
 
 RESAMPLES = 200
 _SEED = 20
@@ -80,15 +80,15 @@ def _most_confidence(level: str) -> float:
     return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)
 
 
-def confidence(ledgers: Sequence[Ledger], cause: str | None, level: str) -> float:
+def confidence(accounts: Sequence[Account], cause: str | None, level: str) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
     """
-    blocks = sorted(set().union(*(ledger.block_numbers for ledger in ledgers)))
-    accounts = [Amounts.summed(ledger.block(block) for ledger in ledgers) for block in blocks]
-    waits = [Amounts.summed(ledger.late_block(block) for ledger in ledgers) for block in blocks]
-    return agreement(accounts, cause, level, waits)
+    blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
+    parts = [Amounts.summed(account.block(block) for account in accounts) for block in blocks]
+    waits = [Amounts.summed(account.late_block(block) for account in accounts) for block in blocks]
+    return agreement(parts, cause, level, waits)
 
 
 def agreement(
@@ -114,7 +114,7 @@ def agreement(
     weights = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
     found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
     agreed = sum(first_cause(*shares, level) == cause for shares in zip(found, late, strict=True))
-    return min(_most_confidence(level), agreed / RESAMPLES)
+    return float(min(_most_confidence(level), agreed / RESAMPLES))
 
 
 def surest(steps: int) -> float:
@@ -129,24 +129,24 @@ def _drawn(accounts: Sequence[Mapping[str, float]], weights: npt.NDArray[np.floa
     return [dict(zip(names, row, strict=True)) for row in (weights @ amounts).tolist()]
 
 
-def late_shares(ledgers: Sequence[Ledger]) -> dict[str, float]:
+def late_shares(accounts: Sequence[Account]) -> dict[str, float]:
     """Cause to the fraction of all ranks' wall time that they waited for it in other ranks."""
-    waited = Amounts.summed(amounts for ledger in ledgers for amounts in ledger.waits.values())
-    total = sum(ledger.seconds for ledger in ledgers)
+    waited = Amounts.summed(amounts for account in accounts for amounts in account.waits.values())
+    total = sum(account.seconds for account in accounts)
     return {cause: amount / total for cause, amount in waited.items()} if total else {}
 
 
-def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
+def straggler(accounts: Sequence[Account], cause: str | None) -> int | None:
     """The rank that the others wait for; None if there is none, or if it is not always the same one.
 
     A rank is the straggler if nearly all waiting for ranks is for it, and if that waiting is a part of the verdict's
     cause that matters.
     """
-    if cause is None or cause.startswith("communication.") or len(ledgers) < 2:
+    if cause is None or cause.startswith("communication.") or len(accounts) < 2:
         return None
-    blamed = Amounts.summed(ledger.waited_for() for ledger in ledgers)
+    blamed = Amounts.summed(account.waited_for() for account in accounts)
     waited = blamed.total
-    watched = max(ledger.seconds for ledger in ledgers)
+    watched = max(account.seconds for account in accounts)
     least = thresholds.MIN_IMBALANCE if CAUSES[cause].healthy else thresholds.MIN_SHARE
     if waited < least * watched:
         return None

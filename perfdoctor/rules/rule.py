@@ -86,7 +86,7 @@ class Rule:
             what=self.what if isinstance(self.what, Message) else self.what(case),
             share=case.share(self.cause),
             line=lines[0][0] if lines else None,
-            most=bool(lines) and lines[0][1] >= thresholds.MOST_OF_A_CAUSE,
+            most=bool(lines) and lines[0][1] >= thresholds.MOSTLY,
             path=case.hot_path(self.cause),
             ranks=ranks if len(set(ranks)) < len(case.trainers) else (),
             clauses=tuple(self.clauses(case)),

@@ -13,13 +13,13 @@ from perfdoctor.operations.graph import Graph
 from perfdoctor.operations.table import COLLECTING, COMPUTING, Operation, OperationTable
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import SLICES, slice_edges
+from perfdoctor.traces.call_sites import CallSites
 from perfdoctor.traces.collectives import COLUMNS, Collectives
+from perfdoctor.traces.communication import WAIT, exposed_times
 from perfdoctor.traces.intervals import Int64s, Intervals
-from perfdoctor.traces.origins import Origins
 from perfdoctor.traces.rank import Rank
 from perfdoctor.traces.roofline import Roofline
 from perfdoctor.traces.steps import Window
-from perfdoctor.traces.waiting import WAIT, exposed_times
 
 _BLOCKING_NS = 10_000
 
@@ -127,10 +127,10 @@ def _summary(
         capability=None,
         numbers={},
         kernels={},
-        paces={},
-        origins=Origins({}, {}),
+        same_kernels={},
+        call_sites=CallSites({}, {}),
         roofline=Roofline(),
-        unseen="",
+        unexplained="",
         silence="",
         missing=(),
         collectives=collectives,

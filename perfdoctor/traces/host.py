@@ -8,12 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.traces.arrays import is_among
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
+from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 
-class Doing(IntEnum):
+class Activity(IntEnum):
     """What a thread is in, in the order in which time is given where ranges nest."""
 
     LOADING = 0
@@ -77,14 +76,14 @@ class Host:
     def __init__(self, trace: Trace, steps: tuple[tuple[int, int], ...] = ()) -> None:
         self.trace = trace
         self.main = self._find_main(steps)
-        self._doing: dict[int | None, dict[Doing, Intervals]] = {}
-        self._following: dict[int | None, dict[Doing, Intervals]] = {}
+        self._activity: dict[int | None, dict[Activity, Intervals]] = {}
+        self._following: dict[int | None, dict[Activity, Intervals]] = {}
 
-    def doing(self, thread: int | None) -> dict[Doing, Intervals]:
+    def activity(self, thread: int | None) -> dict[Activity, Intervals]:
         """The times of a thread by what it does, disjoint; of all threads together for None."""
-        if thread not in self._doing:
-            self._doing[thread] = self._sort(thread)
-        return self._doing[thread]
+        if thread not in self._activity:
+            self._activity[thread] = self._sort(thread)
+        return self._activity[thread]
 
     def spent(self, thread: int | None, start: Int64s, end: Int64s) -> Int64s:
         """For each of many spans, how much of it went into what.
@@ -92,17 +91,17 @@ class Host:
         While a thread is in nothing that the trace shows, it waits for another: for the main thread, or else for any.
 
         Returns:
-            Nanoseconds, one row per span, one column per ``Doing``.
+            Nanoseconds, one row per span, one column per ``Activity``.
         """
         doing = self._followed(thread)
-        return np.stack([doing[one].within(start, end) for one in Doing], axis=1)
+        return np.stack([doing[one].within(start, end) for one in Activity], axis=1)
 
-    def _followed(self, thread: int | None) -> dict[Doing, Intervals]:
+    def _followed(self, thread: int | None) -> dict[Activity, Intervals]:
         if thread not in self._following:
-            found = {one: Intervals.none() for one in Doing}
+            found = {one: Intervals.none() for one in Activity}
             taken = Intervals.none()
             for other in dict.fromkeys((thread, self.main, None)):
-                for one, times in self.doing(other).items():
+                for one, times in self.activity(other).items():
                     found[one] = found[one] | (times - taken)
                 taken = Intervals.union(
                     np.concatenate([times.start for times in found.values()]),
@@ -179,7 +178,7 @@ class Host:
             return np.zeros(len(self.trace.host), dtype=np.bool_)
         return self._named(_SPREADING)
 
-    def _sort(self, thread: int | None) -> dict[Doing, Intervals]:
+    def _sort(self, thread: int | None) -> dict[Activity, Intervals]:
         ranges, calls = self.trace.host, self.trace.calls
         on_host = self._on(thread, ranges.thread)
         on_calls = self._on(thread, calls.thread)
@@ -187,22 +186,22 @@ class Host:
         launches = Intervals.union(calls.start[on_calls], calls.end[on_calls])
         operators = self._ranges(on_host & (ranges.kind == HostKind.OPERATOR)) | launches
         found = {
-            Doing.LOADING: self._ranges(on_host & self.fetching),
-            Doing.SAVING: self._ranges(on_host & self.saving),
-            Doing.COMPILING: self._ranges(on_host & self.compiling),
-            Doing.ALLOCATING: self._during(on_calls & self.allocating),
-            Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
-            Doing.COPYING_IN: self._during(on_calls & self.copying_in),
-            Doing.COLLECTIVE: self._ranges(on_host & self.collectives),
-            Doing.SPREADING: self._ranges(on_host & self.spreading),
-            Doing.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
-            Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
-            Doing.OWN_CODE: self._ranges(on_host & python),
+            Activity.LOADING: self._ranges(on_host & self.fetching),
+            Activity.SAVING: self._ranges(on_host & self.saving),
+            Activity.COMPILING: self._ranges(on_host & self.compiling),
+            Activity.ALLOCATING: self._during(on_calls & self.allocating),
+            Activity.SYNCHRONIZING: self._during(on_calls & self.draining),
+            Activity.COPYING_IN: self._during(on_calls & self.copying_in),
+            Activity.COLLECTIVE: self._ranges(on_host & self.collectives),
+            Activity.SPREADING: self._ranges(on_host & self.spreading),
+            Activity.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
+            Activity.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
+            Activity.OWN_CODE: self._ranges(on_host & python),
         }
         if thread is not None:  # what others do meanwhile explains more than the frame that waits for them
-            found[Doing.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
+            found[Activity.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
         taken = Intervals.none()
-        for one in Doing:
+        for one in Activity:
             found[one], taken = found[one] - taken, taken | found[one]
         return found
 

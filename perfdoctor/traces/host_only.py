@@ -7,17 +7,16 @@ import re
 import numpy as np
 
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.intervals import Floats, Int64s, Intervals
+from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.intervals import NONE, Floats, Int64s, Intervals, Nesting
 from perfdoctor.traces.model import Trace
-from perfdoctor.traces.nesting import NONE, Nesting
 from perfdoctor.traces.steps import Window
 
 FETCHING = "cpu.input_preprocessing"
 _CAUSE = {
-    Doing.LOADING: FETCHING,
-    Doing.SAVING: "io.checkpoint_write",
-    Doing.COLLECTIVE: "communication.unattributed_wait",
+    Activity.LOADING: FETCHING,
+    Activity.SAVING: "io.checkpoint_write",
+    Activity.COLLECTIVE: "communication.unattributed_wait",
 }
 # What an operator costs beside its arithmetic: choosing a kernel, allocating, the autograd node, and the profiler's own
 # record. ATen needs 1 to 5 us for an operator on a single element.
@@ -29,9 +28,7 @@ RECORD_NS = 1_000
 _LIBRARY = re.compile(r"^(?!autograd::)\w+::")
 
 
-def split_host(
-    trace: Trace, host: Host, operators: Nesting, window: Window, *, compiling: str
-) -> dict[str, Intervals]:
+def split_host(trace: Trace, host: Host, operators: Nesting, window: Window, *, compiling: str) -> dict[str, Intervals]:
     """Cause to the times of the window that go to it: disjoint, and without a rest.
 
     Args:
@@ -50,14 +47,14 @@ def split_host(
     of, start, end = find_arithmetic(trace, operators)
     on = trace.host.thread[operators.rows[of]]
     for thread in (host.main, None):
-        doing = host.doing(thread)
+        doing = host.activity(thread)
         here = (on == thread) | (thread is None)
         arithmetic = Intervals.union(start[here], end[here])
-        for one in (Doing.LOADING, Doing.SAVING, Doing.COLLECTIVE):
+        for one in (Activity.LOADING, Activity.SAVING, Activity.COLLECTIVE):
             left = _take(found, _CAUSE[one], doing[one], left)
-        left = _take(found, compiling, doing[Doing.COMPILING], left)
+        left = _take(found, compiling, doing[Activity.COMPILING], left)
         left = _take(found, "cpu.model_compute", arithmetic, left)
-        dispatching = doing[Doing.DISPATCHING] | doing[Doing.OWN_CODE]
+        dispatching = doing[Activity.DISPATCHING] | doing[Activity.OWN_CODE]
         left = _take(found, "cpu.python_overhead", dispatching, left)
     _take(found, UNATTRIBUTED, left, left)
     return found

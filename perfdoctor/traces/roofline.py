@@ -21,8 +21,8 @@ from perfdoctor.metrics.names import ROOFLINE
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.flops import COUNTED, Effort, count
+from perfdoctor.traces.intervals import NONE, nest
 from perfdoctor.traces.model import UNKNOWN, HostKind, Trace
-from perfdoctor.traces.nesting import NONE, nest
 
 _OF_TYPE = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32"}
 # Times shorter than this are kernels' starts and ends, not what they do.

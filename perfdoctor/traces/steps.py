@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.traces.arrays import is_among
-from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
+from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 # An empty device starts a kernel within some 10 us of its launch.
 _QUEUED_NS = 1_000_000

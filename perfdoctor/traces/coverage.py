@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.idle import Reason
+from perfdoctor.traces.idle import IdleReason
 from perfdoctor.traces.model import Trace
 
 # A job's start is in the trace if this much of the time is first-time work. Steady steps here have next to nothing.
@@ -22,15 +22,15 @@ def why_silent(account: RankAccount) -> str:
     trace = account.trace
     if not len(trace.device):
         unknown = unknown_device(trace)
-        if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.strangers)):
+        if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
             return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did cannot be told."
         if trace.devices or len(trace.calls):
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
     if account.window.length < _FEWEST_NS:
         return "The trace is shorter than a millisecond."
-    setting_up = account.idle_for(Reason.SETTING_UP)
+    setting_up = account.idle_for(IdleReason.SETTING_UP)
     if not account.recompiles:
-        setting_up += account.idle_for(Reason.COMPILING)
+        setting_up += account.idle_for(IdleReason.COMPILING)
     if setting_up >= _WARMING:
         return (
             f"The trace holds a job's start: for {setting_up:.0%} of it the GPU waits for what is done once, such as "
@@ -41,7 +41,7 @@ def why_silent(account: RankAccount) -> str:
 
 def unknown_device(trace: Trace) -> str:
     """Names the strange categories that a device's work seems to be in; "" if there are none."""
-    return ", ".join(sorted(trace.strangers))
+    return ", ".join(sorted(trace.unknown_categories))
 
 
 def missing_in_trace(account: RankAccount) -> list[NotExamined]:

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge.kernels import Work
-from perfdoctor.traces.arrays import distinct, quantiles
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace
+from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace, distinct
+from perfdoctor.traces.statistics import quantiles
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,7 +40,7 @@ BANDWIDTH, LATENCY, WAIT = "communication.bandwidth", "communication.latency", "
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanges:
+class CollectiveTimes:
     """Collectives of one device, or of a job on the CPU.
 
     Attributes:
@@ -60,7 +60,7 @@ class Exchanges:
     amounts: Mapping[str, Floats]
 
 
-def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> Exchanges:
+def time_collectives(trace: Trace, work: Int8s, time: DeviceTime) -> CollectiveTimes:
     """Exposed communication of a device by cause."""
     device = trace.device
     rows = np.flatnonzero((work == Work.COMMUNICATION) & (device.device == time.device))
@@ -77,10 +77,10 @@ def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> Exchange
         BANDWIDTH: np.where(short, 0.0, moving),
         WAIT: exposed - moving,
     }
-    return Exchanges(rows, False, device.start[rows], device.end[rows], alone, size, amounts)
+    return CollectiveTimes(rows, False, device.start[rows], device.end[rows], alone, size, amounts)
 
 
-def split_host_collectives(host: Host, alone: Intervals) -> Exchanges:
+def time_host_collectives(host: Host, alone: Intervals) -> CollectiveTimes:
     """The collectives of a job on the CPU; as long as one rank is all that is seen, all of it counts as waiting.
 
     Args:
@@ -91,7 +91,7 @@ def split_host_collectives(host: Host, alone: Intervals) -> Exchanges:
     start, end = host.trace.host.start[rows], host.trace.host.end[rows]
     nothing = np.zeros(len(rows))
     amounts = {LATENCY: nothing, BANDWIDTH: nothing, WAIT: exposed_times(alone, start, end)}
-    return Exchanges(rows, True, start, end, alone, np.full(len(rows), np.nan), amounts)
+    return CollectiveTimes(rows, True, start, end, alone, np.full(len(rows), np.nan), amounts)
 
 
 def exposed_times(alone: Intervals, start: Int64s, end: Int64s) -> Floats:

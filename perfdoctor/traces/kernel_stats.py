@@ -1,4 +1,4 @@
-"""What the kernels themselves tell: which ones take the time, and whether they use what the GPU and PyTorch offer.
+"""What kernels show: which take the time, whether they use what GPU and PyTorch offer, and how fast they are.
 
 Read from names that libraries give. A number that no kernel of the trace speaks about is absent, not zero.
 """
@@ -6,17 +6,20 @@ Read from names that libraries give. A number that no kernel of the trace speaks
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge.kernels import PRECISIONS, Work, name_precision
+from perfdoctor.metrics.names import TRACE
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
-from perfdoctor.traces.arrays import is_among, median
-from perfdoctor.traces.model import Bools, DeviceKind, HostKind
-from perfdoctor.traces.recomputation import measure_recomputation
+from perfdoctor.traces.intervals import NONE, nest
+from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, HostKind, is_among
+from perfdoctor.traces.statistics import median
 
 # For names in lower case: ignoring it in the search takes several times as long.
 # Matrix products and convolutions. cuBLAS's nvjet and AMD's MFMA (``_MI16x16``) kernels have no other mode.
@@ -152,3 +155,86 @@ def _optimizer_kernels(account: RankAccount) -> float | None:
     starts = np.maximum(starts, passed[np.searchsorted(passed, ends, side="right") - 1])
     launched = np.searchsorted(launching, ends) - np.searchsorted(launching, starts)
     return median(launched)
+
+
+# Where the forward pass runs again: PyTorch's frames (with stacks), or autograd's node of the reentrant variant.
+_AGAIN = re.compile(
+    r"torch/utils/checkpoint\.py\(\d+\): (recompute_fn|unpack_hook|backward)$|^CheckpointFunctionBackward$"
+)
+# What lies inside these again is the backward pass proper.
+_BACKWARD_PASS = re.compile(
+    r"^autograd::engine::evaluate_function: "
+    r"|torch/autograd/(__init__|graph)\.py\(\d+\): (backward|_engine_run_backward)$"
+)
+
+
+def measure_recomputation(account: RankAccount) -> float | None:
+    """Fraction of the kernels' time that is forward work done again; None where the trace tells of none."""
+    trace = account.trace
+    host, calls = trace.host, trace.calls
+    again = trace.matching(_AGAIN, host.name)
+    own = (trace.device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
+    kernels = np.flatnonzero(own & (account.taken > 0))
+    if not again.any() or not len(kernels) or not len(calls):
+        return None
+    passes = nest(host, again | trace.matching(_BACKWARD_PASS, host.name))
+    call = account.launches[kernels]
+    thread = np.where(call == UNKNOWN, UNKNOWN, calls.thread[call])
+    inside = passes.innermost(thread, calls.start[call])
+    repeated = (inside != NONE) & again[inside]
+    taken = account.taken[kernels]
+    return float(taken[repeated].sum() / taken.sum())
+
+
+# Shorter kernels are mostly starting and ending.
+_SHORTEST_KERNEL_NS = 10_000
+# Of a kernel that ran less often the median may be an outlier.
+_OFTEN = 3
+
+KernelTimes = Mapping[tuple[str, int], tuple[float, int]]
+
+
+def time_same_kernels(account: RankAccount) -> KernelTimes:
+    """Name and grid of kernels to what they take in the median, in nanoseconds, and how many there were.
+
+    Nothing for a rank that exchanges nothing with others.
+    """
+    if not any(len(one.rows) for one in account.collectives):
+        return {}
+    device = account.trace.device
+    wanted = (device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION) & (account.taken > 0)
+    rows = np.flatnonzero(wanted & (device.end - device.start >= _SHORTEST_KERNEL_NS))
+    name, blocks, length = device.name[rows], device.blocks[rows], (device.end - device.start)[rows]
+    order = np.lexsort((length, blocks, name))
+    name, blocks, length = name[order], blocks[order], length[order]
+    borders = np.flatnonzero((np.diff(name) != 0) | (np.diff(blocks) != 0)) + 1
+    edges = [0, *borders.tolist(), len(rows)]
+    return {
+        (account.trace.names[name[first]], int(blocks[first])): (float(length[(first + last) // 2]), last - first)
+        for first, last in pairwise(edges)
+        if last - first >= _OFTEN
+    }
+
+
+def compare_same_kernels(ranks: Sequence[KernelTimes], late: int) -> dict[str, Evidence]:
+    """How long the kernels of a late rank take, beside the same ones of the others.
+
+    Args:
+        ranks: of a job.
+        late: index of the one.
+
+    Returns:
+        The number by its name in ``perfdoctor.metrics.names``; nothing without kernels in common.
+    """
+    times, weights = [], []
+    for kernel, (taken, count) in ranks[late].items():
+        others = [paces[kernel][0] for index, paces in enumerate(ranks) if index != late and kernel in paces]
+        if others:
+            times.append(taken / median(others))
+            weights.append(taken * count)
+    if not times:
+        return {}
+    order = np.argsort(times)
+    middle = int(np.searchsorted(np.cumsum(np.array(weights)[order]), sum(weights) / 2))
+    words, unit, probe = TRACE["traced_same_kernels"]
+    return {"traced_same_kernels": Evidence(words, round(times[order[middle]], 3), unit, probe)}

@@ -48,9 +48,9 @@ def _owner(line: str) -> str:
 def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
     """What was innermost while each line of the job's own was on a stack: package to nanoseconds, "" for the line."""
     found: dict[str, Amounts[str]] = {}
-    for track in stacks.tracks:
+    for track in stacks.series:
         for number, amount_ns in track.amounts_ns().items():
-            if line := stacks.places[number].line:
+            if line := stacks.locations[number].line:
                 package = package_of(stacks.frames[number][-1].file)
                 found.setdefault(line, Amounts())[package] += amount_ns
     return found

@@ -26,7 +26,7 @@ class Segment:
     Attributes:
         phase: as the account knows it: one of ``perfdoctor.timeline.code_location.PHASES``.
         name: as reports show it: the phase, or the name that the user gave.
-        detail: a finer place inside it, as in ``perfdoctor.timeline.code_location.Place``.
+        detail: a finer location inside it, as in ``perfdoctor.timeline.code_location.CodeLocation``.
         told: torch's own call was marked; otherwise it is the user's code, and the phase is concluded from what stands
             around it.
         inside: it lies inside the user's ``with``.

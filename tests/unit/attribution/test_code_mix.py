@@ -13,7 +13,7 @@ from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.code_seen import has_loader
 from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, UNKNOWN, locate
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 OWN = Frame("/home/me/train.py", "main", 7)
 PACKAGES = "/v/lib/python3.11/site-packages"
@@ -81,8 +81,8 @@ def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
 )
 def test_a_loop_that_calls_transforms_itself_has_no_loader(file: str, loads: bool) -> None:
     stacks = [(OWN, Frame(f"{PACKAGES}/{file}", "f", 1)), (OWN,)]
-    track = Track(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
+    track = StackSeries(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
     assert locate(stacks[0]).phase == "data"
     roles = SimpleNamespace(workers_of=lambda _: ())
     scene: Any = SimpleNamespace(stacks=Stacks(stacks, [locate(stack) for stack in stacks], [track]), roles=roles)
-    assert has_loader(scene, {10}) is loads
+    assert has_loader(job, {10}) is loads

@@ -7,14 +7,14 @@ import pytest
 
 from perfdoctor.attribution.code_mix import SPIN, CodeMix, read_code_mix
 from perfdoctor.recording.schema import CodeSample
-from perfdoctor.timeline.code_location import Place
+from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.stacks import Stacks
-from perfdoctor.timeline.threads import Moment
+from perfdoctor.timeline.threads import ThreadState
 
 TRAINER = 10
 S = 1_000_000_000
 KERNEL, BARRIER = ("libmkl_core.so", "mkl_blas_sgemm"), ("libgomp.so.1", "gomp_barrier_wait_end")
-COMPUTES, LACKS_A_CORE = Moment("R", None, "", 1.0, 0.0), Moment("R", None, "", 0.5, 0.5)
+COMPUTES, LACKS_A_CORE = ThreadState("R", None, "", 1.0, 0.0), ThreadState("R", None, "", 0.5, 0.5)
 
 
 def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
@@ -24,8 +24,8 @@ def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
     helper = SimpleNamespace(at=lambda time: LACKS_A_CORE if time >= disturbed_from_s * S else COMPUTES)
     return SimpleNamespace(
         recording=SimpleNamespace(rows=lambda kind: samples if kind is CodeSample else []),
-        timelines=SimpleNamespace(interpreter_at=lambda pid, time: (None, False), main_times=lambda pid: []),
-        place_at=lambda pid, time, moment, in_c: Place("forward"),
+        threads=SimpleNamespace(interpreter_at=lambda pid, time: (None, False), main_times=lambda pid: []),
+        place_at=lambda pid, time, moment, in_c: CodeLocation("forward"),
         has_places=lambda pid: True,
         pool_threads=lambda pid: [helper],
         stack_changes_per_s=lambda pid: 1.0,
@@ -35,11 +35,11 @@ def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
 
 
 def spinning(mix: CodeMix, *, held_up: bool) -> float:
-    return mix.causes(Place("forward"), held_up=held_up).get(SPIN, 0.0)
+    return mix.causes(CodeLocation("forward"), held_up=held_up).get(SPIN, 0.0)
 
 
 def test_a_barrier_takes_the_time_in_which_the_pool_lacks_a_core() -> None:
-    mix = read_code_mix(scene((KERNEL, 300), (BARRIER, 100), disturbed_from_s=3.0), TRAINER)
+    mix = read_code_mix(job((KERNEL, 300), (BARRIER, 100), disturbed_from_s=3.0), TRAINER)
     assert spinning(mix, held_up=True) == 1.0
     assert spinning(mix, held_up=False) == 0.0
 
@@ -47,5 +47,5 @@ def test_a_barrier_takes_the_time_in_which_the_pool_lacks_a_core() -> None:
 @pytest.mark.parametrize("held_up", [True, False])
 def test_too_few_samples_of_either_leave_the_mean(held_up: bool) -> None:
     late = 3.9 if held_up else 0.1
-    mix = read_code_mix(scene((KERNEL, 300), (BARRIER, 100), disturbed_from_s=late), TRAINER)
+    mix = read_code_mix(job((KERNEL, 300), (BARRIER, 100), disturbed_from_s=late), TRAINER)
     assert spinning(mix, held_up=held_up) == 0.25

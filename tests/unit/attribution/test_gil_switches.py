@@ -8,7 +8,7 @@ import pytest
 
 from perfdoctor.attribution.gil_switches import PER_SWITCH_S, handover_fraction
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, ThreadSample
-from perfdoctor.timeline.threads import Timelines
+from perfdoctor.timeline.threads import Threads
 
 TRAINER, OTHER, SECONDS = 10, 11, 10
 S = 1_000_000_000
@@ -21,12 +21,12 @@ def scene(*, running: float, user: float, switches: int, holder: int | None) -> 
     sampled = int(user * SECONDS * CODE_FREQUENCY)
     code = [CodeSample(n * SECONDS * S // sampled, TRAINER, "libtorch_cpu.so", 0, "") for n in range(sampled)]
     rows = {ThreadSample: states, CodeSample: code}
-    timelines: Any = SimpleNamespace(main_times=lambda pid: range(100))
-    timelines.interpreter_at = lambda pid, time: (holder, False)
-    timelines.lock_is_taken = partial(Timelines.lock_is_taken, timelines)
+    threads: Any = SimpleNamespace(main_times=lambda pid: range(100))
+    threads.interpreter_at = lambda pid, time: (holder, False)
+    threads.lock_is_taken = partial(Threads.lock_is_taken, threads)
     return SimpleNamespace(
         recording=SimpleNamespace(rows=rows.__getitem__),
-        timelines=timelines,
+        threads=threads,
     )
 
 
@@ -39,8 +39,8 @@ def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> Non
 
 @pytest.mark.parametrize("holder", [TRAINER, 0, None])
 def test_nobody_else_wants_the_lock(holder: int | None) -> None:
-    assert handover_fraction(scene(running=0.8, user=0.6, switches=10_000, holder=holder), TRAINER) == 0
+    assert handover_fraction(job(running=0.8, user=0.6, switches=10_000, holder=holder), TRAINER) == 0
 
 
 def test_user_time_is_no_handover() -> None:
-    assert handover_fraction(scene(running=0.8, user=0.8, switches=10_000, holder=OTHER), TRAINER) < 0.01
+    assert handover_fraction(job(running=0.8, user=0.8, switches=10_000, holder=OTHER), TRAINER) < 0.01

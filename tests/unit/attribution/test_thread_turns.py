@@ -4,21 +4,21 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfdoctor.attribution.input_wait import _event_loop, _thread_parts
-from perfdoctor.timeline.threads import Moment
+from perfdoctor.timeline.threads import ThreadState
 
 PID, TID = 10, 11
 
 
 def parts_of(state: str, running: float, holder: int) -> list[str]:
     """The causes of what a thread does that was looked at once."""
-    moment = Moment(state, None if state == "R" else "futex", "", running, 0.0)
+    moment = ThreadState(state, None if state == "R" else "futex", "", running, 0.0)
     thread: Any = SimpleNamespace(pid=PID, tid=TID, name="python", at=lambda time_ns: moment)
     scene: Any = SimpleNamespace(
-        timelines=SimpleNamespace(interpreter_at=lambda pid, time_ns: (holder, False)),
+        threads=SimpleNamespace(interpreter_at=lambda pid, time_ns: (holder, False)),
         thread_line=lambda thread, time_ns: "train.py:7 decode",
         kernel_work=SimpleNamespace(at=lambda pid, time_ns: (0.0, "")),
     )
-    return [part.cause for part in _thread_parts(scene, thread, 0, {})]
+    return [part.cause for part in _thread_parts(job, thread, 0, {})]
 
 
 def test_whoever_holds_the_lock_is_at_work() -> None:
@@ -36,12 +36,12 @@ def test_whoever_has_a_core_most_of_the_time_is_at_work_without_the_lock() -> No
 
 def in_event_loop(name: str, target: str) -> list[tuple[str, str]]:
     """What a process waits for, and at which line, of which one thread waits in an epoll set."""
-    moment = Moment("S", "epoll_wait", target, 0.0, 0.0)
+    moment = ThreadState("S", "epoll_wait", target, 0.0, 0.0)
     thread: Any = SimpleNamespace(pid=PID, tid=TID, name=name, at=lambda time_ns: moment)
     scene: Any = SimpleNamespace(
-        timelines=SimpleNamespace(of=lambda pid: [thread]), thread_line=lambda thread, time_ns: "train.py:9 get"
+        threads=SimpleNamespace(of=lambda pid: [thread]), thread_line=lambda thread, time_ns: "train.py:9 get"
     )
-    return [(part.cause, part.line) for part in _event_loop(scene, PID, 0)]
+    return [(part.cause, part.line) for part in _event_loop(job, PID, 0)]
 
 
 def test_an_event_loop_with_connections_waits_for_the_network() -> None:

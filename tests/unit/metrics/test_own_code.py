@@ -6,7 +6,7 @@ import pytest
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.own_code import below, below_lines, by_function, package_of
 from perfdoctor.timeline.code_location import locate
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 
 def test_a_function_is_not_hidden_by_its_many_lines() -> None:
@@ -40,8 +40,8 @@ def test_what_runs_below_a_line_is_weighed_by_time() -> None:
     own = Frame("/home/me/train.py", "read", 7)
     stacks = Stacks()
     stacks.frames = [(own,), (own, Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "load", 1))]
-    stacks.places = [locate(stack) for stack in stacks.frames]
-    stacks.tracks = [Track(1, 1, np.array([0, 10, 40]), np.array([0, 1, -1]), is_main=True)]
+    stacks.locations = [locate(stack) for stack in stacks.frames]
+    stacks.series = [StackSeries(1, 1, np.array([0, 10, 40]), np.array([0, 1, -1]), is_main=True)]
     under = below_lines(stacks)
     assert dict(under["/home/me/train.py:7 read"]) == {"": 10, "PIL": 30}
     assert below({"/home/me/train.py:7 read": 2.0, "x.py:1 f": 1.0}, under) == {"PIL": 0.75, "": 0.25}

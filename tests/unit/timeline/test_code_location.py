@@ -3,9 +3,9 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import Place, locate, marked_place
+from perfdoctor.timeline.code_location import CodeLocation, locate, marked_place
 from perfdoctor.timeline.job import _fits
-from perfdoctor.timeline.threads import Moment
+from perfdoctor.timeline.threads import ThreadState
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -104,6 +104,6 @@ def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
 
 
 def test_a_wait_for_a_connection_is_where_something_is_logged_and_not_in_the_model() -> None:
-    sending = Moment("S", "poll", "socket:tcp", 0.0, 0.0)
-    assert _fits(Place("logging"), sending, distributed=False)
-    assert not _fits(Place("forward"), sending, distributed=False)
+    sending = ThreadState("S", "poll", "socket:tcp", 0.0, 0.0)
+    assert _fits(CodeLocation("logging"), sending, distributed=False)
+    assert not _fits(CodeLocation("forward"), sending, distributed=False)

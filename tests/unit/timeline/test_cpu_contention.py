@@ -36,14 +36,14 @@ def why_delayed(cores: float, idle: float, reachable: float = 2.0) -> dict[str, 
     """A trainer and a worker that get half of a core each of those that the job may use."""
     each = SimpleNamespace(use=lambda start, end: (cores / 2, cores / 2))
     threads = {TRAINER: SimpleNamespace(use=each.use, tid=TRAINER), WORKER: SimpleNamespace(use=each.use, tid=WORKER)}
-    timelines: Any = SimpleNamespace(threads=threads)
+    threads: Any = SimpleNamespace(threads=threads)
     roles: Any = SimpleNamespace(trainers=[SimpleNamespace(pid=TRAINER)])
     counters: Any = Readings(cores, idle)
 
     def kind_of(thread: Any) -> Kind:
         return "trainer" if thread.tid == TRAINER else "supplier"
 
-    return Occupancy(timelines, roles, counters, cores, kind_of, reachable).delay_parts(SECONDS * NS_PER_S // 2)
+    return Occupancy(threads, roles, counters, cores, kind_of, reachable).delay_parts(SECONDS * NS_PER_S // 2)
 
 
 def test_workers_on_all_cores_of_the_host_take_them_for_the_input() -> None:

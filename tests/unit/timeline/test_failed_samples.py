@@ -11,16 +11,16 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample, Sample, StackMissed
 from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.timeline.failed_samples import Misses, find_misses
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 PID, IDENT, MS = 10, 140_000, NS_PER_S // 1000
 # In Python code at 0.1 s (stack 0), in a kernel from 0.2 s (stack 1), and nothing was seen at 0.25 s.
-TRACK = Track(PID, IDENT, np.array([100, 200, 300]) * MS, np.array([0, 1, -1]), is_main=True)
+TRACK = StackSeries(PID, IDENT, np.array([100, 200, 300]) * MS, np.array([0, 1, -1]), is_main=True)
 CODE = [CodeSample(103 * MS, PID, "libpython3.11.so.1.0", 1, ""), CodeSample(198 * MS, PID, "libtorch_cpu.so", 1, "")]
 MISSED = StackMissed(260 * MS, PID, IDENT)
 
 
-def misses(tmp_path: Path, track: Track, *samples: Sample) -> Misses | None:
+def misses(tmp_path: Path, track: StackSeries, *samples: Sample) -> Misses | None:
     writer = RecordingWriter(tmp_path / "it.perfdoctor", {"start_ns": "0", "end_ns": str(NS_PER_S)})
     writer.add(samples)
     writer.close()

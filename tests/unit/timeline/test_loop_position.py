@@ -6,7 +6,7 @@ import pytest
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, locate
 from perfdoctor.timeline.loop_position import mark_own_loop
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 MODULE = Frame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
 OPTIMIZER = Frame("/env/lib/python3.11/site-packages/torch/optim/sgd.py", "SGD.step", 120)
@@ -28,7 +28,7 @@ def seen(*stacks: tuple[tuple[Frame, ...], int]) -> dict[tuple[Frame, ...], str]
     found.places = [locate(stack) for stack in found.frames]
     numbers = np.array([number for number, (_, times) in enumerate(stacks) for _ in range(times)], dtype=np.int64)
     times = np.arange(len(numbers), dtype=np.int64) * NANOSECONDS
-    found.tracks = [Track(1, 1, times, numbers, is_main=True)]
+    found.tracks = [StackSeries(1, 1, times, numbers, is_main=True)]
     mark_own_loop(found)
     return {stack: place.detail for stack, place in zip(found.frames, found.places, strict=True)}
 

@@ -12,8 +12,9 @@ from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.causes import CAUSES, GPU_COMPUTE, UNATTRIBUTED
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Facts, Trainer
@@ -31,9 +32,6 @@ from perfdoctor.traces.rank_merge import (
     order_ranks,
 )
 from perfdoctor.traces.statistics import median
-
-# As many steps are taken to be in a trace that marks none: the tutorial of torch.profiler records 3 (active=3).
-_FEWEST_STEPS = 3
 
 
 def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
@@ -109,7 +107,7 @@ def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Facts:
 
 def _slower_kernels(ranks: Sequence[Rank], accounts: Sequence[Account]) -> dict[str, Evidence]:
     """Of a rank that the others wait for because it computes longer."""
-    late = straggler(accounts, "gpu.compute")
+    late = straggler(accounts, GPU_COMPUTE)
     index = next((index for index, one in enumerate(accounts) if late is not None and one.trainer.rank == late), None)
     return {} if index is None else compare_same_kernels([rank.same_kernels for rank in ranks], index)
 
@@ -198,7 +196,7 @@ def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
 def _seen_steps(ranks: Sequence[Rank]) -> int:
     """How many steps the confidence may rest on: those marked, or else the seconds that the trace lasts."""
     window = ranks[0].window
-    return len(window.steps) or max(_FEWEST_STEPS, int(window.length / NS_PER_S))
+    return len(window.steps) or max(int(thresholds.FEWEST_STEPS), int(window.length / NS_PER_S))
 
 
 def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:

@@ -9,44 +9,57 @@ from functools import cached_property
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.causes import (
+    CHECKPOINT_WRITE,
+    DATA_PARALLEL,
+    GPU_COMPUTE,
+    HOST_TRANSFER,
+    INPUT_PREPROCESSING,
+    KERNEL_LAUNCH,
+    LOW_OCCUPANCY,
+    MEMORY_BANDWIDTH,
+    MEMORY_PRESSURE,
+    NO_TENSOR_CORES,
+    PYTHON_OVERHEAD,
+    SYNCHRONIZATION,
+    UNATTRIBUTED,
+    UNOBSERVED_RANK,
+)
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.kernels import Work
-from perfdoctor.traces.communication import WAIT, CollectiveTimes, time_collectives, time_host_collectives
+from perfdoctor.traces.communication import CollectiveTimes, time_collectives, time_host_collectives
 from perfdoctor.traces.device import DeviceTime, classify_work, split_devices
 from perfdoctor.traces.host import Activity, Host
-from perfdoctor.traces.host_only import FETCHING, fetching_ns, split_host
+from perfdoctor.traces.host_only import fetching_ns, split_host
 from perfdoctor.traces.idle import Gaps, IdleReason, explain_idle
 from perfdoctor.traces.intervals import Floats, Intervals, Nesting, nest, spread
 from perfdoctor.traces.model import HostKind, Int8s, Int64s, Trace, find_launches
 from perfdoctor.traces.steps import Window, find_window
 
-_DATA_PARALLEL = "communication.data_parallel"
 CAUSE_OF_WORK = {
-    Work.ARITHMETIC: "gpu.compute",
-    Work.SINGLE_PRECISION: "gpu.no_tensor_cores",
-    Work.MEMORY: "gpu.memory_bandwidth",
-    Work.SMALL: "gpu.low_occupancy",
-    Work.COPY: "gpu.host_transfer",
+    Work.ARITHMETIC: GPU_COMPUTE,
+    Work.SINGLE_PRECISION: NO_TENSOR_CORES,
+    Work.MEMORY: MEMORY_BANDWIDTH,
+    Work.SMALL: LOW_OCCUPANCY,
+    Work.COPY: HOST_TRANSFER,
 }
 CAUSE_OF_IDLENESS = {
-    IdleReason.LOADING: "cpu.input_preprocessing",
-    IdleReason.SAVING: "io.checkpoint_write",
-    IdleReason.COMPILING: "cpu.python_overhead",
-    IdleReason.ALLOCATING: "gpu.memory_pressure",
-    IdleReason.SYNCHRONIZING: "cpu.synchronization",
-    IdleReason.COPYING: "gpu.host_transfer",
-    IdleReason.COLLECTIVE: "communication.unattributed_wait",
-    IdleReason.SPREADING: _DATA_PARALLEL,
-    IdleReason.DISPATCHING: "cpu.kernel_launch",
-    IdleReason.OWN_CODE: "cpu.python_overhead",
-    IdleReason.SWITCHING: "gpu.low_occupancy",
+    IdleReason.LOADING: INPUT_PREPROCESSING,
+    IdleReason.SAVING: CHECKPOINT_WRITE,
+    IdleReason.COMPILING: PYTHON_OVERHEAD,
+    IdleReason.ALLOCATING: MEMORY_PRESSURE,
+    IdleReason.SYNCHRONIZING: SYNCHRONIZATION,
+    IdleReason.COPYING: HOST_TRANSFER,
+    IdleReason.COLLECTIVE: UNOBSERVED_RANK,
+    IdleReason.SPREADING: DATA_PARALLEL,
+    IdleReason.DISPATCHING: KERNEL_LAUNCH,
+    IdleReason.OWN_CODE: PYTHON_OVERHEAD,
+    IdleReason.SWITCHING: LOW_OCCUPANCY,
     IdleReason.SETTING_UP: UNATTRIBUTED,
     IdleReason.UNEXPLAINED: UNATTRIBUTED,
 }
 # The window is cut into this many equal slices, to see how much the account varies from one to the next.
 SLICES = 20
-# A device with less work than this beside the busiest one only helps out.
-_HELPER = 0.01
 
 
 @dataclass
@@ -120,7 +133,7 @@ class RankAccount:
     def loading(self) -> float:
         """Fraction of the window in which the main thread fetches batches."""
         if not self.devices:
-            return self.shares.get(FETCHING, 0.0)
+            return self.shares.get(INPUT_PREPROCESSING, 0.0)
         times = self.host.activity(self.host.main)[Activity.LOADING]
         return (times & Intervals.one(self.window.start, self.window.end)).total / max(self.window.length, 1)
 
@@ -163,11 +176,11 @@ def account_for(trace: Trace) -> RankAccount:
     account = RankAccount(trace, window, host, classify_work(trace))
     if not len(trace.device):
         split = split_host(trace, host, account.operators, window, compiling=account.cause_of(IdleReason.COMPILING))
-        fetched = split.pop(FETCHING)
-        account.attribute(FETCHING, fetched.start, fetched.end, fetching_ns(host, fetched))
+        fetched = split.pop(INPUT_PREPROCESSING)
+        account.attribute(INPUT_PREPROCESSING, fetched.start, fetched.end, fetching_ns(host, fetched))
         for cause, times in split.items():
             account.attribute_times(cause, times)
-        account.collectives.append(time_host_collectives(host, split[WAIT]))
+        account.collectives.append(time_host_collectives(host, split[UNOBSERVED_RANK]))
         return account
     account.devices = _at_work(split_devices(trace, account.work, window))
     for device in account.devices:
@@ -185,11 +198,11 @@ def _attribute_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> N
     spread_out = account.host.has_data_parallel and not account.trace.messages
     for cause, amounts in collectives.amounts.items():
         # Collectives of a process that tells of no other ranks, and copies between its GPUs, are nn.DataParallel's.
-        account.attribute(_DATA_PARALLEL if spread_out else cause, collectives.start, collectives.end, amounts)
+        account.attribute(DATA_PARALLEL if spread_out else cause, collectives.start, collectives.end, amounts)
     for reason, amounts in gaps.reasons.items():
         account.attribute(account.cause_of(reason), gaps.start, gaps.end, amounts)
 
 
 def _at_work(devices: list[DeviceTime]) -> list[DeviceTime]:
     most = max((device.busy.total for device in devices), default=0)
-    return [device for device in devices if device.busy.total >= _HELPER * most]
+    return [device for device in devices if device.busy.total >= thresholds.HELPER_DEVICE * most]

@@ -7,8 +7,6 @@ an instant are its call site. Idle time of which the trace shows no reason has a
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.host_only import find_arithmetic
@@ -25,10 +25,6 @@ from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Tr
 
 # Where time goes whose call site is not in the trace.
 NOT_SEEN = ""
-_FRAME = re.compile(r"(?P<file>[^;:]+\.pyx?)\((?P<line>\d+)\): (?P<function>[^;]+)")
-_INSTALLED = re.compile(r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|/torch/")
-# The profiler takes the beginning of the module search path away, so these stand at the beginning of a name.
-_LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch", "triton", "numpy", "perfdoctor"))
 # Idle time that the host's own doing brings about: calls of a kind, or what the main thread is in.
 _OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
     IdleReason.SYNCHRONIZING: lambda host: host.draining,
@@ -139,8 +135,8 @@ class SourceLines:
 
 def own_line(frame: str) -> str:
     """``file.py:12 function`` of a frame as the profiler writes it; "" if it is not Python, or a library's."""
-    match = _FRAME.fullmatch(frame)
-    if match is None or _INSTALLED.search(match["file"]) or _package(match["file"]) in _LIBRARIES:
+    match = profiler.FRAME.fullmatch(frame)
+    if match is None or profiler.INSTALLED.search(match["file"]) or _package(match["file"]) in profiler.LIBRARIES:
         return ""
     return f"{match['file']}:{match['line']} {match['function']}"
 
@@ -239,15 +235,10 @@ def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Ho
     of, begin, end = find_arithmetic(account.trace, operators)
     computing = np.bincount(of, weights=end - begin, minlength=len(rows)).astype(np.float64)
     dispatch = operators.own_time() - computing
-    for cause, amounts in (("cpu.model_compute", computing * inside), ("cpu.python_overhead", dispatch * inside)):
+    for cause, amounts in ((MODEL_COMPUTE, computing * inside), (PYTHON_OVERHEAD, dispatch * inside)):
         yield cause, HostInstants(host.thread[rows], start, amounts, rows)
     for reason in (IdleReason.LOADING, IdleReason.SAVING, IdleReason.OWN_CODE):
         yield CAUSE_OF_IDLENESS[reason], _of_its_kind(account, reason)
-
-
-# As for a straggler's excess: what explains less of the time is not told.
-_MOST = 0.8
-_STEP = "ProfilerStep"
 
 
 def annotation_around_unexplained(account: RankAccount) -> str:
@@ -260,7 +251,7 @@ def annotation_around_unexplained(account: RankAccount) -> str:
     total = sum(float(gaps.reasons[IdleReason.UNEXPLAINED].sum()) for gaps in account.gaps)
     if main is None or not total:
         return ""
-    steps = np.array([name.startswith(_STEP) for name in trace.names])
+    steps = np.array([name.startswith(profiler.STEP_PREFIX) for name in trace.names])
     marks = nest(trace.host, (trace.host.kind == HostKind.ANNOTATION) & ~trace.named(steps, trace.host.name))
     taken = np.zeros(len(trace.names))
     for gaps in account.gaps:
@@ -269,4 +260,4 @@ def annotation_around_unexplained(account: RankAccount) -> str:
         inside = row != NONE
         np.add.at(taken, trace.host.name[row[inside]], gaps.reasons[IdleReason.UNEXPLAINED][inside])
     longest = int(taken.argmax())
-    return trace.names[longest] if taken[longest] >= _MOST * total else ""
+    return trace.names[longest] if taken[longest] >= thresholds.EXPLAINED_WAIT * total else ""

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.causes import CAUSES
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.communication import BANDWIDTH, LATENCY, WAIT, CollectiveTimes
+from perfdoctor.traces.communication import SPLIT, CollectiveTimes
 from perfdoctor.traces.intervals import Floats, Int64s, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, Message, Trace
 
 # The causes in the columns of ``before`` and ``after``.
 COLUMNS = tuple(CAUSES)
-SPLIT = (BANDWIDTH, LATENCY, WAIT)
-# What holds the device up for its last 10 us holds up what comes next.
-_LAST_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def _of(account: RankAccount, exchanges: CollectiveTimes) -> Collectives:
         _kind(account.trace.names[names[row]], message, account.trace.rank)
         for row, message in zip(rows.tolist(), messages, strict=True)
     ]
-    last = np.minimum(end - start, _LAST_NS)
+    last = np.minimum(end - start, int(thresholds.LAST_OF_COLLECTIVE_NS))
     return Collectives(
         keys=tuple(_keys(kinds, messages, _step(account, called), called)),
         kinds=tuple(kinds),

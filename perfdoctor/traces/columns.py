@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.traces.events import (
     IGNORED,
     KINDS,
@@ -234,7 +235,7 @@ class Columns:
 
     def _mark_steps(self, host: HostRanges) -> None:
         """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
-        steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
+        steps = [row for name, row in self.names.items() if name.startswith(profiler.STEP_PREFIX)]
         host.kind[is_among(host.name, steps)] = HostKind.ANNOTATION
 
     def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
@@ -255,7 +256,6 @@ class Columns:
 
 Numbers = npt.NDArray[Any]
 RawTable = dict[str, Numbers]
-_DAY_US = 86_400e6
 
 
 def _joined(parts: Iterable[RawTable]) -> RawTable:
@@ -276,7 +276,8 @@ def _without_misplaced(tables: Sequence[RawTable]) -> tuple[list[RawTable], int]
     for table in tables:
         if table:
             table["row"] = np.arange(len(table["start"]))
-            sound = (np.abs(table["start"] - middle) < _DAY_US) & (table["duration"] < _DAY_US)
+            farthest = np.maximum(np.abs(table["start"] - middle), table["duration"])
+            sound = farthest < thresholds.PLAUSIBLE_SPAN_US
             found.append({key: column[sound] for key, column in table.items()} if sound.any() else {})
         else:
             found.append({})

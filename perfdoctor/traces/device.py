@@ -6,15 +6,47 @@ arithmetic costs nothing.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.hardware import has_tf32
 from perfdoctor.knowledge.kernels import Work, name_work
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Trace, distinct, is_among
 from perfdoctor.traces.steps import Window
+
+
+def classify_work(trace: Trace) -> Int8s:
+    """A ``Work`` for each device event."""
+    by_name = np.zeros(len(trace.names), dtype=np.int8)
+    for name in trace.occurring(trace.device.name):
+        by_name[name] = name_work(trace.names[name])
+    work = by_name[trace.device.name] if len(trace.device) else np.zeros(0, dtype=np.int8)
+    kernels = trace.device.kind == DeviceKind.KERNEL
+    copies = (trace.device.kind == DeviceKind.COPY) & (work == Work.ARITHMETIC)
+    work = np.where(copies, np.int8(Work.COPY), work)
+    for row in trace.messages:
+        work[row] = Work.COMMUNICATION
+    work[(work == Work.SINGLE_PRECISION) & ~_has_tf32(trace)] = Work.ARITHMETIC
+    work[kernels & (work < Work.SMALL) & _is_small(trace)] = Work.SMALL
+    return work.astype(np.int8)
+
+
+def _has_tf32(trace: Trace) -> Bools:
+    able = [index for index, device in trace.devices.items() if has_tf32(device.name, device.capability)]
+    return is_among(trace.device.device, able)
+
+
+def _is_small(trace: Trace) -> Bools:
+    """Kernels whose grid leaves most multiprocessors without a block; False where that is not known."""
+    small = np.zeros(len(trace.device), dtype=np.bool_)
+    for index, device in trace.devices.items():
+        if device.multiprocessors:
+            few = trace.device.blocks < thresholds.SMALL_GRID * device.multiprocessors
+            small |= (trace.device.device == index) & few & (trace.device.blocks != UNKNOWN)
+    return small
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,45 +90,3 @@ def _split(trace: Trace, work: Int8s, window: Window, device: int) -> DeviceTime
             hidden = whole.total - alone[kind].total
         busy = busy | whole
     return DeviceTime(device, alone, busy, Intervals.one(window.start, window.end) - busy, hidden)
-
-
-# TF32 came with compute capability 8.0. Before, tensor cores need half precision and a change of the training recipe,
-# which is advice, not an illness.
-_TF32_SINCE = 8.0
-# A grid that has no block for half of the multiprocessors.
-_SMALL_PART = 0.5
-
-
-def classify_work(trace: Trace) -> Int8s:
-    """A ``Work`` for each device event."""
-    by_name = np.zeros(len(trace.names), dtype=np.int8)
-    for name in trace.occurring(trace.device.name):
-        by_name[name] = name_work(trace.names[name])
-    work = by_name[trace.device.name] if len(trace.device) else np.zeros(0, dtype=np.int8)
-    kernels = trace.device.kind == DeviceKind.KERNEL
-    copies = (trace.device.kind == DeviceKind.COPY) & (work == Work.ARITHMETIC)
-    work = np.where(copies, np.int8(Work.COPY), work)
-    for row in trace.messages:
-        work[row] = Work.COMMUNICATION
-    work[(work == Work.SINGLE_PRECISION) & ~_has_tf32(trace)] = Work.ARITHMETIC
-    work[kernels & (work < Work.SMALL) & _is_small(trace)] = Work.SMALL
-    return work.astype(np.int8)
-
-
-def _has_tf32(trace: Trace) -> Bools:
-    able = [
-        index
-        for index, device in trace.devices.items()
-        if (device.capability or 0.0) >= _TF32_SINCE and not re.search("AMD|Radeon|Instinct", device.name)
-    ]
-    return is_among(trace.device.device, able)
-
-
-def _is_small(trace: Trace) -> Bools:
-    """Kernels whose grid leaves most multiprocessors without a block; False where that is not known."""
-    small = np.zeros(len(trace.device), dtype=np.bool_)
-    for index, device in trace.devices.items():
-        if device.multiprocessors:
-            few = trace.device.blocks < _SMALL_PART * device.multiprocessors
-            small |= (trace.device.device == index) & few & (trace.device.blocks != UNKNOWN)
-    return small

@@ -11,13 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from perfdoctor.knowledge import profiler
 from perfdoctor.traces.model import Inputs
 
-# Bytes of an element, by the names of PyTorch's scalar types.
-_BYTES = {
-    "c10::BFloat16": 2, "c10::Half": 2, "float": 4, "double": 8,
-    "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1, "c10::Float8_e4m3fnuz": 1, "c10::Float8_e5m2fnuz": 1,
-}  # fmt: skip
 # No call does more; a damaged file may say so.
 _MOST = 2**62
 
@@ -57,7 +53,7 @@ def count(name: str, inputs: Inputs) -> Effort | None:
     try:
         amount = COUNTED[name](inputs)
         dtype = inputs.types[amount.of]
-        size = _BYTES[dtype]
+        size = profiler.SCALAR_BYTES[dtype]
     except (KeyError, IndexError, ValueError, ZeroDivisionError):
         return None  # another overload, something that is not a tensor, or a value that was not recorded
     if not 0 < amount.flops < _MOST or not 0 < amount.elements < _MOST:

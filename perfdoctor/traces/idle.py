@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Activity, Host
-from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import UNKNOWN, Int64s, distinct
+from perfdoctor.traces.intervals import Floats, Intervals
+from perfdoctor.traces.model import UNKNOWN, Bools, Int64s, distinct
 from perfdoctor.traces.statistics import median
-
-Floats = npt.NDArray[np.float64]
 
 
 class IdleReason(Enum):
@@ -59,12 +57,6 @@ _REASON = {
     Activity.DISPATCHING: IdleReason.DISPATCHING,
     Activity.OWN_CODE: IdleReason.OWN_CODE,
 }
-# From the end of a launch call to the start of its kernel on an empty device; the median of a trace is used where it
-# has such launches. CUPTI's traces of Volta to Blackwell here have 4 to 10 us.
-_LATENCY_NS = 5_000
-_MOST_LATENCY_NS = 20_000
-# A device goes from one queued kernel to the next within this; a longer pause has a reason of its own.
-_SWITCH_NS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +125,20 @@ def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> t
     )
 
 
-def _latency(start: Int64s, end: Int64s, ready: Int64s, known: npt.NDArray[np.bool_]) -> int:
+def _latency(start: Int64s, end: Int64s, ready: Int64s, known: Bools) -> int:
     empty = known & (ready > start) & (ready <= end)
     if not empty.any():
-        return _LATENCY_NS
-    return int(np.clip(median((end - ready)[empty]), 0, _MOST_LATENCY_NS))
+        return int(thresholds.LAUNCH_LATENCY_NS)
+    return int(np.clip(median((end - ready)[empty]), 0, thresholds.MOST_LAUNCH_LATENCY_NS))
 
 
-def _explain_queued(
-    host: Host, reasons: dict[IdleReason, Floats], start: Int64s, end: Int64s, queued: npt.NDArray[np.bool_]
-) -> None:
+def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], start: Int64s, end: Int64s, queued: Bools) -> None:
     """Gaps before work that was launched already: the device's own switching, or a stream that waits.
 
     If it waits long, and the host waits for the device meanwhile, then neither works.
     """
     length = (end - start).astype(np.float64)
-    short = queued & (length <= _SWITCH_NS)
+    short = queued & (length <= thresholds.KERNEL_SWITCH_NS)
     reasons[IdleReason.SWITCHING][short] = length[short]
     long = np.flatnonzero(queued & ~short)
     waiting = host.activity(host.main)[Activity.SYNCHRONIZING].within(start[long], end[long])

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.kernels import Work
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
@@ -23,13 +24,6 @@ from perfdoctor.traces.intervals import NONE, Floats, Int64s, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, distinct
 from perfdoctor.traces.statistics import Comparison, compare_kinds
 from perfdoctor.traces.stragglers import Attendance
-
-# Shorter kernels are mostly starting and ending.
-_SHORTEST_NS = 10_000
-# Parts of a kernel's time: up to which it counts as alone, and from which as beside something.
-ALONE, BESIDE = 0.05, 0.5
-# Of the time beside collectives, so much must be in kernels that were also seen alone, before nothing means nothing.
-_COMPARED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +46,10 @@ def measure_beside_collectives(account: RankAccount) -> dict[str, float]:
     found = [_kernels_of(account, device) for device in account.devices]
     rows, beside = (np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "beside"))
     taken = account.taken[rows]
-    compared = compare_kinds(_kinds(account, rows), taken, beside <= ALONE, beside >= BESIDE)
-    little = compared.compared < _COMPARED * float(taken[beside >= BESIDE].sum())
+    compared = compare_kinds(
+        _kinds(account, rows), taken, beside <= thresholds.RUNS_ALONE, beside >= thresholds.RUNS_BESIDE
+    )
+    little = compared.compared < thresholds.COMPARED_WORK * float(taken[beside >= thresholds.RUNS_BESIDE].sum())
     if not compared.kinds or (little and not compared.sure):
         return {}
     whole = account.window.length * len(account.devices)
@@ -70,10 +66,10 @@ def _kernels_of(account: RankAccount, time: DeviceTime) -> _Kernels:
     here = (device.device == time.device) & (account.taken > 0)
     exchanging = here & (account.work == Work.COMMUNICATION)
     others = np.flatnonzero(here & ~exchanging)
-    kernels = others[(device.kind[others] == DeviceKind.KERNEL) & (account.taken[others] >= _SHORTEST_NS)]
+    kernels = others[(device.kind[others] == DeviceKind.KERNEL) & (account.taken[others] >= thresholds.SHORT_KERNEL_NS)]
     start, end = device.start[kernels], device.end[kernels]
     shared = _shared(device.start[others], device.end[others]).within(start, end)
-    single = shared <= ALONE * (end - start)
+    single = shared <= thresholds.RUNS_ALONE * (end - start)
     times = Intervals.union(device.start[exchanging], device.end[exchanging])
     beside = times.within(start, end) / np.maximum(end - start, 1)
     return _Kernels(kernels[single], beside[single])
@@ -110,10 +106,6 @@ def _kinds(account: RankAccount, rows: Int64s) -> Int64s:
     return kind
 
 
-# What the fastest of some took is transfer, where nothing tells how long each waited (as in ``waiting``).
-_FASTEST, _SOME = 0.10, 5
-
-
 @dataclass(frozen=True, slots=True)
 class _Transfers:
     """Transfers of all ranks, one row each.
@@ -147,8 +139,15 @@ def measure_behind_kernels(
         whole_ns: the time accounted for, over all ranks.
     """
     transfers = _gather(tables, parts)
-    alone, behind = (transfers.counts & one for one in (transfers.hidden <= ALONE, transfers.hidden >= BESIDE))
-    compare = partial(compare_kinds, fraction=_FASTEST, enough=_SOME) if parts is None else compare_kinds
+    alone, behind = (
+        transfers.counts & one
+        for one in (transfers.hidden <= thresholds.RUNS_ALONE, transfers.hidden >= thresholds.RUNS_BESIDE)
+    )
+    compare = (
+        partial(compare_kinds, fraction=thresholds.FASTEST_COLLECTIVES, enough=thresholds.ALIKE_COLLECTIVES)
+        if parts is None
+        else compare_kinds
+    )
     found = compare(transfers.kind, transfers.taken, alone, behind)
     if not found.kinds:
         return {}
@@ -187,7 +186,7 @@ def _saved(transfers: _Transfers, found: Comparison) -> float:
         return 0.0
     saved = 0.0
     for kind in found.kinds:
-        here = (transfers.kind == kind.number) & (transfers.hidden >= BESIDE)
+        here = (transfers.kind == kind.number) & (transfers.hidden >= thresholds.RUNS_BESIDE)
         saved += float(np.minimum(transfers.exposed[here], max(kind.beside - kind.alone, 0.0)).sum())
     return saved
 

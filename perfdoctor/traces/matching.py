@@ -16,17 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.statistics import median
-
-# Ends of one collective lie up to some 10 us apart on the ranks of one host.
-_TOLERANCE_NS = 50_000
-_ERRORS = 3.0
-# Ends that scatter by more than this are not those of one collective.
-_UNSURE_NS = 500_000
-# Ranks begin to record within some steps of each other.
-_FARTHEST = 200
 
 
 def match_collectives(
@@ -61,13 +54,13 @@ def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
 
 def _guesses(clocks: Mapping[int, RankClock], origins: Sequence[int | None]) -> list[float | None]:
     """What each rank's clock should be, on one scale: by collectives, or as its host's clock says."""
-    known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= _UNSURE_NS]
+    known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= thresholds.UNSURE_CLOCK_NS]
     # What to add to the hosts' clocks to get times of the rank that the others are compared with.
     bases = [clocks[rank].offset - float(origins[rank] or 0) for rank in known]
     base = median(bases) if bases else -float(next((one for one in origins if one is not None), 0))
     guesses: list[float | None] = []
     for rank, origin in enumerate(origins):
-        if rank in clocks and (clocks[rank].error <= _UNSURE_NS or origin is None):
+        if rank in clocks and (clocks[rank].error <= thresholds.UNSURE_CLOCK_NS or origin is None):
             guesses.append(clocks[rank].offset)
         else:
             guesses.append(None if origin is None else origin + base)
@@ -83,7 +76,7 @@ def _trusted(clocks: Mapping[int, RankClock], origins: Sequence[int | None]) -> 
     found = dict(clocks)
     for rank, clock in clocks.items():
         guess = guesses[rank] if origins[rank] is not None else None
-        if clock.error > _UNSURE_NS and guess is not None:
+        if clock.error > thresholds.UNSURE_CLOCK_NS and guess is not None:
             found[rank] = RankClock(guess, 0.0)
     return found
 
@@ -123,13 +116,16 @@ def _shift(reference: Int64s, ends: Int64s, expected: float | None) -> int:
     longer = len(reference) - len(ends)
     shifts = [
         shift
-        for shift in range(max(1 - len(ends), longer - _FARTHEST), min(len(reference), longer + _FARTHEST))
+        for shift in range(
+            max(1 - len(ends), longer - int(thresholds.FARTHEST_SHIFT)),
+            min(len(reference), longer + int(thresholds.FARTHEST_SHIFT)),
+        )
         if _overlap(reference, ends, shift) >= min(len(ends), max(2, len(ends) // 2))
     ]
     apart = {shift: _apart(reference, ends, shift) for shift in shifts}
     middles = {shift: median(values) for shift, values in apart.items()}
     spreads = {shift: median(np.abs(values - middles[shift])) for shift, values in apart.items()}
-    limit = 2 * min(spreads.values()) + _TOLERANCE_NS
+    limit = 2 * min(spreads.values()) + thresholds.COLLECTIVE_END_NS
     likely = [shift for shift in shifts if spreads[shift] <= limit]
     if expected is None:
         return min(likely, key=lambda shift: abs(shift - longer))
@@ -155,7 +151,9 @@ def _split_apart(
     """The ranks of a collective; if some had left before others came, they are of several, each with its own end."""
     start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items()}
     end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in collective.items()}
-    tolerance = {rank: _TOLERANCE_NS + _ERRORS * clocks[rank].error for rank in collective}
+    tolerance = {
+        rank: thresholds.COLLECTIVE_END_NS + thresholds.CLOCK_ERRORS * clocks[rank].error for rank in collective
+    }
     if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in collective):
         return [dict(collective)]
     parts: list[dict[int, int]] = []

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.kernels import Work
 from perfdoctor.metrics.names import TRACE
 from perfdoctor.recording.clock import NS_PER_S
@@ -86,7 +87,7 @@ def summarize(trace: Trace) -> Rank:
         window=account.window,
         slices=account.slices,
         loading=account.loading,
-        workers=int(any("_MultiProcessingDataLoaderIter" in name for name in trace.names)),
+        workers=int(any(profiler.LOADER_WITH_WORKERS in name for name in trace.names)),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
         numbers=measure_trace(account),
@@ -126,9 +127,6 @@ def _capability(account: RankAccount) -> float | None:
     return None if properties is None else properties.capability
 
 
-_SHORT_NS = 10_000
-
-
 def measure_trace(account: RankAccount) -> dict[str, float]:
     """What could be measured on one rank."""
     measured = {**_of_devices(account), **_of_host(account), **measure_kernels(account)}
@@ -165,7 +163,7 @@ def _of_devices(account: RankAccount) -> dict[str, float | None]:
         "traced_kernels": int(inside.sum()) / count / (length / NS_PER_S),
         "traced_copies": sum(one.alone[Work.COPY].total for one in account.devices) / count / length,
         "traced_kernel_time": median(taken) / 1000 if len(taken) else None,
-        "traced_short_kernels": float((taken < _SHORT_NS).mean()) if len(taken) else None,
+        "traced_short_kernels": float((taken < thresholds.SHORT_KERNEL_NS).mean()) if len(taken) else None,
         "traced_launch_delay": _launch_delay(account),
         "traced_memory": _memory(account),
     }

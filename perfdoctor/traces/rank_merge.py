@@ -14,13 +14,14 @@ import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.account import Account
+from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.processes import Process
 from perfdoctor.traces.account import slice_edges
-from perfdoctor.traces.collectives import SPLIT
-from perfdoctor.traces.communication import BANDWIDTH, LATENCY, WAIT, is_short
+from perfdoctor.traces.communication import SPLIT, is_short
 from perfdoctor.traces.interference import measure_behind_kernels
 from perfdoctor.traces.intervals import Floats, spread
 from perfdoctor.traces.matching import RankClock, match_collectives
@@ -29,10 +30,6 @@ from perfdoctor.traces.stragglers import Attendance, Charge, attend, charge
 
 _SEPARATELY = "Analyze the traces of one run together, and other files by themselves."
 _ALL = "give the traces of all ranks: perfdoctor analyze FOLDER"
-# If this much of the communication is in collectives that were seen on one rank only, it is told.
-_ALONE = 0.2
-# Windows that differ by more than this hold different steps.
-_LONGER = 1.5
 
 
 def order_ranks(ranks: Sequence[Rank]) -> list[Rank]:
@@ -151,7 +148,7 @@ def _transfer(rank: Rank, part: Attendance, *, complete: bool) -> Floats:
         short = bool(is_short(table.size[[part.row]], np.array([part.transfer]))[0])
     else:
         short = alone[LATENCY] > alone[BANDWIDTH]
-    found = {LATENCY: moving if short else 0.0, BANDWIDTH: 0.0 if short else moving, WAIT: rest - moving}
+    found = {LATENCY: moving if short else 0.0, BANDWIDTH: 0.0 if short else moving, UNOBSERVED_RANK: rest - moving}
     return np.array([found[cause] for cause in SPLIT])
 
 
@@ -221,14 +218,14 @@ def _apart(ranks: Sequence[Rank]) -> list[NotExamined]:
 def _uneven(ranks: Sequence[Rank]) -> list[NotExamined]:
     steps = {rank.window.numbers for rank in ranks}
     lengths = [rank.window.length for rank in ranks]
-    if len(steps) < 2 and max(lengths) <= _LONGER * min(lengths):
+    if len(steps) < 2 and max(lengths) <= thresholds.UNEVEN_WINDOWS * min(lengths):
         return []
     why = "The ranks' traces hold different steps; waiting is followed only where their collectives are the same."
     return [NotExamined("ranks", why, "record all ranks with the same profiler schedule")]
 
 
 def _unmatched(merged: MergedRanks) -> list[NotExamined]:
-    if not merged.exposed or merged.alone < _ALONE * merged.exposed:
+    if not merged.exposed or merged.alone < thresholds.UNMATCHED_COLLECTIVES * merged.exposed:
         return []
     why = (
         f"{merged.alone / merged.exposed:.0%} of the exposed communication is in collectives that were found in one "

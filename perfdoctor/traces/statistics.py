@@ -17,6 +17,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.resampling import with_replacement
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.model import Bools
@@ -40,16 +41,7 @@ def median(values: npt.ArrayLike) -> float:
     return float(quantiles(values, (0.5,))[0])
 
 
-# With fewer of a sort there is nothing to draw from.
-_ENOUGH = 3
-# Quartiles of what one kind takes by itself: further apart they are of several sizes.
-_ALIKE = 1.25
-# GPUs' clocks change by some percent (as in ``rules.gpu``).
-_LONGER = 1.05
-# Of all time that is compared, so much must be in kinds that take longer: one kind may hide two sizes, most do not.
-_MOST = 0.5
 _DRAWS = 100
-_CHANCE = 0.05
 # Of each kind so many are drawn, and of so many kinds: those that took most.
 _DRAWN = 64
 _KINDS = 24
@@ -104,7 +96,7 @@ class Comparison:
 
 
 def compare_kinds(
-    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, *, fraction: float = 0.5, enough: int = _ENOUGH
+    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, *, fraction: float = 0.5, enough: float | None = None
 ) -> Comparison:
     """Compares work that had something beside it with work of its kind that had nothing.
 
@@ -114,22 +106,24 @@ def compare_kinds(
         alone: whether there was nothing beside it.
         beside: whether there was something; what is neither is left out.
         fraction: the quantile that speaks for several of a kind: the median, or what the fastest took.
-        enough: so many of each sort it takes.
+        enough: so many of each sort it takes, ``thresholds.COMPARABLE_WORK`` unless given.
     """
     found, sums, redrawn = [], 0.0, np.zeros(_DRAWS)
     random = Random(_SEED)
-    for number, without, with_ in _largest(kind, taken, alone, beside, enough):
+    for number, without, with_ in _largest(
+        kind, taken, alone, beside, thresholds.COMPARABLE_WORK if enough is None else enough
+    ):
         one = KindComparison(number, _quantile(without, fraction), _quantile(with_, fraction), len(with_))
         found.append(one)
         sums += one.beside * one.count
         redrawn += one.count * (_redrawn(with_, fraction, random) - _redrawn(without, fraction, random))
-    slower = sum(one.beside * one.count for one in found if one.beside > _LONGER * one.alone)
-    sure = bool(found) and slower >= _MOST * sums and _quantile(redrawn, _CHANCE) > 0
+    slower = sum(one.beside * one.count for one in found if one.beside > thresholds.LENGTHENED * one.alone)
+    sure = bool(found) and slower >= thresholds.MOSTLY_LENGTHENED * sums and _quantile(redrawn, thresholds.CHANCE) > 0
     return Comparison(tuple(found), sums, sure)
 
 
 def _largest(
-    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, enough: int
+    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, enough: float
 ) -> Iterator[tuple[int, Floats, Floats]]:
     """The kinds that can be compared, and what they took alone and beside something; those that took most."""
     if not len(kind):
@@ -143,7 +137,7 @@ def _largest(
         here = kind == number
         without = taken[here & alone]
         low, high = quantiles(without, (0.25, 0.75))
-        if high <= _ALIKE * low:
+        if high <= thresholds.ONE_KERNEL_SIZE * low:
             yield number, without, taken[here & beside]
 
 

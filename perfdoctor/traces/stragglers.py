@@ -16,13 +16,11 @@ import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Floats
 from perfdoctor.traces.matching import MatchedCollective, RankClock
 
-# A culprit's excess must explain this much of what the others wait for it (TraceML, Ascend's advisor).
-EXPLAINED = 0.8
-_ERRORS = 3.0
 _WAITING = np.array([name.startswith("communication.") for name in COLUMNS])
 _UNKNOWN = np.array([name == UNATTRIBUTED for name in COLUMNS])
 
@@ -65,7 +63,7 @@ def attend(
         transfer = max(0.0, min(end.values()) - start[late])
         for rank, row in collective.items():
             wait = min(start[late], end[rank]) - start[rank]
-            if wait <= _ERRORS * max(clocks[rank].error, clocks[late].error):
+            if wait <= thresholds.CLOCK_ERRORS * max(clocks[rank].error, clocks[late].error):
                 wait = 0.0
             until = int(ranks[rank].start[row] + wait)
             waited = ranks[rank].exposed(row, until) if wait else 0.0
@@ -112,7 +110,7 @@ def charge(parts: Sequence[Attendance]) -> dict[int, Charge]:
 def _own_charge(rank: int, excess: Floats, waited: float) -> tuple[Charge, float]:
     """What of a rank's lateness is its own, and the part that is its waiting for others."""
     more = np.maximum(excess, 0.0)
-    if more[~_UNKNOWN].sum() < EXPLAINED * waited:
+    if more[~_UNKNOWN].sum() < thresholds.EXPLAINED_WAIT * waited:
         return {(rank, UNATTRIBUTED): 1.0}, 0.0
     passed = float(more[_WAITING].sum() / more.sum())
     mine = np.where(_WAITING, 0.0, more)

@@ -47,7 +47,7 @@ IDLE_CORES_LEFT_OUT = Threshold(
 SWAP_BYTES_PER_S = Threshold(
     256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)"
 )
-STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state; logs are kilobytes")
+STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state, logs are small")
 STATE_BYTES_PER_CALL = Threshold(
     6000,
     "bytes/call",

@@ -9,7 +9,7 @@ from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPR
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counters
-from perfdoctor.timeline.processes import Processes
+from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.thread_kinds import ThreadKinds
 from perfdoctor.timeline.threads import Threads
 
@@ -36,7 +36,7 @@ class CpuContention:
     def __init__(
         self,
         threads: Threads,
-        processes: Processes,
+        processes: ProcessRoles,
         kinds: ThreadKinds,
         counters: Counters,
         cores: float,

@@ -17,7 +17,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Fact, ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
 from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
 S = 1_000_000_000
@@ -34,7 +34,7 @@ def accounted(tmp_path: Path) -> Iterator[Accounted]:
         writer.add([Reading(START, "cpu", "host", "usable_cores", 2.0), *samples])
         writer.close()
         opened.append(Recording.open(tmp_path / "recording"))
-        return attribute(Job(opened[-1]))
+        return attribute(JobTimeline(opened[-1]))
 
     yield accounted
     for recording in opened:

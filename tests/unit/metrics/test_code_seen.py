@@ -12,7 +12,7 @@ from perfdoctor.attribution.numbers import measure_accounts
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.code_seen import read_code_settings
 from perfdoctor.timeline.code_location import CodeLocation, locate
-from perfdoctor.timeline.processes import Process, Processes
+from perfdoctor.timeline.processes import Process, ProcessRoles
 from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 TORCH = "/v/lib/python3.11/site-packages/torch"
@@ -31,7 +31,7 @@ def job(*frames: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] =
     stacks = Stacks(list(frames), [locate(stack) for stack in frames], [series])
     named = {tid: SimpleNamespace(pid=TRAINER.pid, name=name) for tid, name in enumerate(threads)}
     return SimpleNamespace(
-        processes=Processes((TRAINER,), {10: TRAINER}, 1), stacks=stacks, threads=SimpleNamespace(by_tid=named)
+        processes=ProcessRoles((TRAINER,), {10: TRAINER}, 1), stacks=stacks, threads=SimpleNamespace(by_tid=named)
     )
 
 

@@ -26,6 +26,7 @@ MAY_KNOW = {
     "traces": {"recording", "knowledge", "timeline", "metrics", "attribution"},
     "operations": {"recording", "knowledge", "metrics", "attribution", "traces"},
     "rules": {"metrics", "knowledge"},
+    "facts": {"rules"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
     "reports": set(),
 }

@@ -1,7 +1,7 @@
 """The device's clock: when an accelerator comes to what the host has asked of it, on the one clock.
 
-A host only enqueues work, and runs ahead of the device. A device event, recorded in the current stream, tells when the
-device comes to the same place, and whether it has can be asked later: no step has to wait for it.
+A host only enqueues work, and runs ahead of the device. When the device comes to an
+event that was recorded in the current stream can be asked later: no step has to wait for it.
 
     timer = DeviceTimer(accelerator)            # accelerator = current_accelerator(), where it is not None
     timer.mark(times.append)                    # in the stream, now

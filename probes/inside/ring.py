@@ -30,7 +30,7 @@ _RECORD = struct.Struct("=qII")
 # A step makes about 12 marks: room for more than 2500 steps that were not read yet, in half a MiB.
 CAPACITY = 32_768
 SIZE = _RECORDS_AT + CAPACITY * _RECORD.size
-# With so many marks waiting they are written at the collector's next run, step or no step.
+# With so many marks waiting they are written at the garbage collector's next run, step or no step.
 MANY = 10_000
 
 # What a mark is about; the user's own phases follow from ``OWN`` on.
@@ -178,7 +178,7 @@ class RingWriter:
         return KINDS[number] if number < len(KINDS) else next(one for one, n in self._own_phases.items() if n == number)
 
     def finish(self, state: int) -> None:
-        """Writes the last marks and tells the sidecar how far the training process is: ``SEEN`` or ``DETACHED``."""
+        """Writes the last marks, and says how far the training process is: ``SEEN`` or ``DETACHED``."""
         try:
             self.flush()
         finally:
@@ -233,7 +233,7 @@ class RingReader:
         self._memory.close()
 
     def tell(self, state: int) -> None:
-        """Tells the training process what the sidecar does."""
+        """Lets the training process know what the sidecar does."""
         self._memory[_SIDECAR_AT] = state
 
     def texts(self) -> list[list[str | int]]:

@@ -115,7 +115,7 @@ class TrainingLoop:
         self._left_loop(now())
 
     def step(self) -> None:
-        """The user says that a step ends here; what else tells steps apart counts no more in this ``with``."""
+        """The user says that a step ends here; what else may end one counts no more in this ``with``."""
         if self._nesting and get_ident() == self.thread:
             self._reported = True
             self._step_inside(now())

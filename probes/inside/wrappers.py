@@ -103,9 +103,13 @@ def backward_pass(loop: TrainingLoop, original: Entry) -> Entry:
 
 def collective(loop: TrainingLoop, original: Entry) -> Entry:
     """A collective of ``torch.distributed``."""
-    begun, ended = _marks(loop, SYNC)
+    return _marked(loop, SYNC, original)
 
-    def collective(*args: Any, **kwargs: Any) -> Any:
+
+def _marked(loop: TrainingLoop, kind: int, original: Entry) -> Entry:
+    begun, ended = _marks(loop, kind)
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
         if get_ident() != loop.thread:
             return original(*args, **kwargs)
         begun(now())
@@ -114,7 +118,7 @@ def collective(loop: TrainingLoop, original: Entry) -> Entry:
         finally:
             ended(now())
 
-    return collective
+    return marked
 
 
 def loader_start(loop: TrainingLoop, original: Entry) -> Entry:
@@ -219,23 +223,10 @@ def _with_closure(loop: TrainingLoop, args: Any, kwargs: Any) -> tuple[Any, Any]
         None if it has no closure.
     """
     if callable(kwargs.get("closure")):
-        return args, {**kwargs, "closure": _closure(loop, kwargs["closure"])}
+        return args, {**kwargs, "closure": _marked(loop, CLOSURE, kwargs["closure"])}
     if len(args) > 1 and callable(args[1]):
-        return (args[0], _closure(loop, args[1]), *args[2:]), kwargs
+        return (args[0], _marked(loop, CLOSURE, args[1]), *args[2:]), kwargs
     return None
-
-
-def _closure(loop: TrainingLoop, original: Entry) -> Entry:
-    begun, ended = _marks(loop, CLOSURE)
-
-    def closure(*args: Any, **kwargs: Any) -> Any:
-        begun(now())
-        try:
-            return original(*args, **kwargs)
-        finally:
-            ended(now())
-
-    return closure
 
 
 def garbage_collection(loop: TrainingLoop, marked: Callable[[], None]) -> Callable[[str, dict[str, int]], None]:

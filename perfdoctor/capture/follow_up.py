@@ -22,7 +22,7 @@ MAX_BYTES = 2_000_000_000
 
 
 def take_rest(ring: RingReader) -> Iterator[Sample]:
-    """Waits until a training process has stepped aside, and takes what it left.
+    """Waits until a training process has detached, and takes what it left.
 
     Args:
         ring: of that process.

@@ -121,7 +121,7 @@ def _not_examined(job: JobTimeline) -> list[NotExamined]:
     ]
     if not all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
         reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
-        costly = [replace(one, reason=f"{one.reason.rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
+        costly = [replace(one, reason=f"{str(one.reason).rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
         missing = [one for one in missing if one.probe != "stacks"] + costly
     return list(dict.fromkeys(missing))
 

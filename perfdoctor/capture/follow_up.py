@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfdoctor.probes.inside.ring import ASIDE, RingReader
+from perfdoctor.probes.inside.ring import DETACHED, RingReader
 from perfdoctor.probes.marks import marks_of
 from perfdoctor.probes.readers.procfs import is_running
 from perfdoctor.recording.clock import epoch_on_the_clock
@@ -22,7 +22,7 @@ MAX_BYTES = 2_000_000_000
 
 
 def take_rest(ring: RingReader) -> Iterator[Sample]:
-    """Waits until a training process has stepped aside, and takes what it left.
+    """Waits until a training process has detached, and takes what it left.
 
     Args:
         ring: of that process.
@@ -31,7 +31,7 @@ def take_rest(ring: RingReader) -> Iterator[Sample]:
         Its trial, its serialised steps and its trace, if there are such, and why something is left out.
     """
     until = time.monotonic() + PATIENCE_S
-    while ring.trainer != ASIDE and time.monotonic() < until and is_running(ring.pid):
+    while ring.trainer != DETACHED and time.monotonic() < until and is_running(ring.pid):
         time.sleep(_LOOK_S)
     # Other marks of that time are of no use.
     yield from (mark for mark in marks_of(ring) if isinstance(mark, SerialMark))

@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.schema import (
@@ -23,6 +23,9 @@ from perfdoctor.recording.schema import (
     Sample,
     ThreadSeen,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 S = TypeVar("S", bound=Sample)
 
@@ -53,12 +56,13 @@ class Recording:
         self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
 
     @classmethod
-    def open(cls, path: Path) -> Recording:
+    def open(cls, path: str | os.PathLike[str]) -> Recording:
         """Opens a recording for reading.
 
         Raises:
             PerfDoctorError: there is no such file, it is no recording, it is damaged or from another version.
         """
+        path = Path(path)
         _require_file(path)
         with ExitStack() as on_failure:
             try:
@@ -123,6 +127,16 @@ class Recording:
     def threads(self) -> dict[int, ThreadSeen]:
         """The job's threads by their ids, as they were last seen."""
         return {thread.tid: thread for thread in self.rows(ThreadSeen)}
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Everything as pandas DataFrames, by name; ``docs/notebook.md`` lists them and their columns.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        from perfdoctor.recording.frames import read_frames
+
+        return read_frames(self)
 
     def close(self) -> None:
         """Closes the file."""

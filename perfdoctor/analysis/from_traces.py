@@ -6,19 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
+from perfdoctor.analysis.build import build
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.causes import CAUSES, GPU_COMPUTE, UNATTRIBUTED
-from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.causes import GPU_COMPUTE
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import first_cause, late_shares, straggler, surest
+from perfdoctor.rules.verdict import straggler, surest
 from perfdoctor.traces.coverage import missing_for_cause
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
@@ -56,32 +52,18 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     ranks = order_ranks(ranks)
     merged = merge_ranks(ranks, number_ranks(ranks))
     facts = gather_facts(ranks, merged)
-    findings, broken = find(facts)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
-    if silence:
-        findings = []
-    cause = None if silence else _first_cause(merged.accounts, facts)
-    verdict = _verdict(merged.accounts, facts, findings, cause, silence)
-    verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
-    return Diagnosis(
-        version=__version__,
-        verdict=verdict,
-        breakdown=list_shares(facts.shares),
-        findings=order_findings(findings, cause),
+    missing = NoVerdict(Why.TRACE, silence) if silence else None
+    diagnosis = build(facts, merged.accounts, TRACED, missing, late_ranks_explained=False)
+    verdict = diagnosis.verdict
+    return replace(
+        diagnosis,
+        verdict=replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks)))),
         ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
         steps=_steps(ranks),
-        not_examined=(*_not_examined(ranks, merged, cause, verdict.straggler_rank), *broken),
+        not_examined=(*_not_examined(ranks, merged, verdict), *diagnosis.not_examined),
         job=_job(ranks, facts, merged),
     )
-
-
-def _first_cause(accounts: Sequence[Account], facts: Case) -> str | None:
-    """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
-    late = late_shares(accounts)
-    cause = first_cause(facts.shares, late, TRACED)
-    ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
-    unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(thresholds.MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
 
 
 def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
@@ -140,30 +122,8 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     return found
 
 
-def _verdict(
-    accounts: Sequence[Account], facts: Case, findings: list[Finding], cause: str | None, silence: str
-) -> Verdict:
-    if silence:
-        return no_verdict(TRACED, silence)
-    if cause is None:
-        return _late_for_no_reason(accounts)
-    return name_cause(cause, accounts, facts, findings, TRACED)
-
-
-def _late_for_no_reason(accounts: Sequence[Account]) -> Verdict:
-    """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
-    late = straggler(accounts, UNATTRIBUTED)
-    if late is None:
-        return no_verdict(TRACED)
-    waits = [account.waited_for()[late] / account.seconds for account in accounts if account.trainer.rank != late]
-    summary = (
-        f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
-        "meanwhile is not in its trace, neither an operator nor work of a GPU."
-    )
-    return replace(no_verdict(TRACED, summary), straggler_rank=late)
-
-
-def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, cause: str | None, late: int | None) -> list[NotExamined]:
+def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, verdict: Verdict) -> list[NotExamined]:
+    cause, late = verdict.cause, verdict.straggler_rank
     found = [missing for rank in ranks for missing in rank.missing]
     found += missing_in_job(ranks, merged)
     found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))

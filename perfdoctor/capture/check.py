@@ -11,11 +11,12 @@ from perfdoctor.capture.permissions import Rights, rights_over
 from perfdoctor.capture.pythons import Python, newest_of_py_spy, python_of
 from perfdoctor.capture.syscall_filters import memory_refusal, perf_refusal
 from perfdoctor.capture.target import require_proc, require_process
-from perfdoctor.diagnosis import WITHOUT_STACKS
+from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes.readers.cgroup import groups_of
 from perfdoctor.probes.readers.nvml import Nvml, why_no_gpu
 from perfdoctor.probes.stacks import find_py_spy
+from perfdoctor.reports.wording import worded
 
 PROBES = ("threads", "stacks", "interpreter", "code", "cpu", "memory", "io", "network", "gpu")
 _OLDEST_INTERPRETER, _NEWEST_INTERPRETER = (3, 8), (3, 14)
@@ -158,7 +159,7 @@ def _with_cost(stacks: Check, target: _Target) -> Check:
     """Says what it costs to do without stacks, where there are any."""
     if stacks.ok or target.python is None:
         return stacks
-    return replace(stacks, reason=f"{stacks.reason} {WITHOUT_STACKS}")
+    return replace(stacks, reason=f"{stacks.reason} {worded(say('coverage.without_stacks'))}")
 
 
 def _interpreter(target: _Target) -> Check:

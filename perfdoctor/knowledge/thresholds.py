@@ -292,6 +292,26 @@ CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )
 CONFIDENCE_TRACED = Threshold(0.98, "probability", "judgement: tracing slows the host down")
+CONFIDENCE_DOUBTED = Threshold(0.5, "probability", "judgement: a trial that contradicts weighs as much as the samples")
+TRIAL_AGREES = Threshold(
+    0.4,
+    "of the verdict's share",
+    "measured: median error of a share over the examples 0.08; a trial takes some steps only, at another time. It may "
+    "save more, since without the input's work the cores are less busy",
+)
+
+# Whether there can be a verdict, and what is told beside it.
+FEWEST_SAMPLES = Threshold(25, "samples", "judgement: half a second at 50 Hz; fewer are no base for shares")
+STUCK = Threshold(
+    0.98, "of the samples", "judgement: a main thread that is asleep in one and the same call for more does not train"
+)
+MOVING = Threshold(0.002, "cores", "judgement: a main thread that uses more takes steps now and then")
+FEEDING = Threshold(0.05, "cores", "judgement: a loader worker that uses more prepares batches")
+TIME_BETWEEN_STEPS = Threshold(
+    0.1,
+    "of the observed time",
+    "judgement: some passes between any two epochs; with more, steps alone do not tell the pace",
+)
 
 # Loader workers.
 WORTHWHILE_LEFT = Threshold(

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Mark, Sample, SerialMark, Unavailable
 
@@ -29,6 +30,14 @@ class MarksProbe:
         self.rings = {ring.pid: ring for ring in rings}
         self._job: Processes | None = None
         self._looked_ns = 0
+
+    def check(self, process: Process) -> Availability:
+        """Marks are there where the script makes them: ``with diagnose():``."""
+        ring = None if process.pid is None else find_ring(process.pid)
+        if ring is not None:
+            ring.close()
+            return Availability(self.name, True)
+        return Availability(self.name, False, "Nothing marks its steps.", "with perfdoctor.diagnose(): in the script")
 
     def open(self, job: Processes) -> Iterable[Sample]:
         """Tells the training processes that they are looked at."""

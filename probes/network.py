@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.procfs import KeptFiles
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -76,6 +78,11 @@ class NetworkProbe:
         self._told: dict[int, set[str]] = {}
         self._refused = False
         self._sockets_next_ns = 0
+
+    def check(self, process: Process) -> Availability:
+        """Interfaces are seen by everybody; the sockets of a process need the right to read it."""
+        sockets = None if process.rights.read else _unseen(process.pid, process.rights.why_not)
+        return Availability.but_for(self.name, sockets)
 
     def open(self, job: Processes) -> Iterable[Sample]:
         """Starts looking; returns the speeds of interfaces and the first look."""
@@ -163,8 +170,11 @@ class NetworkProbe:
     def _refusal(self, pid: int) -> Iterator[Unavailable]:
         if not self._refused:
             self._refused = True
-            reason = f"The sockets of process {pid} may be listed only by its owner and by root."
-            yield Unavailable("network", reason, f"sudo perfdoctor attach {pid}")
+            yield Unavailable(self.name, *_unseen(pid, why_not(pid, self._root)))
+
+
+def _unseen(pid: int | None, why: Refusal) -> Refusal:
+    return Refusal(f"Only interfaces are seen, not the sockets of process {pid}. {why.reason}", why.enable)
 
 
 def socket_inodes(descriptors: Path) -> list[str]:

@@ -11,10 +11,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers import syscalls
-from perfdoctor.probes.readers.descriptors import Descriptors
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.procfs import Births
+from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen, Unavailable
 
@@ -80,6 +82,11 @@ class ThreadsProbe:
         self._listed_ns = 0
         self._turn = 0
         self._syscalls_refused = False
+
+    def check(self, process: Process) -> Availability:
+        """States are seen of everybody; system calls need the right to trace the process."""
+        calls = None if process.rights.trace else _unseen(process.pid, process.rights.why_not)
+        return Availability.but_for(self.name, calls)
 
     def open(self, job: Processes) -> Iterable[Sample]:
         """Starts looking."""
@@ -151,11 +158,7 @@ class ThreadsProbe:
             yield ThreadSeen(now_ns, tid, process.pid, name)
             if thread.syscall < 0 and not self._syscalls_refused:
                 self._syscalls_refused = True
-                yield Unavailable(
-                    self.name,
-                    f"the system calls of process {process.pid} cannot be read (no right to trace it)",
-                    "run perfdoctor as root, or give it CAP_SYS_PTRACE",
-                )
+                yield Unavailable(self.name, *_unseen(process.pid, why_not(process.pid)))
 
     def _look(self, process: _Process, thread: _Thread, schedstat: bytes, now_ns: int) -> ThreadSample:
         """Looks at a thread, reading only what may have changed since the last look."""
@@ -212,6 +215,10 @@ class ThreadsProbe:
             return "fault", ""
         name = syscalls.NAMES.get(number, f"syscall_{number}")
         return name, process.descriptors.target(name, [int(word, 16) for word in words[1:7]])
+
+
+def _unseen(pid: int | None, why: Refusal) -> Refusal:
+    return Refusal(f"The system calls of process {pid} stay unseen. {why.reason}", why.enable)
 
 
 def _may_run(call: bytes) -> bool:

@@ -14,11 +14,10 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.capture.redact import mask_command, mask_environment
+from perfdoctor.probes.readers.process import uses_torch
 from perfdoctor.probes.readers.procfs import Births, is_running
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
-
-TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
 
 # How often threads other than the main one are asked for children, and processes without torch whether they have it
 # now.
@@ -39,15 +38,6 @@ class Member:
     uses_torch: bool | None
     torch_asked_ns: int
     children_file: int
-
-
-def uses_torch(pid: int) -> bool | None:
-    """Whether libtorch is mapped into a process; None if that cannot be read."""
-    try:
-        maps = Path(f"/proc/{pid}/maps").read_bytes()
-    except OSError:
-        return None
-    return any(library in maps for library in TORCH_LIBRARIES)
 
 
 def _arguments(pid: int) -> list[str]:

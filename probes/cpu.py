@@ -1,6 +1,6 @@
 """CPU time of the job, of its neighbours and of perfdoctor; what the job may use; throttling and pressure.
 
-A look costs 100 µs of CPU and 11 µs per process: 0.02 % of a core for one process, 0.1 % for 40 (Linux 6.18,
+A sample costs 100 µs of CPU and 11 µs per process: 0.02 % of a core for one process, 0.1 % for 40 (Linux 6.18,
 x86-64).
 """
 
@@ -75,7 +75,7 @@ class GroupTime:
         self._tally = Tally()
 
     def update(self, pids: Iterable[int]) -> float:
-        """Looks at these processes and at those seen earlier; returns seconds used since the first look."""
+        """Counts these processes and those seen earlier; returns seconds used since the first sample."""
         before, self.times = self.times, {}
         for pid in dict.fromkeys((*pids, *before)):
             try:
@@ -130,7 +130,7 @@ class CpuProbe:
         return [*self._cores.facts(time_ns), *self._availability(first).missing(), *self.sample(time_ns)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes, host and control groups; at cores and quotas at their own periods."""
+        """Samples processes, host and control groups; cores and quotas at their own periods."""
         pids = self._job.pids() if self._job else ()
         yield from self._processes(now_ns, pids)
         yield from self._host(now_ns, pids)

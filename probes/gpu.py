@@ -106,7 +106,7 @@ class GpuProbe:
         )
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at the job's devices; at slow counters at their own period."""
+        """Samples the job's devices; slow counters at their own period."""
         pids = self._job.pids() if self._job else ()
         slow = now_ns >= self._slow_next_ns
         if slow:
@@ -179,7 +179,7 @@ class _Device:
                 yield Fact(time_ns, "gpu", self.subject, name, str(value))
 
     def fast(self, time_ns: int) -> Iterator[Reading]:
-        """What changes from moment to moment."""
+        """What changes all the time."""
         use = self._ask("nvmlDeviceGetUtilizationRates")
         if use is not None:
             yield self._reading(time_ns, "busy_fraction", use.gpu / 100)

@@ -37,7 +37,7 @@ class _Interpreter:
         self._tids: dict[int, int | None] = {}
         self._forget_ns = 0
 
-    def look(self, now_ns: int) -> tuple[int | None, bool | None] | None:
+    def read(self, now_ns: int) -> tuple[int | None, bool | None] | None:
         """Holder's thread id and the collector's flag; None once the process has gone or has become another
         program."""
         flag = self._memory.number(self._layout.collecting)
@@ -103,14 +103,14 @@ class InterpreterProbe:
         yield from self._meet(0)
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at each interpreter; at those of forked processes in every third turn."""
+        """Samples each interpreter; those of forked processes in every third turn."""
         yield from self._meet(now_ns)
         self._turn = (self._turn + 1) % _TURNS
         forked = frozenset(self._job.forked_pids() if self._job else ())
         for pid, interpreter in list(self._open.items()):
             if pid in forked and pid % _TURNS != self._turn:
                 continue
-            seen = interpreter.look(now_ns)
+            seen = interpreter.read(now_ns)
             if seen is None:
                 interpreter.close()
                 del self._open[pid]

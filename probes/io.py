@@ -1,6 +1,6 @@
 """What the job reads and writes, what block devices and file servers move for it, and on which file systems.
 
-A look costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one process, 0.1 % for 40 (Linux 6.18,
+A sample costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one process, 0.1 % for 40 (Linux 6.18,
 x86-64).
 """
 
@@ -60,7 +60,7 @@ class IoProbe:
         return Availability.but_for(self.name, counters, self._pressure.refusal())
 
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Starts counting; returns the mounts, the first look, and what cannot be seen."""
+        """Starts counting; returns the mounts, the first sample, and what cannot be seen."""
         self._job = job
         time_ns = now_ns()
         self._opened_ticks = uptime_ticks(self._files)
@@ -72,7 +72,7 @@ class IoProbe:
         return [*facts, *Availability.but_for(self.name, self._pressure.refusal()).missing(), *self.sample(time_ns)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes and devices; at file servers at their own period."""
+        """Samples processes and devices; file servers at their own period."""
         pids = self._job.pids() if self._job else ()
         yield from self._processes(now_ns, pids)
         yield from self._disks.sample(now_ns)
@@ -128,7 +128,7 @@ class IoProbe:
             yield Reading(time_ns, "io", "job", name, None if self._refused else total)
 
     def _is_younger(self, pid: int) -> bool:
-        """Whether a process was started after we began to look."""
+        """Whether a process was started after we began."""
         try:
             return int(stat_fields(self._files.read(f"/proc/{pid}/stat"))[19]) >= self._opened_ticks
         except OSError:

@@ -1,6 +1,6 @@
 """Memory of the job's processes, of the host and of its control groups; swapping, faults and pressure.
 
-A look costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.05 %
+A sample costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.05 %
 of a core (Linux 6.18, x86-64).
 """
 
@@ -68,13 +68,13 @@ class MemoryProbe:
         return Availability.but_for(self.name, shares, self._pressure.refusal())
 
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Starts looking; returns the first look, and what cannot be seen."""
+        """Starts looking; returns the first sample, and what cannot be seen."""
         self._job = job
         missing = Availability.but_for(self.name, self._pressure.refusal())
         return [*missing.missing(), *self.sample(now_ns())]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes, host and control groups; at costly numbers at their own period."""
+        """Samples processes, host and control groups; costly numbers at their own period."""
         pids = self._job.pids() if self._job else ()
         slow = now_ns >= self._slow_next_ns
         if slow:

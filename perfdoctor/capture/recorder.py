@@ -29,7 +29,7 @@ _COST_NS = NS_PER_S
 
 
 class Recorder:
-    """Watches one job until it is told to stop.
+    """Watches one job until it is to stop.
 
     Args:
         job: the processes to watch.

@@ -107,7 +107,7 @@ def _temporary_file() -> Path:
 
 
 def _keep(path: Path) -> Path:
-    """Gives a recording that the user is told of a name that does not pass for one of a killed run."""
+    """Gives a recording that the user hears of a name that does not pass for one of a killed run."""
     return path.rename(path.with_name(_OF_A_RECORDER.sub("perfdoctor-kept-", path.name)))
 
 

@@ -174,7 +174,7 @@ class Gpm:
         return len(self._samples) == 2
 
     def metrics(self) -> Iterator[tuple[str, float]]:
-        """Names and values of what happened since the last look; nothing at the first."""
+        """Names and values of what happened since the last sample; nothing at the first."""
         if not self.supported:
             return
         previous, current = self._samples

@@ -60,7 +60,10 @@ def rights_over(pid: int, root: Path = Path("/")) -> Rights:
 
 def capable(capability: int, root: Path = Path("/")) -> bool:
     """Whether we have a capability (its number as in capabilities(7))."""
-    return bool(_capabilities(_status(root, "self")) >> capability & 1)
+    try:
+        return bool(_capabilities(_status(root, "self")) >> capability & 1)
+    except OSError:  # no /proc
+        return False
 
 
 def in_container(root: Path = Path("/")) -> bool:

@@ -63,7 +63,7 @@ class KeptFiles:
 class Births:
     """Whether processes or threads may have been started anywhere.
 
-    The kernel tells which id it gave out last (the last field of /proc/loadavg, see proc(5)): one small read instead
+    The kernel reports which id it gave out last (the last field of /proc/loadavg, see proc(5)): one small read instead
     of one for each process and thread that could have children.
 
     Args:
@@ -76,7 +76,7 @@ class Births:
 
     def any(self) -> bool:
         """Whether ids were given out since the last call but one (an id is given out shortly before its owner is
-        listed); true where the kernel does not tell.
+        listed); true where the kernel does not say.
         """
         try:
             newest = self._files.read("/proc/loadavg").split()[-1]
@@ -203,14 +203,14 @@ class Tally:
         self._last: dict[int, float] = {}
 
     def update(self, values: Mapping[int, float], newborn: Iterable[int] = ()) -> float:
-        """Takes one look at all living members.
+        """Takes one sample of all living members.
 
         Args:
             values: counter by process id, inherited amounts included.
-            newborn: those of them that were started since the last look; their whole counter is growth.
+            newborn: those of them that were started since the last sample; their whole counter is growth.
 
         Returns:
-            The total since the first look.
+            The total since the first sample.
         """
         for pid in newborn:
             self._last.setdefault(pid, 0.0)

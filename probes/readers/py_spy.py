@@ -39,7 +39,7 @@ def knows(py_spy: str, version: tuple[int, int]) -> bool:
 def newest_of_py_spy(py_spy: str) -> int | None:
     """The newest minor version of Python 3 that a py-spy knows; None if it does not show.
 
-    py-spy does not tell, but its program names a module per version, as in ``python_bindings::v3_13_0``.
+    py-spy does not say, but its program names a module per version, as in ``python_bindings::v3_13_0``.
 
     Args:
         py_spy: path of the program.

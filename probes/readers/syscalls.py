@@ -97,7 +97,7 @@ class Descriptors:
 
         Args:
             call: the system call's name.
-            arguments: its arguments as the kernel tells them.
+            arguments: its arguments as the kernel reports them.
         """
         if call.startswith("epoll_"):
             return self._watched(arguments[0]) or self.name_of(arguments[0])
@@ -170,7 +170,7 @@ def _name(path: str) -> str:
 
 
 def _socket(path: str) -> str:
-    """Which kind a socket is: the kernel tells its protocol as an attribute (/proc/net/tcp takes 500 times as long)."""
+    """Which kind a socket is: the kernel names its protocol in an attribute (/proc/net/tcp takes 500 times as long)."""
     try:
         protocol = os.getxattr(path, "system.sockprotoname").rstrip(b"\0")
     except OSError:

@@ -34,7 +34,7 @@ sys.stdin.readline()
 
 
 def look(watched: Job) -> list[Sample]:
-    watched._slow_look_ns = 0  # a thorough look, now
+    watched._thorough_ns = 0  # a thorough look, now
     return list(watched.refresh(now_ns()))
 
 

@@ -1,7 +1,40 @@
-"""The causes that a diagnosis can name. Ids are stable: they are the API of reports, tests and users' scripts."""
+"""The causes that a diagnosis can name: ids, which are stable (the API of reports, tests and users' scripts), and rows.
+
+A row holds what is known of a cause beforehand; the rule of the same id in ``perfdoctor.rules`` says what proves it and
+what to change.
+"""
 
 from dataclasses import dataclass
 
+INPUT_PREPROCESSING = "cpu.input_preprocessing"
+WORKER_STARTUP = "cpu.worker_startup"
+DATA_TRANSFER = "cpu.data_transfer"
+LOCK_CONTENTION = "cpu.lock_contention"
+PYTHON_OVERHEAD = "cpu.python_overhead"
+KERNEL_LAUNCH = "cpu.kernel_launch"
+SYNCHRONIZATION = "cpu.synchronization"
+GIL_CONTENTION = "cpu.gil_contention"
+GARBAGE_COLLECTION = "cpu.garbage_collection"
+CONTENTION = "cpu.contention"
+THROTTLED = "cpu.throttled"
+MODEL_COMPUTE = "cpu.model_compute"
+STORAGE_READ = "io.storage_read"
+NETWORK_READ = "io.network_read"
+CHECKPOINT_WRITE = "io.checkpoint_write"
+LOG_WRITE = "io.log_write"
+SWAP = "io.swap"
+GPU_COMPUTE = "gpu.compute"
+MEMORY_BANDWIDTH = "gpu.memory_bandwidth"
+LOW_OCCUPANCY = "gpu.low_occupancy"
+NO_TENSOR_CORES = "gpu.no_tensor_cores"
+HOST_TRANSFER = "gpu.host_transfer"
+MEMORY_PRESSURE = "gpu.memory_pressure"
+GPU_THROTTLED = "gpu.throttled"
+GPU_CONTENTION = "gpu.contention"
+BANDWIDTH = "communication.bandwidth"
+LATENCY = "communication.latency"
+DATA_PARALLEL = "communication.data_parallel"
+UNOBSERVED_RANK = "communication.unattributed_wait"
 UNATTRIBUTED = "unattributed"
 
 
@@ -12,7 +45,7 @@ class Cause:
     Attributes:
         id: ``bottleneck.name``, or ``unattributed``.
         title: what it is, as a short noun phrase for reports.
-        healthy: a job that spends its time here is not ill.
+        healthy: a job that spends its time here has no bottleneck.
     """
 
     id: str
@@ -29,41 +62,40 @@ class Cause:
 CAUSES: dict[str, Cause] = {
     cause.id: cause
     for cause in (
-        Cause("cpu.input_preprocessing", "preparing the input on the CPU"),
-        Cause("cpu.worker_startup", "starting loader workers anew"),
-        Cause("cpu.data_transfer", "handing batches from workers to the trainer"),
-        Cause("cpu.lock_contention", "queueing for a lock of the job's own"),
-        Cause("cpu.python_overhead", "interpreter and operator dispatch"),
-        Cause("cpu.kernel_launch", "launching small GPU kernels"),
-        Cause("cpu.synchronization", "waiting for the GPU's queue to drain"),
-        Cause("cpu.gil_contention", "waiting for the interpreter lock"),
-        Cause("cpu.garbage_collection", "the cyclic garbage collector"),
-        Cause("cpu.contention", "more runnable threads than cores"),
-        Cause("cpu.throttled", "the control group's CPU quota"),
-        Cause("cpu.model_compute", "the model's arithmetic on the CPU", healthy=True),
-        Cause("io.storage_read", "reading from storage"),
-        Cause("io.network_read", "reading from the network"),
-        Cause("io.checkpoint_write", "saving checkpoints"),
-        Cause("io.log_write", "writing logs"),
-        Cause("io.swap", "memory paged in and out"),
-        Cause("gpu.compute", "the model's arithmetic on the GPU", healthy=True),
-        Cause("gpu.memory_bandwidth", "memory traffic on the GPU"),
-        Cause("gpu.low_occupancy", "too little work per GPU kernel"),
-        Cause("gpu.no_tensor_cores", "full precision without tensor cores"),
-        Cause("gpu.host_transfer", "copies between host and GPU"),
-        Cause("gpu.memory_pressure", "running out of GPU memory"),
-        Cause("gpu.throttled", "lowered GPU clocks"),
-        Cause("gpu.contention", "another process on the GPU"),
-        Cause("communication.bandwidth", "moving gradients between ranks"),
-        Cause("communication.latency", "many small collectives"),
-        Cause("communication.data_parallel", "nn.DataParallel's scatter and gather"),
-        Cause("communication.unattributed_wait", "waiting for a rank that was not observed"),
+        Cause(INPUT_PREPROCESSING, "preparing the input on the CPU"),
+        Cause(WORKER_STARTUP, "starting loader workers anew"),
+        Cause(DATA_TRANSFER, "handing batches from workers to the trainer"),
+        Cause(LOCK_CONTENTION, "queueing for a lock of the job's own"),
+        Cause(PYTHON_OVERHEAD, "interpreter and operator dispatch"),
+        Cause(KERNEL_LAUNCH, "launching small GPU kernels"),
+        Cause(SYNCHRONIZATION, "waiting for the GPU's queue to drain"),
+        Cause(GIL_CONTENTION, "waiting for the interpreter lock"),
+        Cause(GARBAGE_COLLECTION, "the cyclic garbage collector"),
+        Cause(CONTENTION, "more runnable threads than cores"),
+        Cause(THROTTLED, "the control group's CPU quota"),
+        Cause(MODEL_COMPUTE, "the model's arithmetic on the CPU", healthy=True),
+        Cause(STORAGE_READ, "reading from storage"),
+        Cause(NETWORK_READ, "reading from the network"),
+        Cause(CHECKPOINT_WRITE, "saving checkpoints"),
+        Cause(LOG_WRITE, "writing logs"),
+        Cause(SWAP, "memory paged in and out"),
+        Cause(GPU_COMPUTE, "the model's arithmetic on the GPU", healthy=True),
+        Cause(MEMORY_BANDWIDTH, "memory traffic on the GPU"),
+        Cause(LOW_OCCUPANCY, "too little work per GPU kernel"),
+        Cause(NO_TENSOR_CORES, "full precision without tensor cores"),
+        Cause(HOST_TRANSFER, "copies between host and GPU"),
+        Cause(MEMORY_PRESSURE, "running out of GPU memory"),
+        Cause(GPU_THROTTLED, "lowered GPU clocks"),
+        Cause(GPU_CONTENTION, "another process on the GPU"),
+        Cause(BANDWIDTH, "moving gradients between ranks"),
+        Cause(LATENCY, "many small collectives"),
+        Cause(DATA_PARALLEL, "nn.DataParallel's scatter and gather"),
+        Cause(UNOBSERVED_RANK, "waiting for a rank that was not observed"),
         Cause(UNATTRIBUTED, "not attributed"),
     )
 }
 
 # All that a trainer waits for or does before it has its next batch.
-INPUT_CAUSES = frozenset((
-    "cpu.input_preprocessing", "cpu.worker_startup", "cpu.data_transfer", "cpu.lock_contention", "io.storage_read",
-    "io.network_read",
-))  # fmt: skip
+INPUT_CAUSES = frozenset(
+    (INPUT_PREPROCESSING, WORKER_STARTUP, DATA_TRANSFER, LOCK_CONTENTION, STORAGE_READ, NETWORK_READ)
+)

@@ -9,6 +9,7 @@ def finding(
     cause: str,
     *,
     numbers: dict[str, float] | None = None,
+    trainer: dict[str, float] | None = None,
     settings: dict[str, str | float] | None = None,
     workers: int = 0,
     ranks: int = 1,
@@ -22,7 +23,8 @@ def finding(
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
     measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
-    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers, helpers) for rank in range(ranks))
+    own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
+    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers, helpers, own) for rank in range(ranks))
     target = f"file:{path}" if path else target
     paths = {cause: ((target, 1.0),)} if target else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}

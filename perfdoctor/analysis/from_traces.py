@@ -11,7 +11,7 @@ import numpy as np
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.attribution.account import Ledger, find_culprits
+from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
 from perfdoctor.recording.clock import NS_PER_S
@@ -58,8 +58,8 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
         findings = []
-    cause = None if silence else _first_cause(settled.ledgers, facts)
-    verdict = _verdict(settled.ledgers, facts, findings, cause, silence)
+    cause = None if silence else _first_cause(settled.accounts, facts)
+    verdict = _verdict(settled.accounts, facts, findings, cause, silence)
     verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
     return Diagnosis(
         version=__version__,
@@ -73,26 +73,26 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     )
 
 
-def _first_cause(ledgers: Sequence[Ledger], facts: Facts) -> str | None:
+def _first_cause(accounts: Sequence[Account], facts: Facts) -> str | None:
     """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
-    late = late_shares(ledgers)
+    late = late_shares(accounts)
     cause = first_cause(facts.shares, late, TRACED)
     ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
     unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(MIN_SHARE, ill) and straggler(ledgers, UNATTRIBUTED) is not None else cause
+    return None if unseen >= max(MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
 
 
 def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Facts:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
-    ledgers = settled.ledgers
-    together = Amounts.summed(ledger.causes().fractions() for ledger in ledgers)
+    accounts = settled.accounts
+    together = Amounts.summed(account.causes().fractions() for account in accounts)
     return Facts(
         shares=together.fractions(),
-        trainers=tuple(_trainer(rank, ledger) for rank, ledger in zip(ranks, ledgers, strict=True)),
-        culprits=find_culprits(ledgers),
+        trainers=tuple(_trainer(rank, account) for rank, account in zip(ranks, accounts, strict=True)),
+        culprits=find_culprits(accounts),
         numbers={
             **gather_numbers(ranks),
-            **_slower_kernels(ranks, ledgers),
+            **_slower_kernels(ranks, accounts),
             **measure_behind_kernels(ranks, settled.parts),
         },
         settings=_settings(ranks),
@@ -103,21 +103,21 @@ def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Facts:
     )
 
 
-def _slower_kernels(ranks: Sequence[Rank], ledgers: Sequence[Ledger]) -> dict[str, Evidence]:
+def _slower_kernels(ranks: Sequence[Rank], accounts: Sequence[Account]) -> dict[str, Evidence]:
     """Of a rank that the others wait for because it computes longer."""
-    late = straggler(ledgers, "gpu.compute")
-    index = next((index for index, one in enumerate(ledgers) if late is not None and one.trainer.rank == late), None)
+    late = straggler(accounts, "gpu.compute")
+    index = next((index for index, one in enumerate(accounts) if late is not None and one.trainer.rank == late), None)
     return {} if index is None else compare_paces([rank.paces for rank in ranks], index)
 
 
-def _trainer(rank: Rank, ledger: Ledger) -> Trainer:
-    watched = ledger.seconds or 1.0
+def _trainer(rank: Rank, account: Account) -> Trainer:
+    watched = account.seconds or 1.0
     return Trainer(
-        rank=ledger.trainer.rank or 0,
-        pid=ledger.trainer.pid,
-        shares=ledger.causes().fractions(),
+        rank=account.trainer.rank or 0,
+        pid=account.trainer.pid,
+        shares=account.causes().fractions(),
         phases={"data": rank.loading},
-        blamed={number: amount / watched for number, amount in ledger.waited_for().items()},
+        blamed={number: amount / watched for number, amount in account.waited_for().items()},
         worker_pids=(),
         workers=rank.workers,
     )
@@ -139,21 +139,21 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
 
 
 def _verdict(
-    ledgers: Sequence[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+    accounts: Sequence[Account], facts: Facts, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
     if silence:
         return no_verdict(TRACED, silence)
     if cause is None:
-        return _late_for_no_reason(ledgers)
-    return name_cause(cause, ledgers, facts, findings, TRACED)
+        return _late_for_no_reason(accounts)
+    return name_cause(cause, accounts, facts, findings, TRACED)
 
 
-def _late_for_no_reason(ledgers: Sequence[Ledger]) -> Verdict:
+def _late_for_no_reason(accounts: Sequence[Account]) -> Verdict:
     """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
-    late = straggler(ledgers, UNATTRIBUTED)
+    late = straggler(accounts, UNATTRIBUTED)
     if late is None:
         return no_verdict(TRACED)
-    waits = [ledger.waited_for()[late] / ledger.seconds for ledger in ledgers if ledger.trainer.rank != late]
+    waits = [account.waited_for()[late] / account.seconds for account in accounts if account.trainer.rank != late]
     summary = (
         f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
         "meanwhile is not in its trace, neither an operator nor work of a GPU."
@@ -167,8 +167,8 @@ def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, la
     found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
     if late is not None and cause is None:
         why = f"The trace does not show what rank {late} does while the others wait for it."
-        numbered = zip(ranks, settled.ledgers, strict=True)
-        if mark := next(rank.unseen for rank, ledger in numbered if ledger.trainer.rank == late):
+        numbered = zip(ranks, settled.accounts, strict=True)
+        if mark := next(rank.unseen for rank, account in numbered if account.trainer.rank == late):
             why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
         found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
     elif cause is None and not any(rank.silence for rank in ranks):

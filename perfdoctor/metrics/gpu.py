@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.readings import Numbers, Readings, put
+from perfdoctor.metrics.names import Numbers, put
+from perfdoctor.metrics.readings import Readings
 
 # Number, the reading that it is the mean of, and what to divide by for its unit.
 _MEANS = (

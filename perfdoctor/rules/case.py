@@ -18,6 +18,7 @@ class Trainer:
         worker_pids: its loader workers, those already gone included.
         workers: how many of them were alive at a time, as a median.
         helpers: the same of other processes below it, a pool or environments for instance.
+        numbers: what was measured of this trainer alone, by the names of ``perfdoctor.metrics.names``.
     """
 
     rank: int
@@ -28,6 +29,11 @@ class Trainer:
     worker_pids: tuple[int, ...]
     workers: int
     helpers: int = 0
+    numbers: Mapping[str, Evidence] = field(default_factory=dict)
+
+    def number(self, name: str) -> float | None:
+        """A number measured of this trainer, None where it was not measured."""
+        return _value(self.numbers.get(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Facts:
     Attributes:
         shares: cause id to fraction of wall time, mean over trainers; sums to 1.
         culprits: cause id to the ranks in which it lies (a straggler's, where one was followed to).
-        numbers: name to measured number; see ``perfdoctor.metrics.names``.
+        numbers: name to number measured of the whole job; see ``perfdoctor.metrics.names``.
         settings: what is already set in this job: environment variables (``env.OMP_NUM_THREADS``), ``workers``,
             ``cores`` … as text or number.
         paths: what was read, written or waited on most, by cause id: ``(target, fraction of that cause's time)``.
@@ -69,6 +75,14 @@ class Facts:
         return self.shares.get(cause, 0.0)
 
     def number(self, name: str) -> float | None:
-        """A measured number, None where it was not measured."""
-        evidence = self.numbers.get(name)
-        return float(evidence.value) if evidence is not None and not isinstance(evidence.value, str) else None
+        """A number measured of the whole job, None where it was not measured."""
+        return _value(self.numbers.get(name))
+
+    def evidence(self, name: str) -> list[Evidence]:
+        """A number as evidence: that of the whole job, or else those of its trainers; none where not measured."""
+        owners: list[Facts | Trainer] = [self] if name in self.numbers else list(self.trainers)
+        return [owner.numbers[name] for owner in owners if name in owner.numbers]
+
+
+def _value(evidence: Evidence | None) -> float | None:
+    return float(evidence.value) if evidence is not None and not isinstance(evidence.value, str) else None

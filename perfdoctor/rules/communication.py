@@ -17,9 +17,11 @@ def bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Moving data between ranks") + sharing_costs(facts, cause),
-        "received loopback sent bytes_per_packet retransmits gpu_nvlink_received gpu_pcie_received "
-        "traced_exposed traced_hidden traced_collectives traced_behind traced_held_up traced_bus_alone "
-        "traced_bus_behind traced_beside",
+        (
+            "received", "loopback", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received",
+            "gpu_pcie_received", "traced_exposed", "traced_hidden", "traced_collectives", "traced_behind",
+            "traced_held_up", "traced_bus_alone", "traced_bus_behind", "traced_beside",
+        ),
         [*held_up_by_kernels(facts, cause), *fewer_bytes(facts, cause)],
         "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the cause.",
     )
@@ -34,7 +36,10 @@ def latency(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Exchanging many small messages between ranks"),
-        "packets bytes_per_packet received trainer_switches traced_exposed traced_hidden traced_collectives",
+        (
+            "packets", "bytes_per_packet", "received", "trainer_switches", "traced_exposed", "traced_hidden",
+            "traced_collectives",
+        ),
         fewer_messages(facts, cause),
         "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number of "
         "exchanges costs; if it takes ten times as long, the bytes do.",
@@ -61,7 +66,7 @@ def data_parallel(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "nn.DataParallel's scatter, replicate and gather"),
-        "gpus gpu_busy trainer_running gpu_nvlink_received gpu_pcie_received",
+        ("gpus", "gpu_busy", "trainer_running", "gpu_nvlink_received", "gpu_pcie_received"),
         fixes,
         "Run on one GPU without nn.DataParallel: if the samples per second fall in proportion, it did no "
         "harm.",
@@ -91,7 +96,10 @@ def unattributed_wait(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for ranks that were not watched"),
-        "received sent traced_exposed traced_hidden traced_collectives traced_behind traced_held_up",
+        (
+            "received", "sent", "traced_exposed", "traced_hidden", "traced_collectives", "traced_behind",
+            "traced_held_up",
+        ),
         fixes,
         "Watch all ranks: if none of them is late, the exchange itself takes the time.",
     )

@@ -52,8 +52,10 @@ def contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         summary,
-        "trainer_run_delay worker_run_delay runnable_threads job_cores neighbour_cores stolen_cores "
-        "cpu_pressure throttled_periods own_cores",
+        (
+            "trainer_run_delay", "worker_run_delay", "runnable_threads", "job_cores", "neighbour_cores",
+            "stolen_cores", "cpu_pressure", "throttled_periods", "own_cores",
+        ),
         fixes or _fill_fixes(facts, cores) or [_SEARCH],
         "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer is "
         "ready without a core as often as before, threads do not outnumber cores.",

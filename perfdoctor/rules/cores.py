@@ -35,7 +35,7 @@ def throttled(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Standing still because the CPU quota is used up"),
-        "throttled_periods throttled_cores trainer_run_delay job_cores host_cores_busy",
+        ("throttled_periods", "throttled_cores", "trainer_run_delay", "job_cores", "host_cores_busy"),
         fixes,
         "Watch nr_throttled in the control group's cpu.stat for a minute: if it stands still, the quota is "
         "not the cause.",
@@ -72,7 +72,7 @@ def model_compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the CPU"),
-        "trainer_running trainer_cores job_cores traced_operators",
+        ("trainer_running", "trainer_cores", "job_cores", "traced_operators"),
         _idle_core_fixes(facts, max(1, len(culprits(facts, cause)))),
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )

@@ -1,7 +1,7 @@
 """Puts a finding together: its share, severity and gain from the breakdown, its evidence from what was measured."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from perfdoctor.causes import CAUSES
@@ -31,7 +31,7 @@ def severity(cause: str, share: float) -> str:
 
 
 def finding(
-    facts: Facts, cause: str, summary: str, numbers: str, fixes: Iterable[Fix], refuted_by: str
+    facts: Facts, cause: str, summary: str, numbers: Sequence[str], fixes: Iterable[Fix], refuted_by: str
 ) -> Finding:
     """A finding whose share is what the breakdown gave to its cause.
 
@@ -39,7 +39,7 @@ def finding(
         facts: what was measured.
         cause: its id.
         summary: one sentence.
-        numbers: names of the numbers to show as evidence where they were measured, separated by spaces.
+        numbers: names of the numbers to show as evidence where they were measured.
         fixes: the one to do first first; those with a predicted pace change places by it.
         refuted_by: the test that would prove the finding wrong.
     """
@@ -47,10 +47,13 @@ def finding(
     shown = [
         Evidence(f"wall time spent on {CAUSES[cause].title}", round(share, 4), "of the time", "breakdown")
     ]
-    shown += [facts.numbers[name] for name in numbers.split() if name in facts.numbers]
+    shown += [evidence for name in numbers for evidence in facts.evidence(name)]
     ranks = facts.culprits.get(cause, ()) if len(facts.trainers) > 1 else ()
     if len(set(ranks)) < len(facts.trainers):
-        shown += [facts.numbers[f"longer.{rank}"] for rank in ranks if f"longer.{rank}" in facts.numbers]
+        shown += [
+            trainer.numbers["longer"] for rank in ranks for trainer in facts.trainers
+            if trainer.rank == rank and "longer" in trainer.numbers
+        ]  # fmt: skip
     shown += [
         Evidence("where most of it is", text, "", "stacks") for text in _listed(facts.lines.get(cause, ()))
     ]

@@ -29,11 +29,14 @@ def compute(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The model's own arithmetic on the GPU"),
-        "gpu_busy traced_same_kernels traced_busy traced_beside traced_lengthened traced_lengthened_step traced_behind "
-        "traced_bus_alone traced_bus_behind traced_recomputed traced_memory gpu_memory_share gpu_sm gpu_tensor "
-        "traced_tensor_cores "
-        "traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 traced_matrix_fp32 "
-        "traced_matrix_fp64 roofline roofline_1 roofline_2 roofline_3 gpu_dram gpu_power gpu_power_limit",
+        (
+            "gpu_busy", "traced_same_kernels", "traced_busy", "traced_beside", "traced_lengthened",
+            "traced_lengthened_step", "traced_behind", "traced_bus_alone", "traced_bus_behind", "traced_recomputed",
+            "traced_memory", "gpu_memory_share", "gpu_sm", "gpu_tensor", "traced_tensor_cores", "traced_matrix_fp8",
+            "traced_matrix_bf16", "traced_matrix_fp16", "traced_matrix_tf32", "traced_matrix_fp32",
+            "traced_matrix_fp64", "roofline", "roofline_1", "roofline_2", "roofline_3", "gpu_dram", "gpu_power",
+            "gpu_power_limit",
+        ),
         [*_unequal(facts), *fewer_channels(facts), *keep_activations(facts)],
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
@@ -78,8 +81,11 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Memory traffic on the GPU"),
-        "gpu_dram gpu_tensor gpu_sm gpu_busy traced_busy traced_kernel_time traced_softmax traced_fused_attention "
-        "traced_layout traced_beside traced_lengthened traced_recomputed roofline",
+        (
+            "gpu_dram", "gpu_tensor", "gpu_sm", "gpu_busy", "traced_busy", "traced_kernel_time", "traced_softmax",
+            "traced_fused_attention", "traced_layout", "traced_beside", "traced_lengthened", "traced_recomputed",
+            "roofline",
+        ),
         fixes,
         "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not "
         "what it waits for.",
@@ -140,7 +146,10 @@ def low_occupancy(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Kernels with too little work for the GPU"),
-        "gpu_sm gpu_occupancy gpu_busy gpu_power gpu_memory_share traced_kernel_time traced_short_kernels roofline",
+        (
+            "gpu_sm", "gpu_occupancy", "gpu_busy", "gpu_power", "gpu_memory_share", "traced_kernel_time",
+            "traced_short_kernels", "roofline",
+        ),
         fixes,
         "Double the batch size: if the samples per second do not rise, the kernels are not too small.",
     )
@@ -199,9 +208,11 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Arithmetic in full precision"),
-        "gpu_tensor traced_tensor_cores traced_matrix_fp8 traced_matrix_bf16 traced_matrix_fp16 traced_matrix_tf32 "
-        "traced_matrix_fp32 traced_matrix_fp64 roofline roofline_1 roofline_2 roofline_3 gpu_fp32 gpu_sm gpu_dram "
-        "traced_busy",
+        (
+            "gpu_tensor", "traced_tensor_cores", "traced_matrix_fp8", "traced_matrix_bf16", "traced_matrix_fp16",
+            "traced_matrix_tf32", "traced_matrix_fp32", "traced_matrix_fp64", "roofline", "roofline_1", "roofline_2",
+            "roofline_3", "gpu_fp32", "gpu_sm", "gpu_dram", "traced_busy",
+        ),
         fixes,
         "Run some steps under torch.autocast: if they take as long as before, matrix products are not where "
         "the time goes.",

@@ -43,8 +43,10 @@ def host_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Copying between host and GPU"),
-        "gpu_pcie_received gpu_pcie_sent gpu_busy traced_copies traced_blocked traced_pageable traced_busy "
-        "exposed_rest overlap",
+        (
+            "gpu_pcie_received", "gpu_pcie_sent", "gpu_busy", "traced_copies", "traced_blocked", "traced_pageable",
+            "traced_busy", "exposed_rest", "overlap",
+        ),
         fixes,
         "Reuse one batch that is on the GPU already: if the step takes as long as before, copies are not "
         "the cause.",
@@ -91,7 +93,7 @@ def memory_pressure(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Running out of GPU memory"),
-        "gpu_memory gpu_memory_share gpu_busy traced_allocations traced_busy",
+        ("gpu_memory", "gpu_memory_share", "gpu_busy", "traced_allocations", "traced_busy"),
         fixes,
         "Read torch.cuda.memory_stats()['num_alloc_retries'] twice: if it stands still, the allocator does "
         "not run short.",
@@ -138,8 +140,10 @@ def throttled(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Lowered GPU clocks"),
-        "gpu_clock gpu_clock_max gpu_clock_deficit gpu_limited_by_power gpu_limited_by_heat "
-        "gpu_limited_by_hardware gpu_power gpu_power_limit gpu_temperature",
+        (
+            "gpu_clock", "gpu_clock_max", "gpu_clock_deficit", "gpu_limited_by_power", "gpu_limited_by_heat",
+            "gpu_limited_by_hardware", "gpu_power", "gpu_power_limit", "gpu_temperature",
+        ),
         fixes,
         "Time one large matrix product on an idle twin of this GPU: if it is as slow there, the clocks are "
         "not the cause.",
@@ -174,7 +178,7 @@ def contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Sharing the GPU with other processes"),
-        "gpu_foreign_processes gpu_foreign_sm gpu_busy gpu_memory_share",
+        ("gpu_foreign_processes", "gpu_foreign_sm", "gpu_busy", "gpu_memory_share"),
         fixes,
         "Stop the other processes for a minute: if the pace stays the same, they are not the cause.",
     )

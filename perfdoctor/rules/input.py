@@ -67,8 +67,10 @@ def input_preprocessing(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Preparing the input on the CPU"),
-        "workers_busy worker_busy job_cores worker_cores neighbour_cores page_cache traced_loading traced_busy "
-        "exposed_data",
+        (
+            "workers_busy", "worker_busy", "job_cores", "worker_cores", "neighbour_cores", "page_cache",
+            "traced_loading", "traced_busy", "exposed_data",
+        ),
         fixes,
         "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is "
         "not what holds the job up.",
@@ -77,7 +79,7 @@ def input_preprocessing(facts: Facts) -> Finding | None:
 
 def _mostly_sampling(facts: Facts, cause: str) -> bool:
     """Whether most of it is the sampler's: indices are drawn in the trainer, however many workers there are."""
-    drawing = [facts.number(f"own_sampling.{trainer.pid}") or 0.0 for trainer in facts.trainers]
+    drawing = [trainer.number("own_sampling") or 0.0 for trainer in facts.trainers]
     return bool(drawing) and sum(drawing) / len(drawing) >= _MOSTLY_SAMPLING * facts.share(cause)
 
 
@@ -87,7 +89,7 @@ def _slow_sampler(facts: Facts, cause: str) -> Finding:
         facts,
         cause,
         takes(facts, cause, "Drawing the indices of the next batch"),
-        "worker_busy workers_busy",
+        ("worker_busy", "workers_busy"),
         [
             Fix(
                 f"Draw many batches' indices at once at {at(facts, cause, 'the sampler')}",
@@ -154,7 +156,7 @@ def worker_startup(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Starting loader workers anew"),
-        "worker_starts worker_life exposed_data",
+        ("worker_starts", "worker_life", "exposed_data"),
         fixes,
         "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not "
         "their cause.",
@@ -228,7 +230,7 @@ def data_transfer(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Handing batches from the workers to the trainer"),
-        "worker_busy workers_busy trainer_switches exposed_data",
+        ("worker_busy", "workers_busy", "trainer_switches", "exposed_data"),
         fixes,
         "Let the dataset return one tensor of the same number of bytes: if the wait stays, the hand-over is "
         "not its cause.",
@@ -262,7 +264,7 @@ def lock_contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Queueing for a lock of the job's own"),
-        "worker_busy worker_cores",
+        ("worker_busy", "worker_cores"),
         fixes,
         "Run with num_workers=1: if the pace stays nearly the same, the lock serialises the workers; if it "
         "falls with the number of workers, it does not.",

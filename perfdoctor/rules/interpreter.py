@@ -106,7 +106,7 @@ def python_overhead(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Calling operations (interpreter and dispatch)"),
-        "interpreter_code trainer_running trainer_cores traced_operators",
+        ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
         fixes,
         "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
         "not into calls.",
@@ -139,7 +139,7 @@ def _others_work(facts: Facts, cause: str) -> Finding:
         facts,
         cause,
         takes(facts, cause, f"Work of other libraries{named} beside the model"),
-        "library_code interpreter_code trainer_running trainer_cores",
+        ("library_code", "interpreter_code", "trainer_running", "trainer_cores"),
         [
             *debug_fixes(facts),
             Fix(
@@ -175,7 +175,7 @@ def _own_python(facts: Facts, cause: str) -> Finding:
         facts,
         cause,
         takes(facts, cause, "Python code in the training step"),
-        "interpreter_code trainer_running trainer_cores traced_operators",
+        ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
         [*fixes, *optimizer_fixes(facts)],
         "Leave that code out for some steps, or let it return a constant: if the pace stays the same, it is not what "
         "holds the job up.",
@@ -184,18 +184,17 @@ def _own_python(facts: Facts, cause: str) -> Finding:
 
 def _compiling(facts: Facts) -> float:
     """The part of the time in which torch.compile compiles, from a trace or as the mean of the trainers' stacks."""
-    seen = [facts.number(f"own_compiling.{trainer.pid}") or 0.0 for trainer in facts.trainers]
+    seen = [trainer.number("own_compiling") or 0.0 for trainer in facts.trainers]
     return max(facts.number("traced_compiling") or 0.0, sum(seen) / max(1, len(seen)))
 
 
 def _recompilation(facts: Facts, cause: str) -> Finding:
     """Most of the overhead is torch.compile, which compiles again and again."""
-    compiled = [f"own_compiling.{trainer.pid}" for trainer in facts.trainers]
     return finding(
         facts,
         cause,
         takes(facts, cause, "Compiling the model again and again"),
-        " ".join(("trainer_running traced_compiling traced_busy", *compiled)),
+        ("trainer_running", "traced_compiling", "traced_busy", "own_compiling"),
         [_COMPILE_ONCE, *debug_fixes(facts)],
         "Run with TORCH_LOGS=recompiles: if it tells of no recompilation after the first steps, compiling is not "
         "what takes the time.",
@@ -241,7 +240,7 @@ def gil_contention(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for the interpreter lock"),
-        "trainer_running trainer_cores trainer_switches",
+        ("trainer_running", "trainer_cores", "trainer_switches"),
         fixes,
         "Stop the other thread for some steps: if the pace stays the same, the lock is not what holds the "
         "job up.",
@@ -289,7 +288,7 @@ def garbage_collection(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "The cyclic garbage collector"),
-        "trainer_rss",
+        ("trainer_rss",),
         fixes,
         "Run some hundred steps after gc.disable(): if the pace stays the same, the collector is not the "
         "cause.",

@@ -37,8 +37,11 @@ def kernel_launch(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Launching small GPU kernels"),
-        "gpu_busy gpu_sm gpu_power trainer_running trainer_run_delay traced_busy traced_kernels traced_kernel_time "
-        "traced_short_kernels traced_operators traced_launch_delay traced_optimizer_kernels",
+        (
+            "gpu_busy", "gpu_sm", "gpu_power", "trainer_running", "trainer_run_delay", "traced_busy",
+            "traced_kernels", "traced_kernel_time", "traced_short_kernels", "traced_operators",
+            "traced_launch_delay", "traced_optimizer_kernels",
+        ),
         fixes,
         "Double the batch size: if the step takes as long as before, launching holds it up; if twice as "
         "long, the GPU's work does.",
@@ -71,7 +74,7 @@ def synchronization(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for the GPU's queue to drain and refill"),
-        "gpu_busy gpu_sm trainer_running traced_waits traced_waiting traced_busy",
+        ("gpu_busy", "gpu_sm", "trainer_running", "traced_waits", "traced_waiting", "traced_busy"),
         fixes,
         "Run once with torch.cuda.set_sync_debug_mode('warn'): if it names no line of the step, nothing "
         "there synchronises.",

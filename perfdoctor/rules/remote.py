@@ -52,7 +52,7 @@ def network_read(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Waiting for data from the network"),
-        "received packets retransmits worker_busy workers_busy worker_cores exposed_data",
+        ("received", "packets", "retransmits", "worker_busy", "workers_busy", "worker_cores", "exposed_data"),
         fixes,
         "Serve the same samples from local files: if the pace stays the same, the network is not what holds "
         "the job up.",
@@ -96,7 +96,7 @@ def swap(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Paging memory in from swap"),
-        "swap_in swap_out swapped major_faults trainer_rss memory_available memory_pressure",
+        ("swap_in", "swap_out", "swapped", "major_faults", "trainer_rss", "memory_available", "memory_pressure"),
         fixes,
         "Watch si in vmstat 1 while the job runs: if it stays 0, the job does not wait for swap.",
     )

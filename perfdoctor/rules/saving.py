@@ -70,7 +70,7 @@ def checkpoint_write(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Saving checkpoints"),
-        "written_to_storage written_by_calls device_written device_busy",
+        ("written_to_storage", "written_by_calls", "device_written", "device_busy"),
         fixes,
         "Leave saving out for some hundred steps: if the pace stays the same, it is not the cause.",
     )
@@ -119,7 +119,7 @@ def log_write(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Writing logs"),
-        "write_calls written_to_storage device_busy exposed_rest overlap",
+        ("write_calls", "written_to_storage", "device_busy", "exposed_rest", "overlap"),
         fixes,
         "Leave logging out, or send the log to /dev/null: if the pace stays the same, writing it is not the cause.",
     )

@@ -52,8 +52,10 @@ def storage_read(facts: Facts) -> Finding | None:
         facts,
         cause,
         takes(facts, cause, "Reading from storage"),
-        "read_from_storage read_by_calls page_cache bytes_per_read major_faults device_busy device_read "
-        "read_latency read_from_server refaults workers_busy exposed_data",
+        (
+            "read_from_storage", "read_by_calls", "page_cache", "bytes_per_read", "major_faults", "device_busy",
+            "device_read", "read_latency", "read_from_server", "refaults", "workers_busy", "exposed_data",
+        ),
         fixes,
         "Read the same files twice in a row: if the second pass, from the page cache, is as slow as the "
         "first, storage is not the cause.",

@@ -15,7 +15,7 @@ from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
 from perfdoctor.metrics.resampling import with_replacement
 
 if TYPE_CHECKING:
-    from perfdoctor.attribution.account import Ledger  # it brings the scene, which traces do without
+    from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
 
 # A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's
 # policy), and sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
@@ -84,15 +84,15 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     return max(healthy, key=lambda cause: healthy[cause])
 
 
-def confidence(ledgers: Sequence[Ledger], cause: str | None, level: str) -> float:
+def confidence(accounts: Sequence[Account], cause: str | None, level: str) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
     """
-    blocks = sorted(set().union(*(ledger.block_numbers for ledger in ledgers)))
-    accounts = [Amounts.summed(ledger.block(block) for ledger in ledgers) for block in blocks]
-    waits = [Amounts.summed(ledger.late_block(block) for ledger in ledgers) for block in blocks]
-    return agreement(accounts, cause, level, waits)
+    blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
+    parts = [Amounts.summed(account.block(block) for account in accounts) for block in blocks]
+    waits = [Amounts.summed(account.late_block(block) for account in accounts) for block in blocks]
+    return agreement(parts, cause, level, waits)
 
 
 def agreement(
@@ -133,24 +133,24 @@ def _drawn(accounts: Sequence[Mapping[str, float]], weights: npt.NDArray[np.floa
     return [dict(zip(names, row, strict=True)) for row in (weights @ amounts).tolist()]
 
 
-def late_shares(ledgers: Sequence[Ledger]) -> dict[str, float]:
+def late_shares(accounts: Sequence[Account]) -> dict[str, float]:
     """Cause to the fraction of all ranks' wall time that they waited for it in other ranks."""
-    waited = Amounts.summed(amounts for ledger in ledgers for amounts in ledger.waits.values())
-    total = sum(ledger.seconds for ledger in ledgers)
+    waited = Amounts.summed(amounts for account in accounts for amounts in account.waits.values())
+    total = sum(account.seconds for account in accounts)
     return {cause: amount / total for cause, amount in waited.items()} if total else {}
 
 
-def straggler(ledgers: Sequence[Ledger], cause: str | None) -> int | None:
+def straggler(accounts: Sequence[Account], cause: str | None) -> int | None:
     """The rank that the others wait for; None if there is none, or if it is not always the same one.
 
     A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (what TraceML and Ascend's
     advisor ask of a culprit), and if that waiting is a part of the verdict's cause that matters.
     """
-    if cause is None or cause.startswith("communication.") or len(ledgers) < 2:
+    if cause is None or cause.startswith("communication.") or len(accounts) < 2:
         return None
-    blamed = Amounts.summed(ledger.waited_for() for ledger in ledgers)
+    blamed = Amounts.summed(account.waited_for() for account in accounts)
     waited = blamed.total
-    watched = max(ledger.seconds for ledger in ledgers)
+    watched = max(account.seconds for account in accounts)
     if waited < (MIN_IMBALANCE if CAUSES[cause].healthy else MIN_SHARE) * watched:
         return None
     rank = max(blamed, key=lambda rank: blamed[rank])

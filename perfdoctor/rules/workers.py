@@ -61,7 +61,7 @@ def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
     if not trainers:
         return None
     trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
-    trainer, beside = _without_idle_loader(facts, trainer)
+    trainer, beside = _without_idle_loader(trainer)
     waiting = trainer.phases.get("data", 0.0)
     busy = _busy(facts, trainer, waiting)
     if busy is None or busy <= 0:
@@ -76,21 +76,21 @@ def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
         useful = max(1, min(useful, int(room + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
     pace = max(own, busy / useful, floor if cores is not None else 0.0)
-    uneven = _uneven(facts, trainer)
+    uneven = _uneven(trainer)
     return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, beside, uneven)
 
 
-def _uneven(facts: Facts, trainer: Trainer) -> tuple[float, float] | None:
+def _uneven(trainer: Trainer) -> tuple[float, float] | None:
     """How busy the busiest worker and the next one are; None unless all others wait for the one."""
-    busiest, following = (facts.number(f"{name}.{trainer.pid}") for name in ("busiest_worker", "next_busiest_worker"))
+    busiest, following = trainer.number("busiest_worker"), trainer.number("next_busiest_worker")
     if trainer.workers < 2 or busiest is None or following is None:
         return None
     return (busiest, following) if busiest >= _ALWAYS_BUSY and busiest > _UNEVEN * following else None
 
 
-def _without_idle_loader(facts: Facts, trainer: Trainer) -> tuple[Trainer, int]:
+def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
     """Where the trainer mostly prepares batches itself, beside its workers: as it is without them, and how many."""
-    fetching = facts.number(f"own_fetching.{trainer.pid}") or 0.0
+    fetching = trainer.number("own_fetching") or 0.0
     if not trainer.workers or fetching < _MOSTLY * trainer.phases.get("data", 0.0):
         return trainer, 0
     return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
@@ -100,7 +100,7 @@ def _busy(facts: Facts, trainer: Trainer, waiting: float) -> float | None:
     """Seconds of preparation per second: the workers', or the trainer's own where it has none."""
     if trainer.workers == 0:
         return waiting
-    own = facts.number(f"workers_busy.{trainer.pid}")
+    own = trainer.number("workers_busy")
     return own if own is not None else facts.number("workers_busy")
 
 

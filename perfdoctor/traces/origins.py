@@ -8,7 +8,6 @@ moment are its origin.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge.libraries import is_library_in_trace
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.host import Doing, Host
 from perfdoctor.traces.host_only import find_arithmetic
@@ -27,9 +27,6 @@ from perfdoctor.traces.nesting import NONE, Nesting, nest
 # Where time goes whose origin is not in the trace.
 NOT_SEEN = ""
 _FRAME = re.compile(r"(?P<file>[^;:]+\.pyx?)\((?P<line>\d+)\): (?P<function>[^;]+)")
-_INSTALLED = re.compile(r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|/torch/")
-# The profiler takes the beginning of the module search path away, so these stand at the beginning of a name.
-_LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch", "triton", "numpy", "perfdoctor"))
 # Idle time of which the host's own doing is the origin: calls of a kind, or what the main thread is in.
 _OF_ITS_OWN: dict[Reason, Doing | Callable[[Host], Bools]] = {
     Reason.SYNCHRONIZING: lambda host: host.draining,
@@ -143,13 +140,9 @@ class Lines:
 def own_line(frame: str) -> str:
     """``file.py:12 function`` of a frame as the profiler writes it; "" if it is not Python, or a library's."""
     match = _FRAME.fullmatch(frame)
-    if match is None or _INSTALLED.search(match["file"]) or _package(match["file"]) in _LIBRARIES:
+    if match is None or is_library_in_trace(match["file"]):
         return ""
     return f"{match['file']}:{match['line']} {match['function']}"
-
-
-def _package(file: str) -> str:
-    return file.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
 def _innermost_line(stack: str) -> str:

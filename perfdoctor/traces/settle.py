@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.account import Account
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.processes import Process
 from perfdoctor.traces.account import slice_edges
@@ -27,7 +27,7 @@ class Settled:
     """The job's accounts.
 
     Attributes:
-        ledgers: one per rank, in seconds.
+        accounts: one per rank, in seconds.
         clocks: by index of the rank; ranks that share no collective with others have none.
         matched: collectives that at least two ranks were seen in.
         parts: every rank's part in each of them.
@@ -35,7 +35,7 @@ class Settled:
         alone: of that, in collectives that were seen on one rank only.
     """
 
-    ledgers: list[Ledger]
+    accounts: list[Account]
     clocks: Mapping[int, Clock]
     matched: int
     parts: Sequence[Attended]
@@ -60,16 +60,16 @@ def settle(ranks: Sequence[Rank], numbers: Sequence[int]) -> Settled:
         by_rank[part.rank].append(part)
     worlds = [rank.world or 0 for rank in ranks]
     all_seen = len(ranks) >= max(worlds)
-    ledgers = []
+    accounts = []
     for index, rank in enumerate(ranks):
         mine = by_rank[index]
         complete = {part.row for part in mine if all_seen or _is_whole(rank, part, sizes[index, part.row])}
-        ledger = _own_ledger(rank, numbers[index], mine, complete)
-        _book_waits(ledger, rank, mine, charges, numbers)
-        ledgers.append(ledger)
+        account = _own_account(rank, numbers[index], mine, complete)
+        _book_waits(account, rank, mine, charges, numbers)
+        accounts.append(account)
     exposed = float(sum(table.split.sum() for table in tables))
     met = float(sum(tables[part.rank].split[part.row].sum() for part in parts))
-    return Settled(ledgers, clocks, len(meetings), parts, exposed, max(0.0, exposed - met))
+    return Settled(accounts, clocks, len(meetings), parts, exposed, max(0.0, exposed - met))
 
 
 def _is_whole(rank: Rank, part: Attended, seen: int) -> bool:
@@ -77,11 +77,11 @@ def _is_whole(rank: Rank, part: Attended, seen: int) -> bool:
     return 0 < int(rank.collectives.group_size[part.row]) <= seen
 
 
-def _own_ledger(rank: Rank, number: int, parts: Sequence[Attended], complete: set[int]) -> Ledger:
+def _own_account(rank: Rank, number: int, parts: Sequence[Attended], complete: set[int]) -> Account:
     """What lies in a rank itself: all but communication, and the transfer in its collectives."""
     pid = rank.pid or 0
-    ledger = Ledger(Process(pid, 0, 0, None, "trainer", 0, number))
-    ledger.phases["traced"] = rank.window.length / NS_PER_S
+    account = Account(Process(pid, 0, 0, None, "trainer", 0, number))
+    account.phases["traced"] = rank.window.length / NS_PER_S
     table = rank.collectives
     split = table.split.copy()
     start = table.start.copy()
@@ -95,8 +95,8 @@ def _own_ledger(rank: Rank, number: int, parts: Sequence[Attended], complete: se
         own = Amounts(amounts)
         for column, cause in enumerate(SPLIT):
             own[cause] = max(0.0, own[cause] - float(before[index, column])) + float(after[index, column])
-        ledger.own[index] = Amounts({cause: amount / NS_PER_S for cause, amount in own.items() if amount > 0})
-    return ledger
+        account.own[index] = Amounts({cause: amount / NS_PER_S for cause, amount in own.items() if amount > 0})
+    return account
 
 
 def _transfer(rank: Rank, part: Attended, *, complete: bool) -> Floats:
@@ -125,7 +125,7 @@ def _sliced(rank: Rank, split: Floats, start: np.ndarray[tuple[int], np.dtype[np
 
 
 def _book_waits(
-    ledger: Ledger, rank: Rank, parts: Iterable[Attended], charges: Mapping[int, Charge], numbers: Sequence[int]
+    account: Account, rank: Rank, parts: Iterable[Attended], charges: Mapping[int, Charge], numbers: Sequence[int]
 ) -> None:
     by_late: dict[int, list[Attended]] = defaultdict(list)
     for part in parts:
@@ -138,8 +138,8 @@ def _book_waits(
         sliced = np.diff(spread(start, until, amounts, slice_edges(rank.window)))
         for (culprit, cause), part_of in charges[late].items():
             for index in np.flatnonzero(sliced).tolist():
-                if numbers[culprit] == ledger.trainer.rank:  # who waits for a rank that waited for this one
-                    booked = ledger.own.setdefault(index, Amounts())
+                if numbers[culprit] == account.trainer.rank:  # who waits for a rank that waited for this one
+                    booked = account.own.setdefault(index, Amounts())
                 else:
-                    booked = ledger.waits.setdefault((index, numbers[culprit]), Amounts())
+                    booked = account.waits.setdefault((index, numbers[culprit]), Amounts())
                 booked[cause] += float(sliced[index]) * part_of / NS_PER_S

@@ -19,9 +19,13 @@ def job(
     cause: str = CAUSE,
     ranks: int = 1,
     numbers: dict[str, float] | None = None,
+    trainer: dict[str, float] | None = None,
     settings: dict[str, str | float] | None = None,
 ) -> Facts:
-    trainers = tuple(Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers) for rank in range(ranks))
+    own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
+    trainers = tuple(
+        Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers, numbers=own) for rank in range(ranks)
+    )
     measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
     return Facts({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
 
@@ -136,13 +140,10 @@ def test_ranks_share_the_cores() -> None:
 
 
 def test_the_culprit_decides_not_the_one_that_waits() -> None:
-    slow = Trainer(1, 101, {}, {"data": 0.5}, {}, (), 1)
-    fast = Trainer(0, 100, {}, {"data": 0.1, "backward": 0.9}, {}, (), 1)
-    numbers = {
-        "workers_busy.101": Evidence("", 1.0, "", "test"),
-        "workers_busy.100": Evidence("", 0.1, "", "test"),
-        "job_cores": Evidence("", 2.0, "", "test"),
-    }
+    busy, idle = ({"workers_busy": Evidence("", value, "", "test")} for value in (1.0, 0.1))
+    slow = Trainer(1, 101, {}, {"data": 0.5}, {}, (), 1, numbers=busy)
+    fast = Trainer(0, 100, {}, {"data": 0.1, "backward": 0.9}, {}, (), 1, numbers=idle)
+    numbers = {"job_cores": Evidence("", 2.0, "", "test")}
     facts = Facts({CAUSE: 0.5}, (fast, slow), {CAUSE: (1,)}, numbers, {"cores": 64.0})
     assert plan(facts).needed == 2
 
@@ -217,19 +218,21 @@ def test_a_fix_promises_no_more_than_its_finding() -> None:
 
 def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
     """Two loaders: the one that validates has no workers, and the trainer prepares its batches itself."""
-    numbers = {"workers_busy": 0.04, "job_cores": 1.0, "own_fetching.100": 0.4}
-    found = first(job(0.42, 2, numbers=numbers, settings={"cores": 8.0}))
+    numbers = {"workers_busy": 0.04, "job_cores": 1.0}
+    found = first(job(0.42, 2, numbers=numbers, trainer={"own_fetching": 0.4}, settings={"cores": 8.0}))
     assert advised(found) == "1"
     assert "It has none in this loader, the 2 there are serve another" in found.fixes[0].why
-    served = first(job(0.42, 2, numbers={**numbers, "own_fetching.100": 0.05}, settings={"cores": 8.0}))
+    served = first(job(0.42, 2, numbers=numbers, trainer={"own_fetching": 0.05}, settings={"cores": 8.0}))
     assert advised(served) is None
 
 
 def test_a_slow_sampler_is_not_helped_by_workers() -> None:
-    found = first(job(0.42, 2, numbers={"workers_busy": 0.04, "own_sampling.100": 0.4}, settings={"cores": 8.0}))
+    numbers = {"workers_busy": 0.04}
+    found = first(job(0.42, 2, numbers=numbers, trainer={"own_sampling": 0.4}, settings={"cores": 8.0}))
     assert advised(found) is None
     assert "indices" in found.fixes[0].title
-    fast = first(job(0.42, 1, numbers={"workers_busy": 0.9, "own_sampling.100": 0.1}, settings={"cores": 8.0}))
+    numbers = {"workers_busy": 0.9}
+    fast = first(job(0.42, 1, numbers=numbers, trainer={"own_sampling": 0.1}, settings={"cores": 8.0}))
     assert "indices" not in fast.fixes[0].title
 
 
@@ -240,8 +243,8 @@ def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
 
 def test_one_busy_worker_wants_its_work_spread() -> None:
     """Two workers, of which one has the slow shard: a third would not help, half of the slow shard would."""
-    numbers = {"workers_busy": 1.05, "job_cores": 1.5, "busiest_worker.100": 0.97, "next_busiest_worker.100": 0.08}
-    found = first(job(0.6, 2, numbers=numbers, settings={"cores": 8.0}))
+    numbers, trainer = {"workers_busy": 1.05, "job_cores": 1.5}, {"busiest_worker": 0.97, "next_busiest_worker": 0.08}
+    found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert advised(found) is None
     spread = next(fix for fix in found.fixes if fix.title == "Give each loader worker as much to do")
     assert "97 % of the time, the next one 8 %" in spread.why
@@ -251,7 +254,7 @@ def test_one_busy_worker_wants_its_work_spread() -> None:
 
 @pytest.mark.parametrize(("busiest", "following"), [(0.97, 0.9), (0.5, 0.1)])
 def test_workers_that_are_alike_or_idle_are_not_called_uneven(busiest: float, following: float) -> None:
-    numbers = {"workers_busy": busiest + following, "busiest_worker.100": busiest}
-    numbers |= {"next_busiest_worker.100": following, "job_cores": 1.5}
-    found = first(job(0.6, 2, numbers=numbers, settings={"cores": 8.0}))
+    numbers = {"workers_busy": busiest + following, "job_cores": 1.5}
+    trainer = {"busiest_worker": busiest, "next_busiest_worker": following}
+    found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert all(fix.title != "Give each loader worker as much to do" for fix in found.fixes)

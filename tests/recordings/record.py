@@ -1,0 +1,160 @@
+"""Records jobs for the corpus: measures what the fix gains, watches the job with its bottleneck, adds the recording.
+
+    python tests/recordings/record.py [--only NAME ...] [--pace]
+
+A job stands in ``jobs/NAME.py``; its docstring says in one sentence what it does, then its true ``cause``, the
+``straggler``, and the ``way`` to watch it if that is from inside. The true share is 1 - pace with the bottleneck / pace
+fixed. A recording that other programs on the machine disturbed is thrown away.
+"""
+
+import argparse
+import ast
+import contextlib
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
+import common
+import jobs
+import ways
+from jobs import Job
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.reader import Recording
+from tests.recordings import corpus
+
+JOBS = corpus.FOLDER / "jobs"
+WARM_UP_S, PATIENCE_S = 2.0, 90.0
+# Cores that others may keep busy while a job is watched.
+QUIET = 0.1
+SOUND = ("cpu.model_compute", "gpu.compute")
+
+
+def described(name: str) -> dict[str, str]:
+    """What a job's docstring says: ``about``, ``cause``, and what else there is."""
+    text = ast.get_docstring(ast.parse((JOBS / f"{name}.py").read_text())) or ""
+    about, _, rest = text.partition("\n\n")
+    told = dict(line.split(": ", 1) for line in rest.splitlines() if ": " in line)
+    return {"about": about.replace("\n", " "), **told}
+
+
+@contextlib.contextmanager
+def running(name: str, state: str, **variables: str) -> Iterator[Job]:
+    """A job in a folder of its own; it is ended with this context."""
+    with tempfile.TemporaryDirectory() as folder:
+        progress, log = Path(folder, "progress"), Path(folder, "output")
+        progress.touch()
+        os.truncate(progress, common.PROGRESS_BYTES)
+        environment = {**os.environ, **variables, common.PROGRESS: str(progress)}
+        command = [sys.executable, str(JOBS / f"{name}.py"), *([] if state == "bottleneck" else [state])]
+        with log.open("wb") as out, progress.open("r+b") as file:
+            counter = mmap.mmap(file.fileno(), common.PROGRESS_BYTES)
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
+        try:
+            yield Job(process, counter, log)
+        finally:
+            jobs._end(process)
+
+
+def pace(name: str, state: str, seconds: float) -> float:
+    """Steps per second of a job that nobody watches."""
+    with running(name, state, PERFDOCTOR_DISABLE="1") as job:
+        job.wait_until_ready()
+        time.sleep(WARM_UP_S)
+        return job.pace(seconds)
+
+
+def true_share(name: str, seconds: float, rounds: int) -> float:
+    """What the fix gains, measured by turns."""
+    paces = [(pace(name, "bottleneck", seconds), pace(name, "fixed", seconds)) for _ in range(rounds)]
+    slow, fixed = (statistics.mean(column) for column in zip(*paces, strict=True))
+    print(f"{name}: {slow:.1f} steps/s with the bottleneck, {fixed:.1f} fixed: {1 - slow / fixed:.3f}", flush=True)
+    return 1 - slow / fixed
+
+
+def attach(job: Job, seconds: float, file: Path) -> None:
+    """Watches a job from outside."""
+    job.wait_until_ready()
+    time.sleep(WARM_UP_S)
+    command = [sys.executable, "-m", "perfdoctor", "attach", str(job.pid), "--duration", str(seconds)]
+    subprocess.run([*command, "--recording", str(file)], capture_output=True, check=False)
+
+
+def watch(name: str, seconds: float, file: Path) -> None:
+    """Records a job with its bottleneck."""
+    if described(name).get("way") != "diagnose":
+        with running(name, "bottleneck") as job:
+            attach(job, seconds, file)
+        return
+    with running(name, "bottleneck", RECORDING=str(file)) as job:
+        job.wait_until_ready()
+        deadline = time.monotonic() + PATIENCE_S
+        while not file.exists() or ways._sidecars(job):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no diagnosis came: {job.output()[-500:]}")
+            time.sleep(0.2)
+
+
+def disturbed(file: Path) -> float:
+    """How many cores other programs kept busy while a job was recorded."""
+    recording = Recording.open(file)
+    times, values = recording.series.get(("host", "neighbours_seconds_total"), ([0], [0.0]))
+    recording.close()
+    return (values[-1] - values[0]) / max((times[-1] - times[0]) / 1e9, 1e-9)
+
+
+def record(name: str, seconds: float, share: float | None, renames: dict[str, str], keep: Path) -> None:
+    """Records a job, and adds it to the corpus."""
+    said = described(name)
+    file = keep / f"{name}.perfdoctor"
+    file.unlink(missing_ok=True)
+    if not jobs.wait_until_quiet():
+        print(f"{name}: the machine is not quiet", flush=True)
+        return
+    watch(name, seconds, file)
+    others = disturbed(file)
+    if others > QUIET:
+        print(f"{name}: thrown away, others kept {others:.2f} cores busy", flush=True)
+        return
+    straggler = int(said["straggler"]) if "straggler" in said else None
+    told: dict[str, Any] = {"about": said["about"], "truth": corpus.truth(said["cause"], share, straggler)}
+    try:
+        corpus.add(file, name, told, renames)
+    except PerfDoctorError as error:
+        print(f"{name}: {error} {error.hint}", flush=True)
+    print(f"{name}: recorded", flush=True)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = sorted(path.stem for path in JOBS.glob("*.py") if path.stem != "pace")
+    parser.add_argument("--only", nargs="+", choices=every, default=every, metavar="NAME", help="these jobs only")
+    parser.add_argument("--pace", action="store_true", help="only measure what the fix gains")
+    parser.add_argument("--seconds", type=float, default=4.0, help="to measure a pace (default 4)")
+    parser.add_argument("--rounds", type=int, default=2, help="how often (default 2)")
+    parser.add_argument("--duration", type=float, default=8.0, help="to watch from outside (default 8)")
+    parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()), help="where recordings lie first")
+    parser.add_argument("--rename", action="append", default=[], metavar="NAME=WORD", help="as corpus.py add has it")
+    arguments = parser.parse_args()
+    jobs.end_with_finally()
+    renames = dict(rename.split("=", 1) for rename in arguments.rename)
+    for name in arguments.only:
+        sound = "fixed" not in described(name)
+        share = None if sound else round(true_share(name, arguments.seconds, arguments.rounds), 3)
+        if not arguments.pace:
+            record(name, arguments.duration, share, renames, arguments.keep)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,12 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.knowledge import thresholds
 from perfdoctor.operations.table import AT_ENDS, IN_STAGE, MESSAGES, OF_ALL, Operation, OperationTable
-
-# Begins and ends come from different clocks of a device: they overlap by up to 0.1 ms where nothing does.
-_TOLERANCE_S = 200e-6
-# One step in which the order was another does not make two operations independent.
-_ALWAYS = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,8 @@ def _follow(table: OperationTable, operations: Sequence[Operation]) -> dict[Oper
 
 
 def _follows(table: OperationTable, one: Operation, other: Operation) -> bool:
-    tolerance = np.minimum(_TOLERANCE_S, (table.end[other] - table.start[other]) / 2)
-    return bool((table.start[one] >= table.end[other] - tolerance).mean() >= _ALWAYS)
+    tolerance = np.minimum(thresholds.OPERATION_OVERLAP_S, (table.end[other] - table.start[other]) / 2)
+    return bool((table.start[one] >= table.end[other] - tolerance).mean() >= thresholds.ALWAYS_AFTER)
 
 
 def _exchanges(table: OperationTable) -> dict[Operation, Exchange]:

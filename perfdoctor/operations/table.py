@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.knowledge import thresholds
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,7 +39,6 @@ OF_ALL = "optimizer-clip-main-grad"
 # Within a group that the table does not show.
 INSIDE = "layernorm-grads-all-reduce"
 KNOWN = COMPUTING | {COLLECTING} | MESSAGES.keys() | IN_STAGE | {AT_ENDS, OF_ALL, INSIDE}
-_ENOUGH = 0.5  # of the steps must hold the same operations
 _HINT = "Export a table with the columns of github.com/ByteDance-Seed/StragglerAnalysis as Parquet or CSV."
 
 
@@ -124,12 +124,12 @@ def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
         index=["step", "dp_rank"], columns=["stage", "optype", "seq_id"], values=["start_ts", "end"]
     )
     # An operation that less than half of the steps have is an accident; a step without one that most have is another.
-    usual = wide.notna().mean() >= _ENOUGH
+    usual = wide.notna().mean() >= thresholds.USUAL_OPERATIONS
     wide = wide.loc[:, usual]
     whole = wide.notna().all(axis=1).groupby(level="step").transform("all")
     wide = wide[whole.to_numpy()]
     kept = tuple(int(step) for step in wide.index.get_level_values("step").unique())
-    if len(kept) < _ENOUGH * steps or len(wide) != len(kept) * replicas:
+    if len(kept) < thresholds.USUAL_OPERATIONS * steps or len(wide) != len(kept) * replicas:
         raise PerfDoctorError(f"{path}: the steps do not hold the same operations.", hint=_HINT)
     shape = (len(kept), replicas)
     operations = [Operation(int(a), str(b), int(c)) for a, b, c in wide["start_ts"].columns]

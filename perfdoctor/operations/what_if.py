@@ -13,14 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.operations.graph import Graph
 from perfdoctor.operations.replay import own_durations, replay
 from perfdoctor.operations.table import Floats, Operation, OperationTable
-
-# Equal ranks must win back this much of what is lost for one of them, or one stage, to be the culprit.
-_EXPLAINED = 0.8
-# The paper calls a job straggling from here on.
-STRAGGLING = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +50,11 @@ def ask_what_if(table: OperationTable, graph: Graph) -> WhatIf:
     lost = max(lasts - best, 1e-12)
     explained = {"rank": ranks[rank] / lost, "stage": stages[stage] / lost}
     kind, culprit = "changing", None
-    if lasts < STRAGGLING * best:
+    if lasts < thresholds.STRAGGLING * best:
         kind = "none"
-    elif explained["rank"] >= _EXPLAINED:
+    elif explained["rank"] >= thresholds.EXPLAINED_LOSS:
         kind, culprit = "rank", table.ranks[rank]
-    elif table.stages > 1 and explained["stage"] >= _EXPLAINED:
+    elif table.stages > 1 and explained["stage"] >= thresholds.EXPLAINED_LOSS:
         kind, culprit = "stage", stage
     return WhatIf(lasts / best, whole / lasts, kind, culprit, explained)
 

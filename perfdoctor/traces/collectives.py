@@ -9,16 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.causes import CAUSES
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.communication import SPLIT, CollectiveTimes
 from perfdoctor.traces.intervals import Floats, Int64s, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, Message, Trace
-from perfdoctor.traces.waiting import BANDWIDTH, LATENCY, WAIT, Exchanges
 
 # The causes in the columns of ``before`` and ``after``.
 COLUMNS = tuple(CAUSES)
-SPLIT = (BANDWIDTH, LATENCY, WAIT)
-# What holds the device up for its last 10 us holds up what comes next.
-_LAST_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +65,17 @@ class Collectives:
 
 def list_collectives(account: RankAccount) -> Collectives:
     """A rank's collectives; none if its trace has several devices, which then are ranks of their own."""
-    if len(account.exchanges) != 1:
+    if len(account.collectives) != 1:
         return _of(account, _nothing())
-    return _of(account, account.exchanges[0])
+    return _of(account, account.collectives[0])
 
 
-def _nothing() -> Exchanges:
+def _nothing() -> CollectiveTimes:
     none, empty = np.zeros(0, dtype=np.int64), np.zeros(0)
-    return Exchanges(none, True, none, none, Intervals.none(), empty, dict.fromkeys(SPLIT, empty))
+    return CollectiveTimes(none, True, none, none, Intervals.none(), empty, dict.fromkeys(SPLIT, empty))
 
 
-def _of(account: RankAccount, exchanges: Exchanges) -> Collectives:
+def _of(account: RankAccount, exchanges: CollectiveTimes) -> Collectives:
     order = np.argsort(exchanges.start, kind="stable")
     rows, start, end = exchanges.rows[order], exchanges.start[order], exchanges.end[order]
     messages = [None if exchanges.on_host else account.trace.messages.get(int(row)) for row in rows]
@@ -87,7 +85,7 @@ def _of(account: RankAccount, exchanges: Exchanges) -> Collectives:
         _kind(account.trace.names[names[row]], message, account.trace.rank)
         for row, message in zip(rows.tolist(), messages, strict=True)
     ]
-    last = np.minimum(end - start, _LAST_NS)
+    last = np.minimum(end - start, int(thresholds.LAST_OF_COLLECTIVE_NS))
     return Collectives(
         keys=tuple(_keys(kinds, messages, _step(account, called), called)),
         kinds=tuple(kinds),
@@ -104,10 +102,10 @@ def _of(account: RankAccount, exchanges: Exchanges) -> Collectives:
 
 
 def _spent(account: RankAccount, times: Int64s) -> Floats:
-    """By ``COLUMNS``, what was booked before each time."""
-    booked = account.before(times)
+    """By ``COLUMNS``, what was attributed before each time."""
+    attributed = account.before(times)
     nothing = np.zeros(len(times))
-    return np.stack([booked.get(cause, nothing) for cause in COLUMNS], axis=1)
+    return np.stack([attributed.get(cause, nothing) for cause in COLUMNS], axis=1)
 
 
 def _launched(trace: Trace, rows: Int64s) -> Int64s:

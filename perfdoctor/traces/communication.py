@@ -11,36 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.kernels import Work
-from perfdoctor.traces.arrays import distinct, quantiles
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
-from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace
+from perfdoctor.traces.intervals import Floats, Intervals
+from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace, distinct
+from perfdoctor.traces.statistics import quantiles
 
-Floats = npt.NDArray[np.float64]
-
-# With fewer of a kind, the fastest may have waited as well.
-_ENOUGH = 5
-_FASTEST, _MOST = 0.10, 0.75  # quantiles
-# Where sizes are not told, kernels of one name may carry different ones. Then they count as alike only if most take
-# about as long as the fastest.
-_ALIKE = 2.0
-# DistributedDataParallel's default bucket of 25 MB takes 250 us at 100 GB/s; what is faster carries less, or runs on a
-# link that is not the limit.
-_SHORT_NS = 250_000
-_SMALL_BYTES = 1 << 20
-# The first name that is found counts: "float" is in several.
-_BYTES = {"float8": 1, "bfloat16": 2, "half": 2, "short": 2, "double": 8, "long": 8, "float": 4, "int": 4}
-
-
-BANDWIDTH, LATENCY, WAIT = "communication.bandwidth", "communication.latency", "communication.unattributed_wait"
+# What exposed communication is split into.
+SPLIT = (BANDWIDTH, LATENCY, UNOBSERVED_RANK)
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanges:
+class CollectiveTimes:
     """Collectives of one device, or of a job on the CPU.
 
     Attributes:
@@ -60,7 +46,7 @@ class Exchanges:
     amounts: Mapping[str, Floats]
 
 
-def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> Exchanges:
+def time_collectives(trace: Trace, work: Int8s, time: DeviceTime) -> CollectiveTimes:
     """Exposed communication of a device by cause."""
     device = trace.device
     rows = np.flatnonzero((work == Work.COMMUNICATION) & (device.device == time.device))
@@ -75,12 +61,12 @@ def split_communication(trace: Trace, work: Int8s, time: DeviceTime) -> Exchange
     amounts = {
         LATENCY: np.where(short, moving, 0.0),
         BANDWIDTH: np.where(short, 0.0, moving),
-        WAIT: exposed - moving,
+        UNOBSERVED_RANK: exposed - moving,
     }
-    return Exchanges(rows, False, device.start[rows], device.end[rows], alone, size, amounts)
+    return CollectiveTimes(rows, False, device.start[rows], device.end[rows], alone, size, amounts)
 
 
-def split_host_collectives(host: Host, alone: Intervals) -> Exchanges:
+def time_host_collectives(host: Host, alone: Intervals) -> CollectiveTimes:
     """The collectives of a job on the CPU; as long as one rank is all that is seen, all of it counts as waiting.
 
     Args:
@@ -90,8 +76,8 @@ def split_host_collectives(host: Host, alone: Intervals) -> Exchanges:
     rows = np.flatnonzero(host.collectives)
     start, end = host.trace.host.start[rows], host.trace.host.end[rows]
     nothing = np.zeros(len(rows))
-    amounts = {LATENCY: nothing, BANDWIDTH: nothing, WAIT: exposed_times(alone, start, end)}
-    return Exchanges(rows, True, start, end, alone, np.full(len(rows), np.nan), amounts)
+    amounts = {LATENCY: nothing, BANDWIDTH: nothing, UNOBSERVED_RANK: exposed_times(alone, start, end)}
+    return CollectiveTimes(rows, True, start, end, alone, np.full(len(rows), np.nan), amounts)
 
 
 def exposed_times(alone: Intervals, start: Int64s, end: Int64s) -> Floats:
@@ -117,10 +103,10 @@ def _transfer(trace: Trace, rows: Int64s, duration: Floats) -> Floats:
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
     for one in distinct(kind):
         alike = kind.ravel() == one
-        if alike.sum() < _ENOUGH:
+        if alike.sum() < thresholds.ALIKE_COLLECTIVES:
             continue
-        fastest, most = quantiles(duration[alike], (_FASTEST, _MOST))
-        if elements[alike][0] >= 0 or most <= _ALIKE * fastest:
+        fastest, most = quantiles(duration[alike], (thresholds.FASTEST_COLLECTIVES, thresholds.MOST_COLLECTIVES))
+        if elements[alike][0] >= 0 or most <= thresholds.ONE_COLLECTIVE_SIZE * fastest:
             found[alike] = fastest
     return found
 
@@ -132,14 +118,14 @@ def _elements(trace: Trace, row: int) -> int:
 
 def is_short(size: Floats, transfer: Floats) -> Bools:
     """Collectives that carry little: by their bytes where they are known, else by how fast they can be (ns)."""
-    return np.where(np.isnan(size), transfer < _SHORT_NS, size < _SMALL_BYTES)
+    return np.where(np.isnan(size), transfer < thresholds.SHORT_COLLECTIVE_NS, size < thresholds.SMALL_COLLECTIVE_BYTES)
 
 
 def _bytes(trace: Trace, row: int) -> float:
     message = trace.messages.get(row)
     if message is None or message.elements < 0:
         return float("nan")
-    return message.elements * _dtype_bytes(message.dtype, _BYTES)
+    return message.elements * _dtype_bytes(message.dtype, profiler.MESSAGE_BYTES)
 
 
 def _dtype_bytes(dtype: str, known: Mapping[str, int]) -> int:

@@ -1,13 +1,12 @@
 """Who brought each cause about: the operator, and the line of Python, that the host was in.
 
 Work of a device leads back to the call that launched it, idle time to what the host did in it. So each cause becomes a
-list of moments on host threads with the nanoseconds that they brought about; the operator and the frame that enclose a
-moment are its origin.
+list of instants on host threads with the nanoseconds that they brought about; the operator and the frame that enclose
+an instant are its call site. Idle time of which the trace shows no reason has a mark of the job around it, at least.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,36 +14,36 @@ from typing import NamedTuple
 import numpy as np
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.libraries import is_library_in_trace
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
-from perfdoctor.traces.host import Doing, Host
+from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.host_only import find_arithmetic
-from perfdoctor.traces.idle import Reason
-from perfdoctor.traces.intervals import Floats, Intervals
+from perfdoctor.traces.idle import IdleReason
+from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, nest
 from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Trace
-from perfdoctor.traces.nesting import NONE, Nesting, nest
 
-# Where time goes whose origin is not in the trace.
+# Where time goes whose call site is not in the trace.
 NOT_SEEN = ""
-_FRAME = re.compile(r"(?P<file>[^;:]+\.pyx?)\((?P<line>\d+)\): (?P<function>[^;]+)")
-# Idle time of which the host's own doing is the origin: calls of a kind, or what the main thread is in.
-_OF_ITS_OWN: dict[Reason, Doing | Callable[[Host], Bools]] = {
-    Reason.SYNCHRONIZING: lambda host: host.draining,
-    Reason.ALLOCATING: lambda host: host.allocating,
-    Reason.COPYING: lambda host: host.copying_in,
-    Reason.LOADING: Doing.LOADING,
-    Reason.SAVING: Doing.SAVING,
-    Reason.COMPILING: Doing.COMPILING,
-    Reason.OWN_CODE: Doing.OWN_CODE,
+# Idle time that the host's own doing brings about: calls of a kind, or what the main thread is in.
+_OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
+    IdleReason.SYNCHRONIZING: lambda host: host.draining,
+    IdleReason.ALLOCATING: lambda host: host.allocating,
+    IdleReason.COPYING: lambda host: host.copying_in,
+    IdleReason.LOADING: Activity.LOADING,
+    IdleReason.SAVING: Activity.SAVING,
+    IdleReason.COMPILING: Activity.COMPILING,
+    IdleReason.OWN_CODE: Activity.OWN_CODE,
 }
 _SAMPLES = 1000
 
 
-class Moments(NamedTuple):
-    """Moments on host threads.
+class HostInstants(NamedTuple):
+    """Instants on host threads.
 
     Attributes:
-        thread: index into ``Trace.threads``; ``UNKNOWN`` where the origin is not in the trace.
+        thread: index into ``Trace.threads``; ``UNKNOWN`` where the call site is not in the trace.
         time: nanoseconds.
         amount: nanoseconds that each brought about.
         operator: row of the operator, where it is known beforehand.
@@ -57,20 +56,20 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Origins:
+class CallSites:
     """By cause, nanoseconds by the name of an operator, and by source line (``file.py:12 function``)."""
 
     operators: dict[str, Amounts[str]]
     lines: dict[str, Amounts[str]]
 
 
-def find_origins(account: RankAccount) -> Origins:
-    """The origins of all causes of one rank, as far as the trace shows them."""
+def find_call_sites(account: RankAccount) -> CallSites:
+    """The call sites of all causes of one rank, as far as the trace shows them."""
     trace = account.trace
     operators = account.operators
-    lines = Lines(trace, account.host.main)
-    found = Origins({}, {})
-    for cause, moments in _moments(account, operators):
+    lines = SourceLines(trace, account.host.main)
+    found = CallSites({}, {})
+    for cause, moments in _instants(account, operators):
         rows = moments.operator
         if rows is None:
             rows = operators.innermost(moments.thread, moments.time)
@@ -80,10 +79,8 @@ def find_origins(account: RankAccount) -> Origins:
     return found
 
 
-def _add(
-    found: dict[str, Amounts[str]], cause: str, texts: Sequence[str], numbers: Int64s, amount: Floats
-) -> None:
-    """Sums up by number; nothing is noted of a cause without any origin."""
+def _add(found: dict[str, Amounts[str]], cause: str, texts: Sequence[str], numbers: Int64s, amount: Floats) -> None:
+    """Sums up by number; nothing is noted of a cause without any call site."""
     if not (numbers != NONE).any():
         return
     summed = np.bincount(numbers + 1, weights=amount)
@@ -92,7 +89,7 @@ def _add(
         amounts[texts[number - 1] if number else NOT_SEEN] += float(summed[number])
 
 
-class Lines:
+class SourceLines:
     """The job's own source lines in a trace: frames that the profiler saw, or stacks that operators carry.
 
     A frame's line is where its function begins; older profilers tell the line of the call.
@@ -139,7 +136,7 @@ class Lines:
 
 def own_line(frame: str) -> str:
     """``file.py:12 function`` of a frame as the profiler writes it; "" if it is not Python, or a library's."""
-    match = _FRAME.fullmatch(frame)
+    match = profiler.FRAME.fullmatch(frame)
     if match is None or is_library_in_trace(match["file"]):
         return ""
     return f"{match['file']}:{match['line']} {match['function']}"
@@ -149,7 +146,7 @@ def _innermost_line(stack: str) -> str:
     return next((line for frame in stack.split(";") if (line := own_line(frame))), "")
 
 
-def _moments(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Moments]]:
+def _instants(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, HostInstants]]:
     if account.devices:
         yield from _of_work(account)
         yield from _of_idleness(account)
@@ -157,27 +154,29 @@ def _moments(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Mo
         yield from _of_host(account, operators)
 
 
-def _of_work(account: RankAccount) -> Iterator[tuple[str, Moments]]:
+def _of_work(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
     """What devices did, at the calls that launched it."""
     for work, cause in CAUSE_OF_WORK.items():
         rows = np.flatnonzero(account.work == work)
         if len(rows):
             yield cause, _launched(account, rows, account.taken[rows])
-    for exchanges in account.exchanges:
+    for exchanges in account.collectives:
         for cause, amounts in exchanges.amounts.items():
             if amounts.any():
                 yield cause, _launched(account, exchanges.rows, amounts)
 
 
-def _launched(account: RankAccount, rows: Int64s, amounts: Floats) -> Moments:
+def _launched(account: RankAccount, rows: Int64s, amounts: Floats) -> HostInstants:
     calls, call = account.trace.calls, account.launches[rows]
     if not len(calls):
-        return Moments(call, call, amounts)
+        return HostInstants(call, call, amounts)
     seen = call != UNKNOWN
-    return Moments(np.where(seen, calls.thread[call], UNKNOWN), np.where(seen, calls.start[call], UNKNOWN), amounts)
+    return HostInstants(
+        np.where(seen, calls.thread[call], UNKNOWN), np.where(seen, calls.start[call], UNKNOWN), amounts
+    )
 
 
-def _of_idleness(account: RankAccount) -> Iterator[tuple[str, Moments]]:
+def _of_idleness(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
     """What the host did while devices were idle.
 
     Where it was launching, what it launched next is the moment. What it did otherwise is one by itself, and what the
@@ -189,29 +188,32 @@ def _of_idleness(account: RankAccount) -> Iterator[tuple[str, Moments]]:
                 moments = _of_its_kind(account, reason)
                 share = moments.amount / max(float(moments.amount.sum()), 1.0)
                 yield account.cause_of(reason), moments._replace(amount=share * total)
-        amounts = gaps.reasons[Reason.DISPATCHING]
+        amounts = gaps.reasons[IdleReason.DISPATCHING]
         rows = amounts > 0
         if rows.any():
-            yield CAUSE_OF_IDLENESS[Reason.DISPATCHING], Moments(gaps.thread[rows], gaps.until[rows], amounts[rows])
+            yield (
+                CAUSE_OF_IDLENESS[IdleReason.DISPATCHING],
+                HostInstants(gaps.thread[rows], gaps.until[rows], amounts[rows]),
+            )
 
 
-def _of_its_kind(account: RankAccount, reason: Reason) -> Moments:
+def _of_its_kind(account: RankAccount, reason: IdleReason) -> HostInstants:
     """Calls, or what the main thread does, of a kind that a reason speaks of."""
-    if isinstance(doing := _OF_ITS_OWN[reason], Doing):
+    if isinstance(doing := _OF_ITS_OWN[reason], Activity):
         return _sampled(account, doing)
     calls, rows = account.trace.calls, doing(account.host)
     return _within(account, calls.thread[rows], calls.start[rows], calls.end[rows])
 
 
-def _within(account: RankAccount, thread: Int32s, start: Int64s, end: Int64s) -> Moments:
+def _within(account: RankAccount, thread: Int32s, start: Int64s, end: Int64s) -> HostInstants:
     taken = np.minimum(end, account.window.end) - np.maximum(start, account.window.start)
-    return Moments(thread, start, np.maximum(taken, 0).astype(np.float64))
+    return HostInstants(thread, start, np.maximum(taken, 0).astype(np.float64))
 
 
-def _sampled(account: RankAccount, doing: Doing) -> Moments:
-    """Moments spread evenly over what the main thread does: long ranges have many lines in them."""
+def _sampled(account: RankAccount, doing: Activity) -> HostInstants:
+    """HostInstants spread evenly over what the main thread does: long ranges have many lines in them."""
     host, window = account.host, account.window
-    times = host.doing(host.main)[doing] & Intervals.one(window.start, window.end)
+    times = host.activity(host.main)[doing] & Intervals.one(window.start, window.end)
     total = times.total
     count = min(total, _SAMPLES)
     before = ((np.arange(count) + 0.5) * total / max(count, 1)).astype(np.int64)
@@ -219,10 +221,10 @@ def _sampled(account: RankAccount, doing: Doing) -> Moments:
     row = np.searchsorted(summed, before, side="right") - 1
     moments = times.start[row] + before - summed[row]
     thread = np.full(count, UNKNOWN if host.main is None else host.main)
-    return Moments(thread, moments, np.full(count, total / max(count, 1)))
+    return HostInstants(thread, moments, np.full(count, total / max(count, 1)))
 
 
-def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Moments]]:
+def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, HostInstants]]:
     """A job on the CPU: what operators take themselves, dispatch and arithmetic apart."""
     host, rows = account.trace.host, operators.rows
     start = host.start[rows]
@@ -230,7 +232,29 @@ def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Mo
     of, begin, end = find_arithmetic(account.trace, operators)
     computing = np.bincount(of, weights=end - begin, minlength=len(rows)).astype(np.float64)
     dispatch = operators.own_time() - computing
-    for cause, amounts in (("cpu.model_compute", computing * inside), ("cpu.python_overhead", dispatch * inside)):
-        yield cause, Moments(host.thread[rows], start, amounts, rows)
-    for reason in (Reason.LOADING, Reason.SAVING, Reason.OWN_CODE):
+    for cause, amounts in ((MODEL_COMPUTE, computing * inside), (PYTHON_OVERHEAD, dispatch * inside)):
+        yield cause, HostInstants(host.thread[rows], start, amounts, rows)
+    for reason in (IdleReason.LOADING, IdleReason.SAVING, IdleReason.OWN_CODE):
         yield CAUSE_OF_IDLENESS[reason], _of_its_kind(account, reason)
+
+
+def annotation_around_unexplained(account: RankAccount) -> str:
+    """The innermost annotation (``record_function``, or PyTorch's own) around most of the unexplained idle time.
+
+    Returns:
+        Its name; "" where there is none, or no such time.
+    """
+    trace, main = account.trace, account.host.main
+    total = sum(float(gaps.reasons[IdleReason.UNEXPLAINED].sum()) for gaps in account.gaps)
+    if main is None or not total:
+        return ""
+    steps = np.array([name.startswith(profiler.STEP_PREFIX) for name in trace.names])
+    marks = nest(trace.host, (trace.host.kind == HostKind.ANNOTATION) & ~trace.named(steps, trace.host.name))
+    taken = np.zeros(len(trace.names))
+    for gaps in account.gaps:
+        middle = gaps.until - (gaps.end - gaps.start) // 2
+        row = marks.innermost(np.full(len(middle), main), middle)
+        inside = row != NONE
+        np.add.at(taken, trace.host.name[row[inside]], gaps.reasons[IdleReason.UNEXPLAINED][inside])
+    longest = int(taken.argmax())
+    return trace.names[longest] if taken[longest] >= thresholds.EXPLAINED_WAIT * total else ""

@@ -1,33 +1,47 @@
-"""The same work with something beside it and without: does it take longer, and by how much beyond chance?
+"""Medians and percentiles; and whether work takes longer with something beside it, by a bootstrap.
 
-Only what is alike is compared: work of one kind, with several of both sorts. If one kind alone already differs much
-in what it takes, it is several kinds that nothing tells apart, and is left out. Both sorts are drawn anew, with
+Numpy's own (``median``, ``percentile``) load its masked arrays when they are first called, which takes longer than
+reading a small trace, and some MB of memory.
+
+To compare, only what is alike is taken: work of one kind, with several of both sorts. If one kind alone already differs
+much in what it takes, it is several kinds that nothing tells apart, and is left out. Both sorts are drawn anew, with
 replacement: a difference that is gone in more than one of twenty draws may be chance, and does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
+import numpy.typing as npt
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.resampling import with_replacement
-from perfdoctor.traces.arrays import quantiles
 from perfdoctor.traces.intervals import Floats, Int64s
 from perfdoctor.traces.model import Bools
 
-# With fewer of a sort there is nothing to draw from.
-_ENOUGH = 3
-# Quartiles of what one kind takes by itself: further apart they are of several sizes.
-_ALIKE = 1.25
-# GPUs' clocks change by some percent (as in ``rules.gpu``).
-_LONGER = 1.05
-# Of all time that is compared, so much must be in kinds that take longer: one kind may hide two sizes, most do not.
-_MOST = 0.5
+
+def quantiles(values: npt.ArrayLike, fractions: Sequence[float]) -> npt.NDArray[np.float64]:
+    """The values below which some fractions of all lie, interpolated between neighbours as ``numpy.quantile`` does.
+
+    Args:
+        values: at least one, in any order.
+        fractions: between 0 and 1.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    place = np.asarray(fractions, dtype=np.float64) * (len(ordered) - 1)
+    below, above = ordered[np.floor(place).astype(np.int64)], ordered[np.ceil(place).astype(np.int64)]
+    return np.asarray(below + (above - below) * (place % 1.0))
+
+
+def median(values: npt.ArrayLike) -> float:
+    """The middle of some values, at least one."""
+    return float(quantiles(values, (0.5,))[0])
+
+
 _DRAWS = 100
-_CHANCE = 0.05
 # Of each kind so many are drawn, and of so many kinds: those that took most.
 _DRAWN = 64
 _KINDS = 24
@@ -35,7 +49,7 @@ _SEED = 19
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindComparison:
     """Work of one kind.
 
     Attributes:
@@ -57,7 +71,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class Comparison:
     """What was compared.
 
     Attributes:
@@ -66,7 +80,7 @@ class Contrast:
         sure: whether they took longer beyond chance.
     """
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[KindComparison, ...]
     compared: float
     sure: bool
 
@@ -81,9 +95,9 @@ class Contrast:
         return self.compared / (self.compared - self.longer) if self.sure else 1.0
 
 
-def contrast(
-    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, *, fraction: float = 0.5, enough: int = _ENOUGH
-) -> Contrast:
+def compare_kinds(
+    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, *, fraction: float = 0.5, enough: float | None = None
+) -> Comparison:
     """Compares work that had something beside it with work of its kind that had nothing.
 
     Args:
@@ -92,22 +106,24 @@ def contrast(
         alone: whether there was nothing beside it.
         beside: whether there was something; what is neither is left out.
         fraction: the quantile that speaks for several of a kind: the median, or what the fastest took.
-        enough: so many of each sort it takes.
+        enough: so many of each sort it takes, ``thresholds.COMPARABLE_WORK`` unless given.
     """
     found, sums, redrawn = [], 0.0, np.zeros(_DRAWS)
     random = Random(_SEED)
-    for number, without, with_ in _largest(kind, taken, alone, beside, enough):
-        one = Kind(number, _quantile(without, fraction), _quantile(with_, fraction), len(with_))
+    for number, without, with_ in _largest(
+        kind, taken, alone, beside, thresholds.COMPARABLE_WORK if enough is None else enough
+    ):
+        one = KindComparison(number, _quantile(without, fraction), _quantile(with_, fraction), len(with_))
         found.append(one)
         sums += one.beside * one.count
         redrawn += one.count * (_redrawn(with_, fraction, random) - _redrawn(without, fraction, random))
-    slower = sum(one.beside * one.count for one in found if one.beside > _LONGER * one.alone)
-    sure = bool(found) and slower >= _MOST * sums and _quantile(redrawn, _CHANCE) > 0
-    return Contrast(tuple(found), sums, sure)
+    slower = sum(one.beside * one.count for one in found if one.beside > thresholds.LENGTHENED * one.alone)
+    sure = bool(found) and slower >= thresholds.MOSTLY_LENGTHENED * sums and _quantile(redrawn, thresholds.CHANCE) > 0
+    return Comparison(tuple(found), sums, sure)
 
 
 def _largest(
-    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, enough: int
+    kind: Int64s, taken: Floats, alone: Bools, beside: Bools, enough: float
 ) -> Iterator[tuple[int, Floats, Floats]]:
     """The kinds that can be compared, and what they took alone and beside something; those that took most."""
     if not len(kind):
@@ -121,7 +137,7 @@ def _largest(
         here = kind == number
         without = taken[here & alone]
         low, high = quantiles(without, (0.25, 0.75))
-        if high <= _ALIKE * low:
+        if high <= thresholds.ONE_KERNEL_SIZE * low:
             yield number, without, taken[here & beside]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import NotExamined
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.idle import Reason
+from perfdoctor.traces.idle import IdleReason
 from perfdoctor.traces.model import Trace
 
-# A job's start is in the trace if this much of the time is first-time work. Steady steps here have next to nothing.
-_WARMING = 0.20
-_FEWEST_NS = 1_000_000
 _STEADY = (
     "profile later steps: torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...) "
     "and prof.step() in the loop"
@@ -22,16 +21,16 @@ def why_silent(account: RankAccount) -> str:
     trace = account.trace
     if not len(trace.device):
         unknown = unknown_device(trace)
-        if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.strangers)):
+        if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
             return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did cannot be told."
         if trace.devices or len(trace.calls):
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
-    if account.window.length < _FEWEST_NS:
+    if account.window.length < thresholds.SHORTEST_TRACE_NS:
         return "The trace is shorter than a millisecond."
-    setting_up = account.idle_for(Reason.SETTING_UP)
+    setting_up = account.idle_for(IdleReason.SETTING_UP)
     if not account.recompiles:
-        setting_up += account.idle_for(Reason.COMPILING)
-    if setting_up >= _WARMING:
+        setting_up += account.idle_for(IdleReason.COMPILING)
+    if setting_up >= thresholds.WARMING_UP:
         return (
             f"The trace holds a job's start: for {setting_up:.0%} of it the GPU waits for what is done once, such as "
             "loading kernels, compiling and trying algorithms. It says nothing about the steps that follow."
@@ -41,7 +40,7 @@ def why_silent(account: RankAccount) -> str:
 
 def unknown_device(trace: Trace) -> str:
     """Names the strange categories that a device's work seems to be in; "" if there are none."""
-    return ", ".join(sorted(trace.strangers))
+    return ", ".join(sorted(trace.unknown_categories))
 
 
 def missing_in_trace(account: RankAccount) -> list[NotExamined]:
@@ -76,13 +75,13 @@ def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
         loading: whether the trainer fetched batches from a loader with workers.
     """
     found = []
-    if cause in ("cpu.kernel_launch", "cpu.python_overhead"):
+    if cause in (KERNEL_LAUNCH, PYTHON_OVERHEAD):
         why = (
             "Profiling itself makes launching slower, so without it this cause is smaller. A trace does not show "
             "whether the launching thread lacked a core either."
         )
         return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
-    if cause == "cpu.model_compute":
+    if cause == MODEL_COMPUTE:
         why = "A trace does not show whether threads lack a core meanwhile: on a CPU that looks like arithmetic."
         found.append(NotExamined("trace", why, "perfdoctor attach PID, which sees who has the cores"))
     if loading:

@@ -1,4 +1,4 @@
-"""What the kernels themselves tell: which ones take the time, and whether they use what the GPU and PyTorch offer.
+"""What kernels show: which take the time, whether they use what GPU and PyTorch offer, and how fast they are.
 
 Read from names that libraries give. A number that no kernel of the trace speaks about is absent, not zero.
 """
@@ -6,36 +6,35 @@ Read from names that libraries give. A number that no kernel of the trace speaks
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.knowledge.kernels import PRECISIONS, Work, name_precision
+from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.knowledge.kernels import (
+    FUNCTOR,
+    FUSED_ATTENTION,
+    LAYOUT,
+    MATRIX,
+    ON_TENSOR_CORES,
+    PRECISIONS,
+    SOFTMAX,
+    Work,
+    name_precision,
+)
+from perfdoctor.metrics.names import TRACE
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
-from perfdoctor.traces.arrays import is_among, median
-from perfdoctor.traces.model import Bools, DeviceKind, HostKind
-from perfdoctor.traces.recomputation import measure_recomputation
+from perfdoctor.traces.communication import SPLIT
+from perfdoctor.traces.intervals import NONE, nest
+from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, HostKind, is_among
+from perfdoctor.traces.statistics import median
 
-# For names in lower case: ignoring it in the search takes several times as long.
-# Matrix products and convolutions. cuBLAS's nvjet and AMD's MFMA (``_MI16x16``) kernels have no other mode.
-_MATRIX = re.compile(r"gemm|nvjet|cutlass::kernel|cutlass_|xmma|cijk_|scudnn|winograd|wgrad|dgrad|fprop|implicit_conv")
-_TENSOR_CORES = re.compile(r"nvjet|_mi\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d")
-_FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)")
-_SOFTMAX = re.compile(r"softmax")
-_LAYOUT = re.compile(r"nchw_?to|nhwc_?to|transpose")
-_OPTIMIZER = re.compile(r"^Optimizer\.step#")
-_BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
-_PAGEABLE = re.compile(r"pageable")
-_BETWEEN = re.compile(r"pageable|pinned|htod|dtoh")
-# What a generic kernel of ATen is instantiated with.
-_WHAT_FOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\b")
 _SHOWN = 3
-# Less of something than this is no evidence of anything.
-_WORTH_SAYING = 0.01
 _IN_PRECISION = {precision: f"traced_matrix_{precision}" for precision in PRECISIONS}
-_COMMUNICATION = ("communication.bandwidth", "communication.latency", "communication.unattributed_wait")
 
 
 def time_kernels(account: RankAccount) -> dict[str, Amounts[str]]:
@@ -43,7 +42,7 @@ def time_kernels(account: RankAccount) -> dict[str, Amounts[str]]:
     found: dict[str, Amounts[str]] = {}
     taken = account.taken
     for work in Work:
-        causes = _COMMUNICATION if work is Work.COMMUNICATION else (CAUSE_OF_WORK[work],)
+        causes = SPLIT if work is Work.COMMUNICATION else (CAUSE_OF_WORK[work],)
         rows = account.work == work
         summed = np.bincount(account.trace.device.name[rows], weights=taken[rows])
         for cause in causes:
@@ -72,7 +71,7 @@ def shorten(name: str) -> str:
     """A kernel's name without return type and arguments, and not longer than a line."""
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     base = _base(name)
-    inner = _WHAT_FOR.search(name, len(base))
+    inner = FUNCTOR.search(name, len(base))
     return (f"{base} [{inner.group()}]" if inner else base)[:100]
 
 
@@ -86,15 +85,17 @@ def measure_kernels(account: RankAccount) -> dict[str, float]:
     if not len(trace.device):
         return {}
     kernels = (trace.device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
-    matrix = kernels & _named(account, _MATRIX, only_base=True)
+    matrix = kernels & _named(account, MATRIX, only_base=True)
     copies = trace.device.kind == DeviceKind.COPY
     found = {
-        "traced_tensor_cores": _part(taken, matrix & _named(account, _TENSOR_CORES), matrix),
-        "traced_layout": _part(taken, kernels & _named(account, _LAYOUT), kernels),
-        "traced_softmax": _part(taken, kernels & _named(account, _SOFTMAX), kernels),
-        "traced_fused_attention": _part(taken, kernels & _named(account, _FUSED_ATTENTION), kernels),
+        "traced_tensor_cores": _part(taken, matrix & _named(account, ON_TENSOR_CORES), matrix),
+        "traced_layout": _part(taken, kernels & _named(account, LAYOUT), kernels),
+        "traced_softmax": _part(taken, kernels & _named(account, SOFTMAX), kernels),
+        "traced_fused_attention": _part(taken, kernels & _named(account, FUSED_ATTENTION), kernels),
         "traced_pageable": _part(
-            np.ones(len(taken)), copies & _named(account, _PAGEABLE), copies & _named(account, _BETWEEN)
+            np.ones(len(taken)),
+            copies & _named(account, profiler.PAGEABLE_COPY),
+            copies & _named(account, profiler.HOST_DEVICE_COPY),
         ),
         "traced_optimizer_kernels": _optimizer_kernels(account),
         "traced_recomputed": measure_recomputation(account),
@@ -103,7 +104,7 @@ def measure_kernels(account: RankAccount) -> dict[str, float]:
     told = {name: value for name, value in found.items() if value is not None}
     small = ("traced_recomputed", "traced_layout", "traced_softmax", "traced_fused_attention")
     for name in (*small, *_IN_PRECISION.values()):
-        if told.get(name, 1.0) < _WORTH_SAYING:
+        if told.get(name, 1.0) < thresholds.REPORTED_PART:
             del told[name]
     return told
 
@@ -142,13 +143,80 @@ def _optimizer_kernels(account: RankAccount) -> float | None:
     A step that is given a closure, as under Lightning, holds forward and backward passes too: its own kernels follow.
     """
     trace, calls = account.trace, account.trace.calls
-    rows = trace.matching(_OPTIMIZER, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
+    rows = trace.matching(profiler.OPTIMIZER_STEP, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
     if not rows.any():
         return None
     launching = np.sort(calls.start[is_among(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])
     starts, ends = trace.host.start[rows], trace.host.end[rows]
-    backward = np.array([_BACKWARD.match(name) is not None for name in trace.names] or [False])
+    backward = np.array([profiler.BACKWARD_NODE.match(name) is not None for name in trace.names] or [False])
     passed = np.concatenate([[0], np.sort(trace.host.end[trace.named(backward, trace.host.name)])])
     starts = np.maximum(starts, passed[np.searchsorted(passed, ends, side="right") - 1])
     launched = np.searchsorted(launching, ends) - np.searchsorted(launching, starts)
     return median(launched)
+
+
+def measure_recomputation(account: RankAccount) -> float | None:
+    """Fraction of the kernels' time that is forward work done again; None where the trace tells of none."""
+    trace = account.trace
+    host, calls = trace.host, trace.calls
+    again = trace.matching(profiler.RECOMPUTING, host.name)
+    own = (trace.device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
+    kernels = np.flatnonzero(own & (account.taken > 0))
+    if not again.any() or not len(kernels) or not len(calls):
+        return None
+    passes = nest(host, again | trace.matching(profiler.BACKWARD, host.name))
+    call = account.launches[kernels]
+    thread = np.where(call == UNKNOWN, UNKNOWN, calls.thread[call])
+    inside = passes.innermost(thread, calls.start[call])
+    repeated = (inside != NONE) & again[inside]
+    taken = account.taken[kernels]
+    return float(taken[repeated].sum() / taken.sum())
+
+
+KernelTimes = Mapping[tuple[str, int], tuple[float, int]]
+
+
+def time_same_kernels(account: RankAccount) -> KernelTimes:
+    """Name and grid of kernels to what they take in the median, in nanoseconds, and how many there were.
+
+    Nothing for a rank that exchanges nothing with others.
+    """
+    if not any(len(one.rows) for one in account.collectives):
+        return {}
+    device = account.trace.device
+    wanted = (device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION) & (account.taken > 0)
+    rows = np.flatnonzero(wanted & (device.end - device.start >= thresholds.SHORT_KERNEL_NS))
+    name, blocks, length = device.name[rows], device.blocks[rows], (device.end - device.start)[rows]
+    order = np.lexsort((length, blocks, name))
+    name, blocks, length = name[order], blocks[order], length[order]
+    borders = np.flatnonzero((np.diff(name) != 0) | (np.diff(blocks) != 0)) + 1
+    edges = [0, *borders.tolist(), len(rows)]
+    return {
+        (account.trace.names[name[first]], int(blocks[first])): (float(length[(first + last) // 2]), last - first)
+        for first, last in pairwise(edges)
+        if last - first >= thresholds.REPEATED_KERNELS
+    }
+
+
+def compare_same_kernels(ranks: Sequence[KernelTimes], late: int) -> dict[str, Evidence]:
+    """How long the kernels of a late rank take, beside the same ones of the others.
+
+    Args:
+        ranks: of a job.
+        late: index of the one.
+
+    Returns:
+        The number by its name in ``perfdoctor.metrics.names``; nothing without kernels in common.
+    """
+    times, weights = [], []
+    for kernel, (taken, count) in ranks[late].items():
+        others = [paces[kernel][0] for index, paces in enumerate(ranks) if index != late and kernel in paces]
+        if others:
+            times.append(taken / median(others))
+            weights.append(taken * count)
+    if not times:
+        return {}
+    order = np.argsort(times)
+    middle = int(np.searchsorted(np.cumsum(np.array(weights)[order]), sum(weights) / 2))
+    words, unit, probe = TRACE["traced_same_kernels"]
+    return {"traced_same_kernels": Evidence(words, round(times[order[middle]], 3), unit, probe)}

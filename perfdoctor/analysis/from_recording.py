@@ -27,6 +27,7 @@ from perfdoctor.diagnosis import (
     NotExamined,
     Verdict,
 )
+from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.overlap import summary
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.reader import Recording
@@ -123,6 +124,8 @@ def _not_examined(job: JobTimeline) -> list[NotExamined]:
         reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
         costly = [replace(one, reason=f"{str(one.reason).rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
         missing = [one for one in missing if one.probe != "stacks"] + costly
+    if problem := user_frames().problem:
+        missing.append(NotExamined("frames", problem, HINT))
     return list(dict.fromkeys(missing))
 
 

@@ -30,7 +30,9 @@ def no_verdict(level: str, why: str = "") -> Verdict:
     return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
 
 
-def name_cause(cause: str, accounts: Sequence[Account], facts: Facts, findings: Iterable[Finding], level: str) -> Verdict:
+def name_cause(
+    cause: str, accounts: Sequence[Account], facts: Facts, findings: Iterable[Finding], level: str
+) -> Verdict:
     """The verdict that names a cause, in the words of its finding."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     return Verdict(

@@ -34,7 +34,7 @@ from perfdoctor.recording.schema import Event, ProcessSeen, Unavailable
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Facts, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 
 _NO_STACKS = NotExamined("stacks", "the watching ended before any stacks were kept", WATCH_LONGER)
 
@@ -45,7 +45,7 @@ def examine(recording: Recording) -> Diagnosis:
     Args:
         recording: what was seen; may have been cut short by a crash.
     """
-    job = Job(recording)
+    job = JobTimeline(recording)
     accounts = attribute(job)
     profiled = read_profiles(recording)
     level = _level(job)
@@ -82,7 +82,7 @@ def _verdict(
     return name_cause(cause, accounts, facts, findings, level)
 
 
-def _level(job: Job) -> str:
+def _level(job: JobTimeline) -> str:
     """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
     trainers = job.processes.trainers
     inside = bool(trainers) and all(trainer.pid in job.steps and job.steps[trainer.pid].all for trainer in trainers)
@@ -90,7 +90,7 @@ def _level(job: Job) -> str:
 
 
 def _steps(
-    job: Job, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
+    job: JobTimeline, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
 ) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = job.processes.trainers
@@ -112,7 +112,7 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _not_examined(job: Job) -> list[NotExamined]:
+def _not_examined(job: JobTimeline) -> list[NotExamined]:
     missing = [NotExamined(row.probe, row.reason, row.enable) for row in job.recording.rows(Unavailable)]
     missing += [
         NotExamined("threads", row.text, WATCH_LONGER)
@@ -126,7 +126,7 @@ def _not_examined(job: Job) -> list[NotExamined]:
     return list(dict.fromkeys(missing))
 
 
-def _job_facts(job: Job, facts: Facts) -> dict[str, Any]:
+def _job_facts(job: JobTimeline, facts: Facts) -> dict[str, Any]:
     root = next(iter(job.recording.rows(ProcessSeen)), None)
     stopped = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return {

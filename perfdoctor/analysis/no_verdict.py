@@ -9,7 +9,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import HUNG
 from perfdoctor.recording.schema import Event
 from perfdoctor.timeline.code_location import TRAINING_PHASES
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 
 # Fewer looks at a main thread than this are no base for shares: half a second at 50 Hz.
 MIN_LOOKS = 25
@@ -30,7 +30,7 @@ _ON = {
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
-def why_silent(job: Job, accounts: Sequence[Account]) -> str:
+def why_silent(job: JobTimeline, accounts: Sequence[Account]) -> str:
     """Why no bottleneck can be named; "" if one can."""
     seen = job.recording.processes
     if not seen:
@@ -48,12 +48,12 @@ def why_silent(job: Job, accounts: Sequence[Account]) -> str:
     return stuck[0] if len(stuck) == len(accounts) else ""
 
 
-def _what_ended(job: Job) -> str:
+def _what_ended(job: JobTimeline) -> str:
     reasons = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return "The job" if reasons == ["job ended"] else "The watching"
 
 
-def _stuck(job: Job, account: Account) -> str:
+def _stuck(job: JobTimeline, account: Account) -> str:
     """What a main thread that never moves waits on; "" if it moves."""
     timeline = job.threads.main(account.trainer.pid)
     if timeline is None:
@@ -85,7 +85,7 @@ def _wait(call: str | None, target: str) -> str:
     return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")
 
 
-def _moves(job: Job, account: Account) -> bool:
+def _moves(job: JobTimeline, account: Account) -> bool:
     """Whether a main thread that is nearly always asleep still takes steps now and then, or is being fed."""
     phases = account.phases
     worked = sum(phases[phase] for phase in TRAINING_PHASES) / (account.seconds or 1.0)

@@ -17,7 +17,7 @@ from perfdoctor.metrics.own_code import below, below_lines, by_function, outside
 from perfdoctor.metrics.settings import read_settings
 from perfdoctor.recording.clock import seconds
 from perfdoctor.rules.case import Facts, Trainer
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
 
@@ -27,7 +27,7 @@ _SHOWN = 5
 _TELLING = 1 / 8
 
 
-def gather_facts(job: Job, accounts: list[Account], profiled: Profiled) -> Facts:
+def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Facts:
     """Everything that rules may read."""
     together = Amounts.summed(account.causes() for account in accounts)
     pids = [
@@ -68,14 +68,14 @@ def _telling(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts
     return lines if lines.total >= _TELLING * seconds else Amounts()
 
 
-def _by_rank(job: Job, accounts: Sequence[Account]) -> dict[int, Steps]:
+def _by_rank(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, Steps]:
     """The steps of those that marked them."""
     trainers = [account.trainer for account in accounts]
     return {trainer.rank or 0: job.steps[trainer.pid] for trainer in trainers if trainer.pid in job.steps}
 
 
 def _trainer(
-    job: Job, account: Account, measured: Sequence[Measured], longer: Mapping[int, Evidence]
+    job: JobTimeline, account: Account, measured: Sequence[Measured], longer: Mapping[int, Evidence]
 ) -> Trainer:
     rank, pid = account.trainer.rank or 0, account.trainer.pid
     workers = job.processes.workers_of(pid)
@@ -96,13 +96,13 @@ def _trainer(
     )
 
 
-def _at_a_time(job: Job, processes: Sequence[Process]) -> int:
+def _at_a_time(job: JobTimeline, processes: Sequence[Process]) -> int:
     """How many of some processes were alive at a time, as a median."""
     alive = [sum(process.alive_at(time) for process in processes) for time in _moments(job)]
     return sorted(alive)[len(alive) // 2]
 
 
-def _moments(job: Job) -> list[int]:
+def _moments(job: JobTimeline) -> list[int]:
     start, end = job.recording.start_ns, job.recording.end_ns
     return [start + (end - start) * step // 50 for step in range(1, 50)]
 

@@ -10,19 +10,19 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.steps import Steps
 
 # Between two epochs there always is something; from this fraction of the time on, steps alone do not tell the pace.
 _WORTH_TELLING = 0.1
 
 
-def step_notes(job: Job) -> list[NotExamined]:
+def step_notes(job: JobTimeline) -> list[NotExamined]:
     """All that is to be said; nothing of a job that was watched from outside only."""
     return [*_time_between(job), *_several_in_one(job)]
 
 
-def _time_between(job: Job) -> Iterator[NotExamined]:
+def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
     """Where the time between steps goes, a validation for instance: no step is charged with it."""
     for trainer in job.processes.trainers:
         steps = job.steps.get(trainer.pid)
@@ -43,7 +43,7 @@ def _time_between(job: Job) -> Iterator[NotExamined]:
         )
 
 
-def _lines_between(job: Job, pid: int, steps: Steps) -> Amounts[str]:
+def _lines_between(job: JobTimeline, pid: int, steps: Steps) -> Amounts[str]:
     """The job's own lines that were on the stack between steps."""
     timeline = job.threads.main(pid)
     lines: Amounts[str] = Amounts()
@@ -60,7 +60,7 @@ def _lines_between(job: Job, pid: int, steps: Steps) -> Amounts[str]:
     return lines
 
 
-def _several_in_one(job: Job) -> Iterator[NotExamined]:
+def _several_in_one(job: JobTimeline) -> Iterator[NotExamined]:
     """Steps of several backward passes, where nothing tells the passes of a loop apart: each ``with`` is one step."""
     for trainer in job.processes.trainers:
         steps = job.steps.get(trainer.pid)
@@ -80,7 +80,7 @@ def passes_per_step(steps: Steps) -> int:
     if not steps.all or steps.holds("optimizer"):
         return 0
     start, end = steps.all[0].start_ns, steps.all[-1].end_ns
-    seen = [happened.what for happened in steps.happenings if start <= happened.time_ns <= end]
+    seen = [event.what for event in steps.events if start <= event.time_ns <= end]
     if "fetch" in seen or "leave loop" in seen or seen.count("leave") < len(steps.all) - 1:
         return 0
     return round(seen.count("worked") / len(steps.all))

@@ -16,7 +16,7 @@ from perfdoctor.attribution.pipeline import charge_slowest_stage
 from perfdoctor.attribution.ranks import charge_excess, name_latency
 from perfdoctor.attribution.trainers import TrainerClassifier
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadSeries
 
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
-def attribute(job: Job) -> list[Account]:
+def attribute(job: JobTimeline) -> list[Account]:
     """Accounts for every instant at which the trainers were sampled, one account per trainer."""
     context = read_context(job)
     classifier, gpus = TrainerClassifier(context), read_gpus(job.recording)
@@ -52,7 +52,7 @@ def _account_for(context: Context, classifier: TrainerClassifier, gpus: Gpus | N
     return account
 
 
-def _spans(job: Job, trainer: Process, main: ThreadSeries) -> tuple[list[int], list[float]]:
+def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries) -> tuple[list[int], list[float]]:
     """When a trainer was sampled while it lived, and for how many seconds each sample stands."""
     alive = np.array([state != "X" for state in main.states], dtype=bool)
     times = main.times_ns[alive]

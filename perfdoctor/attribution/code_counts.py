@@ -10,7 +10,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, PREPARES, TRAINING_PHASES, CodeLocation
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 
 # Phases that have a cause of their own, whatever is computed in them.
@@ -30,7 +30,7 @@ def phase_of(location: CodeLocation) -> str:
     return location.detail if location.detail in (PREPARES, AFTERWARDS) else location.phase
 
 
-def count_code(job: Job, pid: int) -> tuple[ByPhase, ByPhase]:
+def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     """Counts a main thread's samples outside of the garbage collector.
 
     Returns:
@@ -49,12 +49,12 @@ def count_code(job: Job, pid: int) -> tuple[ByPhase, ByPhase]:
     return undisturbed, held_up
 
 
-def is_blurred(job: Job, pid: int) -> bool:
+def is_blurred(job: JobTimeline, pid: int) -> bool:
     """Whether steps are too short to know the phase of one sample."""
     return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
 
 
-def running_by_phase(job: Job, pid: int) -> dict[str, float]:
+def running_by_phase(job: JobTimeline, pid: int) -> dict[str, float]:
     """A main thread's running time by phase (``phase_of``), in fractions."""
     counts: Amounts[str] = Amounts()
     for time_ns in job.threads.main_times(pid):

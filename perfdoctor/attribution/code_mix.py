@@ -23,7 +23,7 @@ from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEA
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.code_seen import has_loader
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 
 SPIN = "spin"
 
@@ -87,7 +87,7 @@ class CodeMix:
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
-def read_code_mix(job: Job, pid: int) -> CodeMix:
+def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
     located = job.locator.is_known(pid)
     undisturbed, held_up = count_code(job, pid)
@@ -127,7 +127,8 @@ def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:
 def _dispatches(counts: Counter[str]) -> bool:
     """Whether code that prepares the input is a loop of tiny operators."""
     calls = counts["interpreter"] + counts["dispatch"]
-    return calls > thresholds.MOSTLY_CALLS * (counts.total() - counts["other"]) and counts["dispatch"] > thresholds.DISPATCHING * calls
+    known = counts.total() - counts["other"]
+    return calls > thresholds.MOSTLY_CALLS * known and counts["dispatch"] > thresholds.DISPATCHING * calls
 
 
 def _interpreter(counts: Counter[str]) -> float | None:

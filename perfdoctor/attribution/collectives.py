@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.job import Job, Observation
+from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.processes import Process
 
 # As many samples determine fractions to a few hundredths; each asks for the location of every rank.
 _SAMPLES = 200
 
 
-class Collectives:
+class CollectiveWaits:
     """Answers for one recording."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobTimeline) -> None:
         self._job = job
         self._late_waits: dict[int, float] = {}
 

@@ -10,7 +10,7 @@ import numpy as np
 from perfdoctor.attribution.code_mix import CodeMix, read_code_mix
 from perfdoctor.attribution.gil_switches import gil_switching
 from perfdoctor.attribution.writing import Writing, read_writing
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
 Spans = tuple[tuple[int, int], ...]
@@ -45,16 +45,16 @@ class Context:
         habits: by a trainer's process id.
     """
 
-    job: Job
+    job: JobTimeline
     habits: Mapping[int, Habits]
 
 
-def read_context(job: Job) -> Context:
+def read_context(job: JobTimeline) -> Context:
     """Reads what classifiers need to know."""
     return Context(job, {trainer.pid: _habits(job, trainer) for trainer in job.processes.trainers})
 
 
-def _habits(job: Job, trainer: Process) -> Habits:
+def _habits(job: JobTimeline, trainer: Process) -> Habits:
     return Habits(
         code=read_code_mix(job, trainer.pid),
         writing=read_writing(job, trainer),
@@ -63,7 +63,7 @@ def _habits(job: Job, trainer: Process) -> Habits:
     )
 
 
-def _restart_waits(job: Job, trainer: Process) -> Spans:
+def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:
     suppliers = [*job.processes.workers_of(trainer.pid), *job.processes.helpers_of(trainer.pid)]
     starts = sorted(process.started_ns for process in suppliers if process.started_ns > job.recording.start_ns)
     spans: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ def _restart_waits(job: Job, trainer: Process) -> Spans:
     return tuple(spans)
 
 
-def _seen_outside(job: Job, trainer: Process, start_ns: int) -> int:
+def _seen_outside(job: JobTimeline, trainer: Process, start_ns: int) -> int:
     """Where a trainer was first sampled outside of its loader."""
     main = job.threads.main(trainer.pid)
     end = start_ns

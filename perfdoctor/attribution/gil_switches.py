@@ -9,10 +9,10 @@ from __future__ import annotations
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, ThreadSample
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 
 
-def gil_switching(job: Job, pid: int) -> float:
+def gil_switching(job: JobTimeline, pid: int) -> float:
     """Of the time in which a trainer's main thread runs, the part that goes into switching the GIL.
 
     It is the part in the kernel (all CPU time, without what was sampled in user mode), as far as the thread's voluntary
@@ -34,6 +34,6 @@ def gil_switching(job: Job, pid: int) -> float:
     return max(0.0, min(1 - sampled / CODE_FREQUENCY / running_s, switches * thresholds.GIL_SWITCH_S / running_s))
 
 
-def _contended(job: Job, pid: int) -> bool:
+def _contended(job: JobTimeline, pid: int) -> bool:
     times = job.threads.main_times(pid)
     return sum(job.gil.is_taken(pid, time) for time in times) >= thresholds.CONTENDED_GIL * len(times) > 0

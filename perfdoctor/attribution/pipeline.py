@@ -14,7 +14,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import DATA_TRANSFER, GARBAGE_COLLECTION, INPUT_PREPROCESSING, NETWORK_READ, STORAGE_READ
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 
 # What a worker spends on a batch, and what could be spent on the next one meanwhile. Starting workers is not among
 # them, since the pipeline is empty then, nor are locks and whatever else holds up all workers together.
@@ -79,7 +79,7 @@ def _spent_by_workers(context: Context, account: Account) -> dict[str, float]:
     return {cause: amount / samples for cause, amount in spent.items()}
 
 
-def _cores_used(job: Job) -> float:
+def _cores_used(job: JobTimeline) -> float:
     """Fraction of the time of all cores that the job's threads use."""
     start, end = job.recording.start_ns, job.recording.end_ns
     running_ns = sum(

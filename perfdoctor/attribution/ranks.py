@@ -13,7 +13,7 @@ from perfdoctor.causes import BANDWIDTH, LATENCY
 from perfdoctor.knowledge import thresholds
 
 if TYPE_CHECKING:
-    from perfdoctor.timeline.job import Job  # traces do without
+    from perfdoctor.timeline.job import JobTimeline  # traces do without
 
 
 def charge_excess(accounts: Sequence[Account]) -> list[Account]:
@@ -46,14 +46,14 @@ def _local(amounts: Mapping[str, float]) -> dict[str, float]:
     return {cause: amount for cause, amount in amounts.items() if not cause.startswith("communication.")}
 
 
-def name_latency(job: Job, accounts: list[Account]) -> list[Account]:
+def name_latency(job: JobTimeline, accounts: list[Account]) -> list[Account]:
     """Calls what ranks exchange latency where collectives take their time for messages rather than for bytes."""
     if not _many_small_messages(job, accounts):
         return accounts
     return [account.renamed(BANDWIDTH, LATENCY) for account in accounts]
 
 
-def _many_small_messages(job: Job, accounts: Sequence[Account]) -> bool:
+def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:
     """Whether messages, rather than bytes, take the time of collectives.
 
     Determined by the mean size of what travels and, where that is neither small nor large, by whether the link would

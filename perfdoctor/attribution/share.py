@@ -9,7 +9,7 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 
 
@@ -58,7 +58,7 @@ def equally(several: Iterable[Shares]) -> Shares:
 
 
 def running(
-    job: Job, pid: int, state: ThreadState, time_ns: int, causes: Mapping[str, float], line: str
+    job: JobTimeline, pid: int, state: ThreadState, time_ns: int, causes: Mapping[str, float], line: str
 ) -> Shares:
     """A runnable thread: what it computes, and for the time that it did not get a CPU, why not.
 

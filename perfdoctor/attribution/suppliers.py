@@ -25,12 +25,12 @@ from perfdoctor.causes import (
 from perfdoctor.knowledge.syscalls import AWAITS_CONNECTIONS, HANDS_OVER, SLEEPS, WRITES
 from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PINS
 from perfdoctor.timeline.code_location import UNKNOWN
-from perfdoctor.timeline.job import Job, Observation
+from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadSeries
 
 IDLE: Shares = []
-Classifier = Callable[[Job, Observation, Writing], Shares | None]
+Classifier = Callable[[JobTimeline, Observation, Writing], Shares | None]
 
 
 def input_wait(context: Context, trainer: Process, time_ns: int) -> Shares:
@@ -51,7 +51,7 @@ def input_wait(context: Context, trainer: Process, time_ns: int) -> Shares:
     return equally(busy) if busy else [Share(DATA_TRANSFER, 1.0)]
 
 
-def supplier_shares(job: Job, supplier: Process, time_ns: int, writing: Writing) -> Shares:
+def supplier_shares(job: JobTimeline, supplier: Process, time_ns: int, writing: Writing) -> Shares:
     """What a loader worker or helper process is doing at an instant; ``IDLE`` if nothing.
 
     Args:
@@ -82,7 +82,7 @@ def _behind_a_lock(busy: list[Shares], locked: float) -> Shares:
 # --- classifiers of a supplier's main thread -------------------------------------------------------------------------
 
 
-def _ended(job: Job, seen: Observation, _: Writing) -> Shares | None:
+def _ended(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
     if not seen.is_gone:
         return None
     # It was started, but not sampled yet: it is still coming up.
@@ -91,11 +91,11 @@ def _ended(job: Job, seen: Observation, _: Writing) -> Shares | None:
     return [Share(WORKER_STARTUP, 1.0)] if young else IDLE
 
 
-def _starting(_: Job, seen: Observation, __: Writing) -> Shares | None:
+def _starting(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
     return [Share(WORKER_STARTUP, 1.0)] if seen.location.detail == "worker start" else None
 
 
-def _computing(job: Job, seen: Observation, _: Writing) -> Shares | None:
+def _computing(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
     if not seen.is_runnable:
         return None
     if seen.collecting:
@@ -107,34 +107,34 @@ def _computing(job: Job, seen: Observation, _: Writing) -> Shares | None:
     return running(job, seen.pid, seen, seen.time_ns, {cause: 1.0}, seen.location.line)
 
 
-def _blocked(job: Job, seen: Observation, writing: Writing) -> Shares | None:
+def _blocked(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
     if not seen.is_blocked:
         return None
     return all_of(blocked_cause(job, seen, seen.time_ns, seen.location, writing), seen.location, seen.target)
 
 
-def _on_network(_: Job, seen: Observation, __: Writing) -> Shares | None:
+def _on_network(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
     return all_of(NETWORK_READ, seen.location, seen.target) if seen.is_on_network else None
 
 
-def _in_lock(job: Job, seen: Observation, _: Writing) -> Shares | None:
+def _in_lock(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
     queues = job.locks.queues(seen.pid, seen.time_ns, seen)
     return all_of(LOCK_CONTENTION, seen.location, seen.target) if queues else None
 
 
-def _in_file(_: Job, seen: Observation, __: Writing) -> Shares | None:
+def _in_file(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
     """Network and user-space file systems wait in an ordinary sleep."""
     if not seen.target.startswith("file:"):
         return None
     return all_of(DATA_TRANSFER if seen.syscall in WRITES else STORAGE_READ, seen.location, seen.target)
 
 
-def _asleep(_: Job, seen: Observation, __: Writing) -> Shares | None:
+def _asleep(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
     sleeps = seen.syscall in SLEEPS and seen.location.detail != "worker idle"
     return all_of(INPUT_PREPROCESSING, seen.location) if sleeps else None
 
 
-def _in_futex(job: Job, seen: Observation, _: Writing) -> Shares | None:
+def _in_futex(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
     """Inside a fetch: its own thread pool computes, its GIL is taken, or a lock of the job's own is."""
     if seen.syscall != "futex" or seen.location.detail != "fetch":
         return None
@@ -148,11 +148,11 @@ def _in_futex(job: Job, seen: Observation, _: Writing) -> Shares | None:
     return _event_loop(job, seen.pid, seen.time_ns) or all_of(LOCK_CONTENTION, seen.location)
 
 
-def _handing_over(_: Job, seen: Observation, __: Writing) -> Shares | None:
+def _handing_over(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
     return [Share(DATA_TRANSFER, 1.0)] if seen.syscall in HANDS_OVER else None
 
 
-def _feeding(job: Job, seen: Observation, _: Writing) -> Shares | None:
+def _feeding(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
     """The main thread is idle; another thread of the worker may still be pickling and sending a batch."""
     for thread in job.threads.besides_main(seen.pid):
         state = thread.at(seen.time_ns)
@@ -161,11 +161,11 @@ def _feeding(job: Job, seen: Observation, _: Writing) -> Shares | None:
     return None
 
 
-def _idle(_: Job, seen: Observation, __: Writing) -> Shares | None:
+def _idle(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
     return IDLE if seen.location.detail == "worker idle" else None
 
 
-def _of_children(job: Job, seen: Observation, writing: Writing) -> Shares | None:
+def _of_children(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
     """It waits for processes of its own at a line: what those do, as a shell's pipe of commands."""
     found = []
     for child in job.processes.children_of(seen.pid):
@@ -199,7 +199,7 @@ SUPPLIER: tuple[Classifier, ...] = (
 # --- threads ---------------------------------------------------------------------------------------------------------
 
 
-def _event_loop(job: Job, pid: int, time_ns: int) -> Shares:
+def _event_loop(job: JobTimeline, pid: int, time_ns: int) -> Shares:
     """A process that waits for a thread of its own which serves network connections, as clients of object stores do."""
     for thread in job.threads.besides_main(pid):
         if thread.name.startswith(COLLECTIVES):
@@ -211,7 +211,7 @@ def _event_loop(job: Job, pid: int, time_ns: int) -> Shares:
     return IDLE
 
 
-def _input_threads(job: Job, pid: int) -> list[ThreadSeries]:
+def _input_threads(job: JobTimeline, pid: int) -> list[ThreadSeries]:
     """A trainer's threads that may prepare its input: all but the main one and the intra-op pool."""
     pool = {thread.tid for thread in job.kinds.pool(pid)}
     python = job.locator.has_python_threads(pid)
@@ -222,7 +222,7 @@ def _input_threads(job: Job, pid: int) -> list[ThreadSeries]:
     ]
 
 
-def _thread_shares(job: Job, thread: ThreadSeries, time_ns: int, writing: Writing) -> Shares:
+def _thread_shares(job: JobTimeline, thread: ThreadSeries, time_ns: int, writing: Writing) -> Shares:
     """What one of the trainer's own threads is doing for it; ``IDLE`` if nothing."""
     state = thread.at(time_ns)
     # Many threads that take turns with the GIL each have a core for a small part of the time.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from perfdoctor.attribution.collectives import Collectives
+from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.running import arithmetic, running_trainer
 from perfdoctor.attribution.share import Share, Shares, all_of, running, scaled, unattributed
@@ -40,10 +40,10 @@ class TrainerClassifier:
     """Classifies the observations of one recording's trainers."""
 
     context: Context
-    collectives: Collectives = field(init=False)
+    collectives: CollectiveWaits = field(init=False)
 
     def __post_init__(self) -> None:
-        self.collectives = Collectives(self.context.job)
+        self.collectives = CollectiveWaits(self.context.job)
 
     def shares(self, seen: Observation) -> Shares:
         """The shares of an instant, weights summing to 1."""

@@ -10,7 +10,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import SHARED_MEMORY, WRITES
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadState
 
@@ -36,7 +36,7 @@ class Writing:
         return WRITTEN.get(location.phase) or self.by_target.get(target, self.others)
 
 
-def read_writing(job: Job, trainer: Process) -> Writing:
+def read_writing(job: JobTimeline, trainer: Process) -> Writing:
     """Determines it by frames of libraries, or else by how much is written and in how large pieces."""
     main = job.threads.main(trainer.pid)
     known: dict[str, str] = {}
@@ -58,7 +58,7 @@ def read_writing(job: Job, trainer: Process) -> Writing:
     return Writing(known, CHECKPOINT_WRITE if large else LOG_WRITE)
 
 
-def blocked_cause(job: Job, state: ThreadState, time_ns: int, location: CodeLocation, writing: Writing) -> str:
+def blocked_cause(job: JobTimeline, state: ThreadState, time_ns: int, location: CodeLocation, writing: Writing) -> str:
     """The cause for a thread that is blocked in the kernel on storage.
 
     Args:

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from perfdoctor.knowledge.libraries import is_library
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -164,16 +166,11 @@ HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
-_LIBRARY = re.compile(
-    r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|^<frozen|^<string>|/torch/"
-    # perfdoctor's own, where it is not installed but developed
-    r"|/perfdoctor/(?:inside|lightning|transformers)\.py$|/probes/inside/\w+\.py$"
-)
 
 
 def is_own(frame: Frame) -> bool:
     """Whether a frame is the user's own: no library's, and not perfdoctor's hooks."""
-    return bool(frame.file) and not _LIBRARY.search(frame.file)
+    return bool(frame.file) and not is_library(frame.file)
 
 
 def in_loader(frame: Frame) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 # The profiler's own steps.
 STEP = re.compile(r"ProfilerStep\s*#?(\d+)")
@@ -63,9 +62,6 @@ HOST_DEVICE_COPY = re.compile(r"pageable|pinned|htod|dtoh")
 # --- frames ---------------------------------------------------------------------------------------------------------
 
 FRAME = re.compile(r"(?P<file>[^;:]+\.pyx?)\((?P<line>\d+)\): (?P<function>[^;]+)")
-INSTALLED = re.compile(r"/(?:site-packages|dist-packages|lib/python\d\.\d+|lib64/python\d\.\d+)/|/torch/")
-# The profiler takes the beginning of the module search path away, so these stand at the beginning of a name.
-LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch", "triton", "numpy", "perfdoctor"))
 
 # --- types ----------------------------------------------------------------------------------------------------------
 

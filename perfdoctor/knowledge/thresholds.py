@@ -44,12 +44,14 @@ SEEMINGLY_IDLE_CORES = Threshold(
 IDLE_CORES_LEFT_OUT = Threshold(
     0.5, "cores", "judgement: with so many idle ones outside the job's mask, the mask is why its threads queue"
 )
-SWAP_BYTES_PER_S = Threshold(256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)")
+SWAP_BYTES_PER_S = Threshold(
+    256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)"
+)
 STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state; logs are kilobytes")
 STATE_BYTES_PER_CALL = Threshold(
     6000,
     "bytes/call",
-    "measured: files that Python buffers pass on 8 kB at a time and arrays 240 kB and more; SQLite writes pages of 4 kB",
+    "measured: files that Python buffers pass on 8 kB at a time, arrays 240 kB and more; SQLite writes pages of 4 kB",
 )
 MAJOR_FAULTS_PER_S = Threshold(
     10.0, "faults/s", "measured: a mapped dataset takes 20 with read-ahead and 1,000 without; fewer are start-up noise"

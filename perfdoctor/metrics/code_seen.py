@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.knowledge.frames import Frame, in_loader
 
 if TYPE_CHECKING:
-    from perfdoctor.timeline.job import Job
+    from perfdoctor.timeline.job import JobTimeline
 
 # With fewer stacks of a trainer than this, what is in none of them may still be in the job: of a call that takes 3 % of
 # the time, 100 samples miss all in 5 % of cases.
@@ -21,7 +21,7 @@ _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 _BACKENDS = {"nccl": "pt_nccl", "gloo": "pt_gloo"}
 
 
-def read_code_settings(job: Job) -> dict[str, str | float]:
+def read_code_settings(job: JobTimeline) -> dict[str, str | float]:
     """What is seen of a job's code; what is not known is absent.
 
     Returns:
@@ -46,7 +46,7 @@ def read_code_settings(job: Job) -> dict[str, str | float]:
     return found
 
 
-def has_loader(job: Job, pids: set[int]) -> bool:
+def has_loader(job: JobTimeline, pids: set[int]) -> bool:
     """Whether any of some trainers gets its input from a DataLoader: it has workers, or was seen in its code."""
     return any(job.processes.workers_of(pid) for pid in pids) or _any_frame(_stacks(job, pids), in_loader)
 
@@ -59,7 +59,7 @@ def _in_ddp(frame: Frame) -> bool:
     return _DDP.search(frame.file) is not None
 
 
-def _stacks(job: Job, pids: set[int]) -> Iterator[tuple[Frame, ...]]:
+def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:
     """The stacks of some processes' main threads, each as often as it was seen anew."""
     for track in job.stacks.series:
         if track.pid in pids and track.is_main:

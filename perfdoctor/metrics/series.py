@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.diagnosis import Series
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counter, Counters
-from perfdoctor.timeline.job import Job
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import Times
 
 _GRID_S = 0.5
@@ -27,7 +27,7 @@ _CHARTS = (
 )
 
 
-def chart_series(job: Job) -> tuple[Series, ...]:
+def chart_series(job: JobTimeline) -> tuple[Series, ...]:
     """All series worth a chart, on a common grid of half seconds."""
     grid = np.arange(job.recording.start_ns, job.recording.end_ns, int(_GRID_S * NS_PER_S))
     if len(grid) < 3:
@@ -65,7 +65,7 @@ def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor
     return Series(chart, name, unit, tuple(((grid - grid[0]) / NS_PER_S).tolist()), shown)
 
 
-def _main_threads(job: Job, grid: Times) -> Iterator[Series]:
+def _main_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
     """How the main thread of each trainer spends each half second: on a CPU, waiting for one, or asleep."""
     for trainer in job.processes.trainers:
         main = job.threads.main(trainer.pid)

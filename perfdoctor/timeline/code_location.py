@@ -37,10 +37,10 @@ class CodeLocation:
 
     Attributes:
         phase: one of ``PHASES``.
-        detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
-            ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine`` (autograd's, in C++
-            and without the interpreter lock), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
-            ``AFTERWARDS`` (both are set by ``perfdoctor.timeline.loop_position``) or "".
+        detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
+            ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
+            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
+            ``AFTERWARDS`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.

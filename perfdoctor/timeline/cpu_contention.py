@@ -9,7 +9,7 @@ from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPR
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counters
-from perfdoctor.timeline.processes import Processes
+from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.thread_kinds import ThreadKinds
 from perfdoctor.timeline.threads import Threads
 
@@ -36,7 +36,7 @@ class CpuContention:
     def __init__(
         self,
         threads: Threads,
-        processes: Processes,
+        processes: ProcessRoles,
         kinds: ThreadKinds,
         counters: Counters,
         cores: float,
@@ -102,7 +102,8 @@ class CpuContention:
         if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= thresholds.IDLE_CORES_LEFT_OUT:
             others += used.pop("supplier", 0.0)
         kept = {kind: used[kind] for kind in ("supplier", "GIL holder", "collective")}
-        return Amounts({**kept, "other": others, "nobody": max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)})
+        idle = max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
+        return Amounts({**kept, "other": others, "nobody": idle})
 
     def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
         """Idle cores of the host that the job's mask leaves out."""

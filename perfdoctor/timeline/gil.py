@@ -1,4 +1,4 @@
-"""The Python interpreter of each process: who holds its lock, whether its garbage collector runs, whose code it runs."""
+"""The Python interpreter of each process: who holds its lock, and whether its garbage collector runs."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Observation(ThreadState):
         return self.process.pid
 
 
-class Job:
+class JobTimeline:
     """What every thread of a job did, read from one recording.
 
     Attributes:

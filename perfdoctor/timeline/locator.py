@@ -49,7 +49,7 @@ class Locator:
         segment = self._segment_at(pid, time_ns)
         if segment is None:
             return location
-        return marked_location(segment.phase, segment.detail, location, marked=segment.told)
+        return marked_location(segment.phase, segment.detail, location, marked=segment.marked)
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
@@ -93,7 +93,7 @@ class Locator:
         nearest: int | None = None
         for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
             location = self._stacks.locations[number]
-            if segment is not None and not agrees(location, segment.phase, marked=segment.told):
+            if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
                 continue
             nearest = number if nearest is None else nearest
             if _fits(location, state, self._distributed) and not (holds_gil and location.detail == "engine"):

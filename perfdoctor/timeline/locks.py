@@ -8,7 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import FILE_LOCKS
 from perfdoctor.timeline.code_location import holds_lock_frame
 from perfdoctor.timeline.locator import Locator
-from perfdoctor.timeline.processes import Processes
+from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.threads import Threads, ThreadState
 
 # Queues for short locks form and vanish within a sample, so the mean over some ticks is taken.
@@ -22,7 +22,7 @@ class Locks:
         cores: how many the job may use.
     """
 
-    def __init__(self, threads: Threads, processes: Processes, locator: Locator, cores: float) -> None:
+    def __init__(self, threads: Threads, processes: ProcessRoles, locator: Locator, cores: float) -> None:
         self._threads, self._processes, self._locator, self._cores = threads, processes, locator, cores
         self._known: dict[tuple[int, int], float] = {}
 

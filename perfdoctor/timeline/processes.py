@@ -38,7 +38,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Processes:
+class ProcessRoles:
     """All processes of the job by role.
 
     Attributes:
@@ -74,7 +74,7 @@ class Processes:
 
 def assign_roles(
     recording: Recording, stacks: Stacks, threads: Threads, marked: frozenset[int] = frozenset()
-) -> Processes:
+) -> ProcessRoles:
     """Assigns trainers, workers and the rest their roles.
 
     Args:
@@ -107,7 +107,7 @@ def assign_roles(
         if environment.get("WORLD_SIZE", "").isdigit()
     ]
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
-    return Processes(ordered, processes, max([len(trainers), *world]))
+    return ProcessRoles(ordered, processes, max([len(trainers), *world]))
 
 
 def _is_worker(pid: int, stacks: Stacks, threads: Threads) -> bool:

@@ -140,7 +140,9 @@ class Stacks:
             self.locations.append(locate(stack))
         return self._ids[stack]
 
-    def _series(self, pid: int, ident: int, times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> StackSeries:
+    def _series(
+        self, pid: int, ident: int, times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+    ) -> StackSeries:
         """A main thread's stacks begin with one and the same call; those that do not changed while they were read."""
         begins = [self.frames[number][:1] if number >= 0 else () for number in numbers.tolist()]
         calls = [(frames[0].file, frames[0].simple_name) if frames else None for frames in begins]

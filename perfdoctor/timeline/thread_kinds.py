@@ -9,7 +9,7 @@ from perfdoctor.knowledge.syscalls import OF_POOLS
 from perfdoctor.knowledge.threads import EXCHANGES, NOT_IN_POOL
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.locator import Locator
-from perfdoctor.timeline.processes import Processes
+from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.threads import Threads, ThreadSeries
 
 Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
@@ -21,7 +21,7 @@ and adds up what ranks exchange; or another."""
 class ThreadKinds:
     """Answers for one recording."""
 
-    def __init__(self, threads: Threads, processes: Processes, gil: Gil, locator: Locator) -> None:
+    def __init__(self, threads: Threads, processes: ProcessRoles, gil: Gil, locator: Locator) -> None:
         self._threads, self._processes, self._gil, self._locator = threads, processes, gil, locator
         self._pools: dict[int, list[ThreadSeries]] = {}
         self._supplied: dict[int, bool] = {}

@@ -16,6 +16,7 @@ import numpy as np
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.knowledge.libraries import is_library_in_trace
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.host_only import find_arithmetic
@@ -136,13 +137,9 @@ class SourceLines:
 def own_line(frame: str) -> str:
     """``file.py:12 function`` of a frame as the profiler writes it; "" if it is not Python, or a library's."""
     match = profiler.FRAME.fullmatch(frame)
-    if match is None or profiler.INSTALLED.search(match["file"]) or _package(match["file"]) in profiler.LIBRARIES:
+    if match is None or is_library_in_trace(match["file"]):
         return ""
     return f"{match['file']}:{match['line']} {match['function']}"
-
-
-def _package(file: str) -> str:
-    return file.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
 def _innermost_line(stack: str) -> str:

@@ -1,5 +1,6 @@
 """What a main thread computes, told from its sampled instructions and from what its pool lacks meanwhile."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from perfdoctor.attribution.code_mix import SPIN, CodeMix, read_code_mix
 from perfdoctor.recording.schema import CodeSample
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.stacks import Stacks
+from perfdoctor.timeline.thread_kinds import ThreadKinds
 from perfdoctor.timeline.threads import ThreadState
 
 TRAINER = 10
@@ -17,20 +19,24 @@ KERNEL, BARRIER = ("libmkl_core.so", "mkl_blas_sgemm"), ("libgomp.so.1", "gomp_b
 COMPUTES, LACKS_A_CORE = ThreadState("R", None, "", 1.0, 0.0), ThreadState("R", None, "", 0.5, 0.5)
 
 
-def scene(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
+def job(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
     """A trainer in a forward pass, sampled 100 times a second, of which the pool's other thread lacks a core later."""
     codes = [code for code, times in seen for _ in range(times)]
     samples = [CodeSample(n * S // 100, TRAINER, image, 0, name) for n, (image, name) in enumerate(codes)]
-    helper = SimpleNamespace(at=lambda time: LACKS_A_CORE if time >= disturbed_from_s * S else COMPUTES)
+    helper: Any = SimpleNamespace(at=lambda time: LACKS_A_CORE if time >= disturbed_from_s * S else COMPUTES)
+    pool: Any = SimpleNamespace(pool=lambda pid: [helper])
     return SimpleNamespace(
         recording=SimpleNamespace(rows=lambda kind: samples if kind is CodeSample else []),
-        threads=SimpleNamespace(interpreter_at=lambda pid, time: (None, False), main_times=lambda pid: []),
-        place_at=lambda pid, time, moment, in_c: CodeLocation("forward"),
-        has_places=lambda pid: True,
-        pool_threads=lambda pid: [helper],
-        stack_changes_per_s=lambda pid: 1.0,
+        threads=SimpleNamespace(main_times=lambda pid: []),
+        gil=SimpleNamespace(is_collecting=lambda pid, time: False),
+        locator=SimpleNamespace(
+            locate=lambda pid, time, state, in_c: CodeLocation("forward"),
+            is_known=lambda pid: True,
+            changes_per_s=lambda pid: 1.0,
+        ),
+        kinds=SimpleNamespace(pool_delay=partial(ThreadKinds.pool_delay, pool)),
         stacks=Stacks(),
-        roles=SimpleNamespace(workers_of=lambda pid: []),
+        processes=SimpleNamespace(workers_of=lambda pid: []),
     )
 
 

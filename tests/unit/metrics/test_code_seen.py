@@ -12,7 +12,7 @@ from perfdoctor.attribution.numbers import measure_accounts
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.code_seen import read_code_settings
 from perfdoctor.timeline.code_location import CodeLocation, locate
-from perfdoctor.timeline.processes import Process, Roles
+from perfdoctor.timeline.processes import Process, ProcessRoles
 from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 TORCH = "/v/lib/python3.11/site-packages/torch"
@@ -24,14 +24,14 @@ SUBSET = Frame(f"{TORCH}/utils/data/dataset.py", "Subset.__getitem__", 1)
 TRAINER = Process(10, 1, 0, None, "trainer", 10, 0)
 
 
-def scene(*frames: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Any:
+def job(*frames: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Any:
     """A trainer that was seen in each of some stacks in turn."""
     numbers = np.arange(times) % len(frames)
-    track = StackSeries(TRAINER.pid, 1, np.arange(times) * 50_000_000, numbers, is_main=True)
-    stacks = Stacks(list(frames), [locate(stack) for stack in frames], [track])
+    series = StackSeries(TRAINER.pid, 1, np.arange(times) * 50_000_000, numbers, is_main=True)
+    stacks = Stacks(list(frames), [locate(stack) for stack in frames], [series])
     named = {tid: SimpleNamespace(pid=TRAINER.pid, name=name) for tid, name in enumerate(threads)}
     return SimpleNamespace(
-        roles=Roles((TRAINER,), {10: TRAINER}, 1), stacks=stacks, threads=SimpleNamespace(threads=named)
+        processes=ProcessRoles((TRAINER,), {10: TRAINER}, 1), stacks=stacks, threads=SimpleNamespace(by_tid=named)
     )
 
 

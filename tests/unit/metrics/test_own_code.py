@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.own_code import below, below_lines, by_function, package_of
+from perfdoctor.metrics.own_code import below, below_lines, by_function
 from perfdoctor.timeline.code_location import locate
 from perfdoctor.timeline.stacks import Stacks, StackSeries
 
@@ -26,14 +26,6 @@ def test_lines_of_the_top_level_stand_for_themselves() -> None:
         ("a.py:4 <module>", 0.5), ("a.py:5 <module>", 0.5),
     )  # fmt: skip
     assert by_function({}) == ()
-
-
-def test_packages_are_told_from_paths() -> None:
-    assert package_of("/v/lib/python3.11/site-packages/PIL/Image.py") == "PIL"
-    assert package_of("/usr/lib/python3.11/json/encoder.py") == "json"
-    assert package_of("/usr/lib/python3.11/queue.py") == "queue"
-    assert package_of("/src/pytorch/torch/nn/modules/linear.py") == "torch"
-    assert package_of("/home/me/train.py") == ""
 
 
 def test_what_runs_below_a_line_is_weighed_by_time() -> None:

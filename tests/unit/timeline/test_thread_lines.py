@@ -1,4 +1,4 @@
-"""What a trainer's own thread prepares is told by its own lines."""
+"""What a trainer's own thread prepares is known by its own lines."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +8,7 @@ import numpy as np
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import locate
+from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.stacks import StackSeries
 
 PID, TID, IDENT = 10, 11, 140_000
@@ -19,13 +20,13 @@ WAITING = (BOOTSTRAP, Frame("/home/me/train.py", "feed", 9), Frame("/usr/lib/pyt
 def line_of(stacks: list[tuple[Frame, ...]], tid: int, seconds: float) -> str:
     """The line of a thread that was seen in these stacks, one each tenth of a second."""
     times = (np.arange(len(stacks)) * NS_PER_S // 10).astype(np.int64)
-    track = StackSeries(PID, IDENT, times, np.arange(len(stacks)), is_main=False)
-    scene: Any = SimpleNamespace(
-        own_threads=SimpleNamespace(ident={TID: IDENT}.get),
-        stacks=SimpleNamespace(others=lambda pid: [track], places=[locate(stack) for stack in stacks]),
+    series = StackSeries(PID, IDENT, times, np.arange(len(stacks)), is_main=False)
+    locator: Any = SimpleNamespace(
+        _gil=SimpleNamespace(ident={TID: IDENT}.get),
+        _stacks=SimpleNamespace(of_others=lambda pid: [series], locations=[locate(stack) for stack in stacks]),
     )
     thread: Any = SimpleNamespace(pid=PID, tid=tid)
-    return Scene.thread_line(job, thread, int(seconds * NS_PER_S))
+    return Locator.line_of(locator, thread, int(seconds * NS_PER_S))
 
 
 def test_a_running_thread_is_at_its_nearest_line_that_does_not_wait() -> None:

@@ -115,7 +115,7 @@ def write_outputs(
         failed += _write(report, html.render, diagnosis)
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
-        raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.")
+        raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
 
 
 def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:

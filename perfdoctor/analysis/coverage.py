@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import NotExamined, say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Event, Unavailable
@@ -22,7 +23,9 @@ _NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too
 
 def not_examined(job: JobTimeline) -> tuple[NotExamined, ...]:
     """All that was not examined, what is to be said of the steps first."""
-    return (*_time_between(job), *_several_in_one(job), *dict.fromkeys(_unavailable(job)))
+    problem = user_frames().problem
+    frames = [NotExamined("frames", problem, HINT)] if problem else []
+    return (*_time_between(job), *_several_in_one(job), *dict.fromkeys([*_unavailable(job), *frames]))
 
 
 def _unavailable(job: JobTimeline) -> list[NotExamined]:

@@ -9,15 +9,11 @@ def none_kept() -> str:
     return "the watching ended before any stacks were kept"
 
 
-def without_stacks() -> str:
-    return (
-        "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
-        "that time stays unattributed."
-    )
-
-
 def no_stacks(*, reason: str) -> str:
-    return f"{reason.rstrip('.')}. {without_stacks()}"
+    return (
+        f"{reason.rstrip('.')}. Without stacks it is not known whether Python code prepares the input or calls the "
+        "model, nor at which lines; that time stays unattributed."
+    )
 
 
 def between_steps(*, seconds: float, share: float, rank: int | None, line: str | None) -> str:

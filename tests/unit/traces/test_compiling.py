@@ -1,4 +1,4 @@
-"""torch.compile in traces: an illness in every step, none at the start, and running compiled code is neither."""
+"""torch.compile in traces: a bottleneck in every step, none at the start, and running compiled code is neither."""
 
 import subprocess
 import sys

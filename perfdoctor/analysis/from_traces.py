@@ -81,9 +81,11 @@ def _first_cause(accounts: Sequence[Account], facts: Facts) -> str | None:
     """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
     late = late_shares(accounts)
     cause = first_cause(facts.shares, late, TRACED)
-    ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
-    unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
+    bottleneck = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
+    unexplained = late.get(UNATTRIBUTED, 0.0)
+    if unexplained >= max(MIN_SHARE, bottleneck) and straggler(accounts, UNATTRIBUTED) is not None:
+        return None
+    return cause
 
 
 def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Facts:

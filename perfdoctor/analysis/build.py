@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Finding, Verdict, say
-from perfdoctor.rules.case import Case
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import confidence, straggler
 
 _TOO_LITTLE = "Too much of the time could not be attributed to name a cause."
@@ -28,6 +28,20 @@ def list_shares(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
 def no_verdict(level: str, why: str = "") -> Verdict:
     """No cause is named, and why."""
     return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
+
+
+def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
+    """A trainer as rules see it, without what else was seen of its process: its account in fractions of its time."""
+    watched = account.seconds or 1.0
+    return Trainer(
+        rank=account.trainer.rank or 0,
+        pid=account.trainer.pid,
+        shares=account.causes().fractions(),
+        phases=phases,
+        blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
+        worker_pids=(),
+        workers=0,
+    )
 
 
 def name_cause(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.analysis.build import describe_trainer
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.numbers import measure_accounts
@@ -79,16 +81,11 @@ def _trainer(
 ) -> Trainer:
     rank, pid = account.trainer.rank or 0, account.trainer.pid
     workers = job.processes.workers_of(pid)
-    watched = account.seconds or 1.0
     numbers = {name: number for one in measured for name, number in one.trainers.get(pid, {}).items()}
     if rank in longer:
         numbers["longer"] = longer[rank]
-    return Trainer(
-        rank=rank,
-        pid=pid,
-        shares=account.causes().fractions(),
-        phases=account.phases.fractions(),
-        blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
+    return replace(
+        describe_trainer(account, account.phases.fractions()),
         worker_pids=tuple(worker.pid for worker in workers),
         workers=_at_a_time(job, workers),
         helpers=_at_a_time(job, job.processes.helpers_of(pid)),

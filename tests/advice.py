@@ -1,14 +1,16 @@
 """For tests of advice: the finding that rules make of a job, and what it tells to do."""
 
 from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.reports.wording import worded_finding, worded_fix
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 
 
 def finding(
     cause: str,
     *,
     numbers: dict[str, float] | None = None,
+    trainer: dict[str, float] | None = None,
     settings: dict[str, str | float] | None = None,
     workers: int = 0,
     ranks: int = 1,
@@ -22,22 +24,23 @@ def finding(
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
     measured = {name: Evidence(name, value, units.get(name, ""), "test") for name, value in (numbers or {}).items()}
-    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers, helpers) for rank in range(ranks))
+    own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
+    trainers = tuple(Trainer(rank, 100 + rank, {}, phases, {}, (), workers, helpers, own) for rank in range(ranks))
     target = f"file:{path}" if path else target
     paths = {cause: ((target, 1.0),)} if target else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
-    facts = Facts(
+    case = Case(
         {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
     )  # fmt: skip
-    found, broken = find(facts)
+    found, broken = find(case)
     assert not broken
-    return next(found for found in found if found.cause == cause)
+    return worded_finding(next(found for found in found if found.cause == cause))
 
 
 def titles(found: Finding) -> list[str]:
-    return [fix.title for fix in found.fixes]
+    return [fix.title for fix in map(worded_fix, found.fixes)]
 
 
 def changes(found: Finding) -> str:
-    return "\n".join(fix.change for fix in found.fixes)
+    return "\n".join(fix.change for fix in map(worded_fix, found.fixes))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Finding, Verdict
-from perfdoctor.rules.case import Facts
+from perfdoctor.diagnosis import CauseShare, Finding, Verdict, say
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.verdict import confidence, straggler
 
 _TOO_LITTLE = "Too much of the time could not be attributed to name a cause."
@@ -30,16 +30,18 @@ def no_verdict(level: str, why: str = "") -> Verdict:
     return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
 
 
-def name_cause(cause: str, ledgers: Sequence[Ledger], facts: Facts, findings: Iterable[Finding], level: str) -> Verdict:
+def name_cause(
+    cause: str, accounts: Sequence[Account], case: Case, findings: Iterable[Finding], level: str
+) -> Verdict:
     """The verdict that names a cause, in the words of its finding."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,
-        facts.share(cause),
-        confidence(ledgers, cause, level),
+        case.share(cause),
+        confidence(accounts, cause, level),
         finding.predicted_speedup if finding else 1.0,
-        straggler(ledgers, cause),
+        straggler(accounts, cause),
         level,
-        finding.summary if finding else f"Most of the time goes into {CAUSES[cause].title}.",
+        finding.summary if finding else say("verdict.most", cause=CAUSES[cause].title),
     )

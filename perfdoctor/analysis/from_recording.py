@@ -14,8 +14,8 @@ from perfdoctor.analysis.profiled import Profiled, read_profiles
 from perfdoctor.analysis.recorded_case import gather_facts
 from perfdoctor.analysis.same_batch_trial import Trial, judge, read_trial
 from perfdoctor.analysis.step_notes import step_notes
-from perfdoctor.attribution.account import Ledger
-from perfdoctor.attribution.attribute import account
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import (
     INSIDE,
     OUTSIDE,
@@ -27,14 +27,15 @@ from perfdoctor.diagnosis import (
     NotExamined,
     Verdict,
 )
+from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.overlap import summary
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, Unavailable
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.job import JobTimeline
 
 _NO_STACKS = NotExamined("stacks", "the watching ended before any stacks were kept", WATCH_LONGER)
 
@@ -45,55 +46,55 @@ def examine(recording: Recording) -> Diagnosis:
     Args:
         recording: what was seen; may have been cut short by a crash.
     """
-    scene = Scene(recording)
-    ledgers = account(scene)
+    job = JobTimeline(recording)
+    accounts = attribute(job)
     profiled = read_profiles(recording)
-    level = _level(scene)
-    if profiled.covers(ledgers):
-        level, ledgers = TRACED, profiled.retell(ledgers)
-    steps = {pid: {**steps.summary(), **summary(steps)} for pid, steps in scene.steps.items()}
+    level = _level(job)
+    if profiled.covers(accounts):
+        level, accounts = TRACED, profiled.retell(accounts)
+    steps = {pid: {**steps.summary(), **summary(steps)} for pid, steps in job.steps.items()}
     trial = read_trial(recording, steps)
-    facts = gather_facts(scene, ledgers, profiled)
+    facts = gather_facts(job, accounts, profiled)
     findings, broken = find(facts)
-    silence = why_silent(scene, ledgers)
+    silence = why_silent(job, accounts)
     if silence:
         # Where nobody trains there is no step that a cause could cost time.
         findings = []
-    cause = first_cause(facts.shares, late_shares(ledgers), level)
+    cause = first_cause(facts.shares, late_shares(accounts), level)
     return Diagnosis(
         version=__version__,
-        verdict=judge(_verdict(ledgers, facts, findings, cause, silence, level=level), trial),
+        verdict=judge(_verdict(accounts, facts, findings, cause, silence, level=level), trial),
         breakdown=list_shares(facts.shares),
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
-        steps=_steps(scene, steps, profiled, trial),
-        not_examined=(*step_notes(scene), *_not_examined(scene), *profiled.not_examined, *broken),
+        steps=_steps(job, steps, profiled, trial),
+        not_examined=(*step_notes(job), *_not_examined(job), *profiled.not_examined, *broken),
         overhead=own_cost(recording),
-        job=_job(scene, facts),
-        series=chart_series(scene),
+        job=_job_facts(job, facts),
+        series=chart_series(job),
     )
 
 
 def _verdict(
-    ledgers: list[Ledger], facts: Facts, findings: list[Finding], cause: str | None, silence: str, *, level: str
+    accounts: list[Account], facts: Case, findings: list[Finding], cause: str | None, silence: str, *, level: str
 ) -> Verdict:
     if silence or cause is None:
         return no_verdict(level, silence)
-    return name_cause(cause, ledgers, facts, findings, level)
+    return name_cause(cause, accounts, facts, findings, level)
 
 
-def _level(scene: Scene) -> str:
+def _level(job: JobTimeline) -> str:
     """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
-    trainers = scene.roles.trainers
-    inside = bool(trainers) and all(trainer.pid in scene.steps and scene.steps[trainer.pid].all for trainer in trainers)
+    trainers = job.processes.trainers
+    inside = bool(trainers) and all(trainer.pid in job.steps and job.steps[trainer.pid].all for trainer in trainers)
     return INSIDE if inside else OUTSIDE
 
 
 def _steps(
-    scene: Scene, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
+    job: JobTimeline, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
 ) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
-    trainers = scene.roles.trainers
+    trainers = job.processes.trainers
     if not trainers or trainers[0].pid not in steps:
         return {}
     later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
@@ -112,33 +113,35 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _not_examined(scene: Scene) -> list[NotExamined]:
-    missing = [NotExamined(row.probe, row.reason, row.enable) for row in scene.recording.rows(Unavailable)]
+def _not_examined(job: JobTimeline) -> list[NotExamined]:
+    missing = [NotExamined(row.probe, row.reason, row.enable) for row in job.recording.rows(Unavailable)]
     missing += [
         NotExamined("threads", row.text, WATCH_LONGER)
-        for row in scene.recording.rows(Event)
+        for row in job.recording.rows(Event)
         if row.kind == "rate lowered"
     ]
-    if not all(scene.has_places(trainer.pid) for trainer in scene.roles.trainers):
+    if not all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
         reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
-        costly = [replace(one, reason=f"{one.reason.rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
+        costly = [replace(one, reason=f"{str(one.reason).rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
         missing = [one for one in missing if one.probe != "stacks"] + costly
+    if problem := user_frames().problem:
+        missing.append(NotExamined("frames", problem, HINT))
     return list(dict.fromkeys(missing))
 
 
-def _job(scene: Scene, facts: Facts) -> dict[str, Any]:
-    root = next(iter(scene.recording.rows(ProcessSeen)), None)
-    stopped = [event.text for event in scene.recording.rows(Event) if event.kind == "stopped"]
+def _job_facts(job: JobTimeline, facts: Case) -> dict[str, Any]:
+    root = next(iter(job.recording.rows(ProcessSeen)), None)
+    stopped = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return {
-        "pid": int(scene.recording.meta.get("asked_pid", 0)),
+        "pid": int(job.recording.meta.get("asked_pid", 0)),
         "root_pid": None if root is None else root.pid,
         "command": "" if root is None else root.command,
-        "host": scene.recording.meta.get("host", ""),
-        "started": scene.recording.meta.get("started", ""),
+        "host": job.recording.meta.get("host", ""),
+        "started": job.recording.meta.get("started", ""),
         "watched_seconds": round(facts.watched_s, 3),
         "stopped": stopped[-1] if stopped else "recorder was killed",
-        "processes": len(scene.roles.processes),
-        "trainers": len(scene.roles.trainers),
-        "world_size": scene.roles.world_size,
+        "processes": len(job.processes.by_pid),
+        "trainers": len(job.processes.trainers),
+        "world_size": job.processes.world_size,
         "settings": dict(facts.settings),
     }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.account import Account
 from perfdoctor.diagnosis import HUNG
 from perfdoctor.recording.schema import Event
 from perfdoctor.timeline.code_location import TRAINING_PHASES
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.job import JobTimeline
 
 # Fewer looks at a main thread than this are no base for shares: half a second at 50 Hz.
 MIN_LOOKS = 25
@@ -30,47 +30,45 @@ _ON = {
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
-def why_silent(scene: Scene, ledgers: Sequence[Ledger]) -> str:
+def why_silent(job: JobTimeline, accounts: Sequence[Account]) -> str:
     """Why no bottleneck can be named; "" if one can."""
-    seen = scene.recording.processes
+    seen = job.recording.processes
     if not seen:
-        return f"{_what_ended(scene)} ended before anything could be seen."
-    if not ledgers:
+        return f"{_what_ended(job)} ended before anything could be seen."
+    if not accounts:
         if not any(process.uses_torch for process in seen.values()):
             return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
         return "No process of the job was seen training."
     looks = [
-        timeline for ledger in ledgers if (timeline := scene.timelines.main(ledger.trainer.pid)) is not None
+        timeline for account in accounts if (timeline := job.threads.main(account.trainer.pid)) is not None
     ]
     if not looks or max(len(timeline.times_ns) for timeline in looks) < MIN_LOOKS:
         return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
-    stuck = [text for ledger in ledgers if (text := _stuck(scene, ledger))]
-    return stuck[0] if len(stuck) == len(ledgers) else ""
+    stuck = [text for account in accounts if (text := _stuck(job, account))]
+    return stuck[0] if len(stuck) == len(accounts) else ""
 
 
-def _what_ended(scene: Scene) -> str:
-    reasons = [event.text for event in scene.recording.rows(Event) if event.kind == "stopped"]
+def _what_ended(job: JobTimeline) -> str:
+    reasons = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return "The job" if reasons == ["job ended"] else "The watching"
 
 
-def _stuck(scene: Scene, ledger: Ledger) -> str:
+def _stuck(job: JobTimeline, account: Account) -> str:
     """What a main thread that never moves waits on; "" if it moves."""
-    timeline = scene.timelines.main(ledger.trainer.pid)
+    timeline = job.threads.main(account.trainer.pid)
     if timeline is None:
         return ""
     waits = Counter(zip(timeline.states, timeline.syscalls, timeline.targets, strict=True))
     (state, call, target), times = waits.most_common(1)[0]
-    if state == "R" or times < STUCK * len(timeline.times_ns) or _moves(scene, ledger):
+    if state == "R" or times < STUCK * len(timeline.times_ns) or _moves(job, account):
         return ""
     if state in ("T", "t"):
-        pid = ledger.trainer.pid
+        pid = account.trainer.pid
         state = f"process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on"
         return f"The job does not train: {state}."
-    place = scene.place_at(
-        ledger.trainer.pid, int(timeline.times_ns[-1]), timeline.at(int(timeline.times_ns[-1]))
-    )
-    line = f", at {place.line}" if place.line else ""
-    return f"{HUNG} {ledger.trainer.pid} has been waiting {_wait(call, target)} all the time{line}."
+    location = job.observe(account.trainer, int(timeline.times_ns[-1])).location
+    line = f", at {location.line}" if location.line else ""
+    return f"{HUNG} {account.trainer.pid} has been waiting {_wait(call, target)} all the time{line}."
 
 
 def _wait(call: str | None, target: str) -> str:
@@ -87,19 +85,19 @@ def _wait(call: str | None, target: str) -> str:
     return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")
 
 
-def _moves(scene: Scene, ledger: Ledger) -> bool:
+def _moves(job: JobTimeline, account: Account) -> bool:
     """Whether a main thread that is nearly always asleep still takes steps now and then, or is being fed."""
-    phases = ledger.phases
-    worked = sum(phases[phase] for phase in TRAINING_PHASES) / (ledger.seconds or 1.0)
-    timeline = scene.timelines.main(ledger.trainer.pid)
-    used = timeline.use(scene.recording.start_ns, scene.recording.end_ns)[0] if timeline is not None else 0.0
+    phases = account.phases
+    worked = sum(phases[phase] for phase in TRAINING_PHASES) / (account.seconds or 1.0)
+    timeline = job.threads.main(account.trainer.pid)
+    used = timeline.use(job.recording.start_ns, job.recording.end_ns)[0] if timeline is not None else 0.0
     if used > 0.002:
         return True
     busy = [
         thread
-        for process in scene.roles.workers_of(ledger.trainer.pid)
-        for thread in scene.timelines.of(process.pid)
+        for process in job.processes.workers_of(account.trainer.pid)
+        for thread in job.threads.of(process.pid)
     ]
     return worked > 0 and any(
-        thread.use(scene.recording.start_ns, scene.recording.end_ns)[0] > 0.05 for thread in busy
+        thread.use(job.recording.start_ns, job.recording.end_ns)[0] > 0.05 for thread in busy
     )

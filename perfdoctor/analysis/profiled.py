@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.account import Account
 from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
@@ -52,18 +52,18 @@ class Profiled:
     operators: Named = field(default_factory=dict)
     not_examined: tuple[NotExamined, ...] = ()
 
-    def covers(self, ledgers: Sequence[Ledger]) -> bool:
+    def covers(self, accounts: Sequence[Account]) -> bool:
         """Whether the account of each trainer can be that of its GPU."""
-        ranks = [self.ranks.get(ledger.trainer.pid) for ledger in ledgers]
+        ranks = [self.ranks.get(account.trainer.pid) for account in accounts]
         return bool(ranks) and all(rank is not None and rank.devices and not rank.silence for rank in ranks)
 
-    def retell(self, ledgers: Sequence[Ledger]) -> list[Ledger]:
+    def retell(self, accounts: Sequence[Account]) -> list[Account]:
         """The trainers' accounts with their GPUs' time as the traces have it, and the reasons of waits as sampled."""
-        from perfdoctor.traces.settle import settle
+        from perfdoctor.traces.rank_merge import merge_ranks
 
-        ranks = [self.ranks[ledger.trainer.pid] for ledger in ledgers]
-        traced = settle(ranks, [ledger.trainer.rank or 0 for ledger in ledgers]).ledgers
-        return [_joined(one, sampled) for one, sampled in zip(traced, ledgers, strict=True)]
+        ranks = [self.ranks[account.trainer.pid] for account in accounts]
+        traced = merge_ranks(ranks, [account.trainer.rank or 0 for account in accounts]).accounts
+        return [_joined(one, sampled) for one, sampled in zip(traced, accounts, strict=True)]
 
     def summary(self) -> dict[str, Any]:
         """How many steps were profiled in the first process, and how long they took."""
@@ -78,7 +78,7 @@ def read_profiles(recording: Recording) -> Profiled:
     rows = recording.rows(Profile)
     if not rows:
         return Profiled()
-    from perfdoctor.traces.kernel_evidence import top_named
+    from perfdoctor.traces.kernel_stats import top_named
     from perfdoctor.traces.rank import gather_numbers
 
     ranks, unread = {}, []
@@ -91,7 +91,7 @@ def read_profiles(recording: Recording) -> Profiled:
         ranks,
         numbers=gather_numbers(list(ranks.values())),
         kernels=top_named(rank.kernels for rank in ranks.values()),
-        operators=top_named(rank.origins.operators for rank in ranks.values()),
+        operators=top_named(rank.call_sites.operators for rank in ranks.values()),
         not_examined=tuple(unread),
     )
 
@@ -111,9 +111,9 @@ def _read(row: Profile) -> Rank:
         ) from None
 
 
-def _joined(traced: Ledger, sampled: Ledger) -> Ledger:
+def _joined(traced: Account, sampled: Account) -> Account:
     shares = sampled.phases.fractions()
-    joined = Ledger(
+    joined = Account(
         sampled.trainer,
         waits={place: Amounts(amounts) for place, amounts in traced.waits.items()},
         phases=Amounts({phase: share * traced.seconds for phase, share in shares.items()}),
@@ -134,10 +134,10 @@ def _joined(traced: Ledger, sampled: Ledger) -> Ledger:
     return joined
 
 
-def _waits(ledger: Ledger) -> Amounts[tuple[int, str]]:
+def _waits(account: Account) -> Amounts[tuple[int, str]]:
     """Seconds that were waited for a rank, by it and the cause in it."""
     found: Amounts[tuple[int, str]] = Amounts()
-    for (_, rank), amounts in ledger.waits.items():
+    for (_, rank), amounts in account.waits.items():
         for cause, amount in amounts.items():
             found[rank, cause] += amount
     return found

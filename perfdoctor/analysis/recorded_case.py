@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.profiled import Profiled
-from perfdoctor.attribution.account import Ledger, find_culprits
-from perfdoctor.attribution.numbers import measure_ledgers
+from perfdoctor.attribution.account import Account, find_culprits
+from perfdoctor.attribution.numbers import measure_accounts
+from perfdoctor.diagnosis import Evidence
 from perfdoctor.metrics.code_seen import read_code_settings
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.overlap import measure_overlap
+from perfdoctor.metrics.names import Measured
+from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.metrics.settings import read_settings
 from perfdoctor.recording.clock import seconds
-from perfdoctor.rules.case import Facts, Trainer
-from perfdoctor.timeline.job import Scene
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
 
@@ -25,73 +27,83 @@ _SHOWN = 5
 _TELLING = 1 / 8
 
 
-def gather_facts(scene: Scene, ledgers: list[Ledger], profiled: Profiled) -> Facts:
+def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
     """Everything that rules may read."""
-    together = Amounts.summed(ledger.causes() for ledger in ledgers)
+    together = Amounts.summed(account.causes() for account in accounts)
     pids = [
-        (ledger.trainer.pid, [worker.pid for worker in scene.roles.workers_of(ledger.trainer.pid)])
-        for ledger in ledgers
+        (account.trainer.pid, [worker.pid for worker in job.processes.workers_of(account.trainer.pid)])
+        for account in accounts
     ]
-    trainers = tuple(_trainer(scene, ledger) for ledger in ledgers)
-    own = {cause: _telling(ledgers, cause, together[cause]) for cause in together}
-    under = below_lines(scene.stacks)
-    return Facts(
+    seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
+    steps = _by_rank(job, accounts)
+    longer = measure_longer(steps)
+    own = {cause: _telling(accounts, cause, together[cause]) for cause in together}
+    under = below_lines(job.stacks)
+    return Case(
         shares=together.fractions(),
-        trainers=trainers,
-        culprits=find_culprits(ledgers),
+        trainers=tuple(_trainer(job, account, [seen, accounted], longer) for account in accounts),
+        culprits=find_culprits(accounts),
         numbers={
-            **measure(scene.recording, scene.timelines, pids),
-            **measure_ledgers(ledgers),
+            **seen.job,
+            **accounted.job,
             **profiled.numbers,
-            **measure_overlap(_by_rank(scene, trainers)),
+            **measure_overlap(steps),
         },
         kernels=profiled.kernels,
         operators=profiled.operators,
-        settings={**read_settings(scene.recording, pids), **read_code_settings(scene)},
+        settings={**read_settings(job.recording, pids), **read_code_settings(job)},
         paths={
-            cause: _top([ledger.targets.get(cause, Amounts()) for ledger in ledgers]) for cause in together
+            cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together
         },
         lines={cause: by_function(lines) for cause, lines in own.items()},
         below={cause: below(lines, under) for cause, lines in own.items()},
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
-        watched_s=seconds(scene.recording.end_ns - scene.recording.start_ns),
+        watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )
 
 
-def _telling(ledgers: Sequence[Ledger], cause: str, seconds: float) -> Amounts[str]:
+def _telling(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
     """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
-    lines = Amounts.summed(ledger.lines.get(cause, {}) for ledger in ledgers)
+    lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
     return lines if lines.total >= _TELLING * seconds else Amounts()
 
 
-def _by_rank(scene: Scene, trainers: Sequence[Trainer]) -> dict[int, Steps]:
+def _by_rank(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, Steps]:
     """The steps of those that marked them."""
-    return {trainer.rank: scene.steps[trainer.pid] for trainer in trainers if trainer.pid in scene.steps}
+    trainers = [account.trainer for account in accounts]
+    return {trainer.rank or 0: job.steps[trainer.pid] for trainer in trainers if trainer.pid in job.steps}
 
 
-def _trainer(scene: Scene, ledger: Ledger) -> Trainer:
-    workers = scene.roles.workers_of(ledger.trainer.pid)
-    watched = ledger.seconds or 1.0
+def _trainer(
+    job: JobTimeline, account: Account, measured: Sequence[Measured], longer: Mapping[int, Evidence]
+) -> Trainer:
+    rank, pid = account.trainer.rank or 0, account.trainer.pid
+    workers = job.processes.workers_of(pid)
+    watched = account.seconds or 1.0
+    numbers = {name: number for one in measured for name, number in one.trainers.get(pid, {}).items()}
+    if rank in longer:
+        numbers["longer"] = longer[rank]
     return Trainer(
-        rank=ledger.trainer.rank or 0,
-        pid=ledger.trainer.pid,
-        shares=ledger.causes().fractions(),
-        phases=ledger.phases.fractions(),
-        blamed={rank: amount / watched for rank, amount in ledger.waited_for().items()},
+        rank=rank,
+        pid=pid,
+        shares=account.causes().fractions(),
+        phases=account.phases.fractions(),
+        blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
         worker_pids=tuple(worker.pid for worker in workers),
-        workers=_at_a_time(scene, workers),
-        helpers=_at_a_time(scene, scene.roles.helpers_of(ledger.trainer.pid)),
+        workers=_at_a_time(job, workers),
+        helpers=_at_a_time(job, job.processes.helpers_of(pid)),
+        numbers=numbers,
     )
 
 
-def _at_a_time(scene: Scene, processes: Sequence[Process]) -> int:
+def _at_a_time(job: JobTimeline, processes: Sequence[Process]) -> int:
     """How many of some processes were alive at a time, as a median."""
-    alive = [sum(process.alive_at(time) for process in processes) for time in _moments(scene)]
+    alive = [sum(process.alive_at(time) for process in processes) for time in _moments(job)]
     return sorted(alive)[len(alive) // 2]
 
 
-def _moments(scene: Scene) -> list[int]:
-    start, end = scene.recording.start_ns, scene.recording.end_ns
+def _moments(job: JobTimeline) -> list[int]:
+    start, end = job.recording.start_ns, job.recording.end_ns
     return [start + (end - start) * step // 50 for step in range(1, 50)]
 
 

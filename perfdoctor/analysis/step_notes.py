@@ -10,31 +10,31 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.steps import Steps
 
 # Between two epochs there always is something; from this fraction of the time on, steps alone do not tell the pace.
 _WORTH_TELLING = 0.1
 
 
-def step_notes(scene: Scene) -> list[NotExamined]:
+def step_notes(job: JobTimeline) -> list[NotExamined]:
     """All that is to be said; nothing of a job that was watched from outside only."""
-    return [*_time_between(scene), *_several_in_one(scene)]
+    return [*_time_between(job), *_several_in_one(job)]
 
 
-def _time_between(scene: Scene) -> Iterator[NotExamined]:
+def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
     """Where the time between steps goes, a validation for instance: no step is charged with it."""
-    for trainer in scene.roles.trainers:
-        steps = scene.steps.get(trainer.pid)
+    for trainer in job.processes.trainers:
+        steps = job.steps.get(trainer.pid)
         if steps is None or not steps.all:
             continue
         whole = steps.all[-1].end_ns - steps.all[0].start_ns
         between = steps.outside_ns
         if between < _WORTH_TELLING * whole:
             continue
-        where = by_function(_lines_between(scene, trainer.pid, steps))
+        where = by_function(_lines_between(job, trainer.pid, steps))
         most = f", most of them at {where[0][0]}" if where else ""
-        rank = f" of rank {trainer.rank}" if scene.roles.world_size > 1 else ""
+        rank = f" of rank {trainer.rank}" if job.processes.world_size > 1 else ""
         yield NotExamined(
             "steps",
             f"{between / NS_PER_S:.3g} s{rank}, {between / whole:.0%} of the observed time, passed between training "
@@ -43,9 +43,9 @@ def _time_between(scene: Scene) -> Iterator[NotExamined]:
         )
 
 
-def _lines_between(scene: Scene, pid: int, steps: Steps) -> Amounts[str]:
+def _lines_between(job: JobTimeline, pid: int, steps: Steps) -> Amounts[str]:
     """The job's own lines that were on the stack between steps."""
-    timeline = scene.timelines.main(pid)
+    timeline = job.threads.main(pid)
     lines: Amounts[str] = Amounts()
     if timeline is None:
         return lines
@@ -55,15 +55,15 @@ def _lines_between(scene: Scene, pid: int, steps: Steps) -> Amounts[str]:
     last = np.searchsorted(begins, times, side="right") - 1
     outside = (last < 0) | (times >= ends[np.maximum(last, 0)])
     for time in times[outside].tolist():
-        if line := scene.place_at(pid, time, scene.main_at(pid, time)).line:
+        if line := job.locator.locate(pid, time, job.threads.main_at(pid, time)).line:
             lines[line] += 1
     return lines
 
 
-def _several_in_one(scene: Scene) -> Iterator[NotExamined]:
+def _several_in_one(job: JobTimeline) -> Iterator[NotExamined]:
     """Steps of several backward passes, where nothing tells the passes of a loop apart: each ``with`` is one step."""
-    for trainer in scene.roles.trainers:
-        steps = scene.steps.get(trainer.pid)
+    for trainer in job.processes.trainers:
+        steps = job.steps.get(trainer.pid)
         passes = 0 if steps is None else passes_per_step(steps)
         if passes > 1:
             yield NotExamined(
@@ -80,7 +80,7 @@ def passes_per_step(steps: Steps) -> int:
     if not steps.all or steps.holds("optimizer"):
         return 0
     start, end = steps.all[0].start_ns, steps.all[-1].end_ns
-    seen = [happened.what for happened in steps.happenings if start <= happened.time_ns <= end]
+    seen = [event.what for event in steps.events if start <= event.time_ns <= end]
     if "fetch" in seen or "leave loop" in seen or seen.count("leave") < len(steps.all) - 1:
         return 0
     return round(seen.count("worked") / len(steps.all))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.code_location import PREPARES
 
 if TYPE_CHECKING:
-    from perfdoctor.attribution.parts import Part  # it needs recordings, which traces do without
-    from perfdoctor.timeline.code_location import Place
+    from perfdoctor.attribution.share import Share  # it needs recordings, which traces do without
+    from perfdoctor.timeline.code_location import CodeLocation
     from perfdoctor.timeline.processes import Process
 
 
 @dataclass
-class Ledger:
+class Account:
     """The account of one trainer, in seconds.
 
     Attributes:
@@ -30,7 +31,7 @@ class Ledger:
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
-            not torch's dispatch; None where it was not looked at.
+            not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
     """
 
@@ -47,53 +48,71 @@ class Ledger:
     interpreter: float | None = None
     libraries: float | None = None
 
-    def add(self, block: int, seconds: float, place: Place, parts: Iterable[Part]) -> None:
-        """Books a span of time."""
-        self.phases[place.phase] += seconds
-        if place.detail in ("fetch", PREPARES):
+    def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
+        """Attributes a span of time."""
+        self.phases[location.phase] += seconds
+        if location.detail in ("fetch", PREPARES):
             self.fetching += seconds
-        elif place.detail == "sampling":
+        elif location.detail == "sampling":
             self.sampling += seconds
-        elif place.detail == "compile":
+        elif location.detail == "compile":
             self.compiling += seconds
-        for part in parts:
-            amount = part.weight * seconds
-            if part.rank is None:
-                self.own.setdefault(block, Amounts())[part.cause] += amount
-                if part.awaited:
-                    self.awaited.setdefault(block, Amounts())[part.cause] += amount
+        for share in shares:
+            amount = share.weight * seconds
+            if share.rank is None:
+                self.own.setdefault(block, Amounts())[share.cause] += amount
+                if share.awaited:
+                    self.awaited.setdefault(block, Amounts())[share.cause] += amount
             else:
-                self.waits.setdefault((block, part.rank), Amounts())[part.cause] += amount
-            if part.target:
-                self.targets.setdefault(part.cause, Amounts())[part.target] += amount
-            if part.line:
-                self.lines.setdefault(part.cause, Amounts())[part.line] += amount
+                self.waits.setdefault((block, share.rank), Amounts())[share.cause] += amount
+            if share.target:
+                self.targets.setdefault(share.cause, Amounts())[share.target] += amount
+            if share.line:
+                self.lines.setdefault(share.cause, Amounts())[share.line] += amount
 
-    def rename(self, old: str, new: str) -> None:
-        """Books all of one cause under another."""
-        for amounts in (*self.own.values(), *self.waits.values()):
-            if old in amounts:
-                amounts[new] += amounts.pop(old)
-        for detail in (self.targets, self.lines):
-            if old in detail:
-                detail[new] = Amounts.summed([detail.pop(old), detail.get(new, {})])
+    def renamed(self, old: str, new: str) -> Account:
+        """The same account with all of one cause under another."""
 
-    def recharge(self, old: str, new: str, part: float) -> None:
-        """Books a part of what workers were waited for under another cause."""
+        def moved(amounts: Mapping[str, float]) -> Amounts[str]:
+            return Amounts.summed({new if cause == old else cause: amount} for cause, amount in amounts.items())
+
+        def joined(detail: Mapping[str, Amounts[str]]) -> dict[str, Amounts[str]]:
+            if old not in detail:
+                return dict(detail)
+            rest = {cause: amounts for cause, amounts in detail.items() if cause != old}
+            return {**rest, new: Amounts.summed([detail[old], detail.get(new, {})])}
+
+        return replace(
+            self,
+            own={block: moved(amounts) for block, amounts in self.own.items()},
+            waits={key: moved(amounts) for key, amounts in self.waits.items()},
+            awaited={block: moved(amounts) for block, amounts in self.awaited.items()},
+            targets=joined(self.targets),
+            lines=joined(self.lines),
+        )
+
+    def recharged(self, moves: Mapping[str, float], to: str) -> Account:
+        """The same account with parts of what workers were waited for under another cause.
+
+        Args:
+            moves: cause to the part of it that goes elsewhere, 0 to 1.
+            to: the cause to which it goes.
+        """
+        own, awaited = dict(self.own), dict(self.awaited)
         for block, amounts in self.awaited.items():
-            moved = part * amounts[old]
-            for account in (amounts, self.own[block]):
-                account[old] -= moved
-                account[new] += moved
+            changed = {cause: part * amounts[cause] for cause, part in moves.items()}
+            change = Amounts({**{cause: -amount for cause, amount in changed.items()}, to: sum(changed.values())})
+            own[block], awaited[block] = Amounts.summed([own[block], change]), Amounts.summed([amounts, change])
+        return replace(self, own=own, awaited=awaited)
 
     @property
     def seconds(self) -> float:
-        """All booked time."""
+        """All attributed time."""
         return self.phases.total
 
     @property
     def block_numbers(self) -> set[int]:
-        """Seconds of the recording in which anything was booked."""
+        """Seconds of the recording in which anything was attributed."""
         return {*self.own, *(block for block, _ in self.waits)}
 
     def block(self, number: int) -> Amounts[str]:
@@ -128,39 +147,14 @@ class Ledger:
         return found
 
 
-def settle_waits(ledgers: Sequence[Ledger]) -> None:
-    """Charges waiting for a rank to what that rank does more of, not to what it does at that very instant.
-
-    A late rank does its ordinary work while the others wait for it: the delay came before. What it spends more time
-    on than the waiting rank does is the reason (TraceML's and Ascend's rule: the culprit's local excess). As far as
-    there is no excess, the instant's own activity stands. What ranks exchange with each other makes none of them late.
-    """
-    own = {ledger.trainer.rank or 0: Amounts.summed(map(_local, ledger.own.values())) for ledger in ledgers}
-    for ledger in ledgers:
-        mine = own[ledger.trainer.rank or 0]
-        for rank, waited in ledger.waited_for().items():
-            excess = Amounts({cause: max(0.0, amount - mine[cause]) for cause, amount in own[rank].items()})
-            if excess.total <= 0 or waited <= 0:
-                continue
-            charged = min(1.0, excess.total / waited)
-            for (block, other), amounts in ledger.waits.items():
-                if other == rank:
-                    new = {cause: amount * (1 - charged) for cause, amount in amounts.items()}
-                    moved = {cause: part * charged * amounts.total for cause, part in excess.fractions().items()}
-                    ledger.waits[block, other] = Amounts.summed([new, moved])
-
-
-def _local(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {cause: amount for cause, amount in amounts.items() if not cause.startswith("communication.")}
-
-
-def find_culprits(ledgers: Sequence[Ledger]) -> dict[str, tuple[int, ...]]:
+def find_culprits(accounts: Sequence[Account]) -> dict[str, tuple[int, ...]]:
     """Cause to the ranks in which most of it lies; empty for a single rank."""
-    if len(ledgers) < 2:
+    if len(accounts) < 2:
         return {}
-    by_rank = Amounts.summed(ledger.by_rank() for ledger in ledgers)
+    by_rank = Amounts.summed(account.by_rank() for account in accounts)
     found: dict[str, tuple[int, ...]] = {}
     for cause in {cause for cause, _ in by_rank}:
         ranks = {rank: amount for (name, rank), amount in by_rank.items() if name == cause}
-        found[cause] = tuple(sorted(rank for rank, amount in ranks.items() if amount >= 0.25 * sum(ranks.values())))
+        most = thresholds.CULPRIT_SHARE * sum(ranks.values())
+        found[cause] = tuple(sorted(rank for rank, amount in ranks.items() if amount >= most))
     return found

@@ -6,26 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.schema import CodeSample, Symbol
-from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, PREPARES, TRAINING_PHASES, Place
-from perfdoctor.timeline.job import Scene
-from perfdoctor.timeline.threads import Moment
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.threads import ThreadState
 
-# Fewer samples than this in a phase say nothing about it.
-MIN_SAMPLES = 20
 # Phases that have a cause of their own, whatever is computed in them.
 CLAIMED = frozenset(("data", "saving", "logging"))
-# A thread of the pool that lacks a CPU for this fraction of the time in which it wants one explains all spinning at a
-# barrier.
-SURE_DELAY = 0.25
-# Above this many changes of the sampled stack per second, steps are so short that a sample of machine code cannot be
-# given to a phase by its time: nearly every stack sample (20 per second) then differs from the one before.
-_BLURRED_PER_S = 7.0
-_RUNNING = Moment("R", None, "", 1.0, 0.0)
+_RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 
-# Stacks are seen some hundred times, so the time outside of steps may be this many times as long as it seems.
-_STACKS_ERR = 1.25
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
 
@@ -34,48 +26,42 @@ _ALL = (*PHASES, PREPARES, AFTERWARDS)
 ByPhase = dict[str, Counter[str]]
 
 
-def phase_of(place: Place) -> str:
-    """What samples are told apart by: the phase and, in a loop of the job's own, the side of the model's call."""
-    return place.detail if place.detail in (PREPARES, AFTERWARDS) else place.phase
+def phase_of(location: CodeLocation) -> str:
+    """What samples are counted by: the phase and, in a loop of the job's own, the side of the model's call."""
+    return location.detail if location.detail in (PREPARES, AFTERWARDS) else location.phase
 
 
-def pool_delay(scene: Scene, pid: int, time_ns: int) -> float:
-    """Of the time in which a thread of the arithmetic's pool wants a CPU, the fraction that it lacks one; the worst."""
-    pool = [thread.at(time_ns) for thread in scene.pool_threads(pid)]
-    return max((helper.delay_fraction for helper in pool if helper.is_runnable), default=0.0)
-
-
-def count_code(scene: Scene, pid: int) -> tuple[ByPhase, ByPhase]:
-    """Counts a main thread's samples outside of the cyclic collector.
+def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
+    """Counts a main thread's samples outside of the garbage collector.
 
     Returns:
-        Those of times in which no thread of the arithmetic's pool lacks a CPU, and those of all others.
+        Those of times in which no thread of the intra-op pool lacks a CPU, and those of all others.
     """
-    symbols = {(row.image, row.offset): row.symbol for row in scene.recording.rows(Symbol)}
+    symbols = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
-    for row in scene.recording.rows(CodeSample):
-        if row.tid != pid or scene.timelines.interpreter_at(pid, row.time_ns)[1]:
+    for row in job.recording.rows(CodeSample):
+        if row.tid != pid or job.gil.is_collecting(pid, row.time_ns):
             continue
         kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
-        phase = phase_of(scene.place_at(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
-        found = held_up if pool_delay(scene, pid, row.time_ns) >= SURE_DELAY else undisturbed
+        phase = phase_of(job.locator.locate(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
+        found = held_up if job.kinds.pool_delay(pid, row.time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += 1
     return undisturbed, held_up
 
 
-def is_blurred(scene: Scene, pid: int) -> bool:
-    """Whether steps are too short to tell the phase of one sample."""
-    return scene.stack_changes_per_s(pid) > _BLURRED_PER_S
+def is_blurred(job: JobTimeline, pid: int) -> bool:
+    """Whether steps are too short to know the phase of one sample."""
+    return job.locator.changes_per_s(pid) > thresholds.BLURRED_STACKS_PER_S
 
 
-def running_by_phase(scene: Scene, pid: int) -> dict[str, float]:
+def running_by_phase(job: JobTimeline, pid: int) -> dict[str, float]:
     """A main thread's running time by phase (``phase_of``), in fractions."""
     counts: Amounts[str] = Amounts()
-    for time_ns in scene.timelines.main_times(pid):
-        moment = scene.main_at(pid, time_ns)
-        if moment.is_runnable:
-            counts[phase_of(scene.place_at(pid, time_ns, moment))] += 1
+    for time_ns in job.threads.main_times(pid):
+        state = job.threads.main_at(pid, time_ns)
+        if state.is_runnable:
+            counts[phase_of(job.locator.locate(pid, time_ns, state))] += 1
     return counts.fractions()
 
 
@@ -85,17 +71,17 @@ def misplaced(by_phase: ByPhase, running: Mapping[str, float]) -> float:
     A sample is given to the nearest stack, so some of what prepares the input seems to lie in the step beside it.
 
     Args:
-        by_phase: samples by the phase that their times tell.
+        by_phase: samples by the phase of their times.
         running: the running time by phase, in fractions.
     """
     total = sum(counts.total() for counts in by_phase.values())
-    outside = _STACKS_ERR * total * (1 - sum(running.get(phase, 0.0) for phase in TRAINING_PHASES))
+    outside = thresholds.SEEN_OUTSIDE_STEPS * total * (1 - sum(running.get(phase, 0.0) for phase in TRAINING_PHASES))
     inside = sum(by_phase[phase]["library"] for phase in TRAINING_PHASES)
     placed = sum(counts["library"] for counts in by_phase.values()) - inside
     return min(1.0, max(0.0, outside - placed) / inside) if inside else 1.0
 
 
-def tell_in_step(by_phase: Mapping[str, Counter[str]], wrong: float) -> ByPhase:
+def mark_in_step(by_phase: Mapping[str, Counter[str]], wrong: float) -> ByPhase:
     """Calls libraries' samples in a step by a name of their own, except for the part that seems to lie there only."""
     return {
         phase: _in_step(counts, wrong) if phase in TRAINING_PHASES else counts for phase, counts in by_phase.items()
@@ -103,17 +89,17 @@ def tell_in_step(by_phase: Mapping[str, Counter[str]], wrong: float) -> ByPhase:
 
 
 def _in_step(counts: Counter[str], wrong: float) -> Counter[str]:
-    told = Counter(counts)
-    library = told.pop("library", 0)
-    told["library"], told[IN_STEP] = library * wrong, library * (1 - wrong)  # type: ignore[assignment]
-    return told
+    marked = Counter(counts)
+    library = marked.pop("library", 0)
+    marked["library"], marked[IN_STEP] = library * wrong, library * (1 - wrong)  # type: ignore[assignment]
+    return marked
 
 
 def share_out(by_phase: Mapping[str, Counter[str]], running: Mapping[str, float], claimed: frozenset[str]) -> ByPhase:
     """Gives samples to phases of which each is too short to be met by a sample's time.
 
     Args:
-        by_phase: samples by the phase that their times seem to tell.
+        by_phase: samples by the phase of their times.
         running: the running time by phase, in fractions.
         claimed: phases that get none, since their cause is known.
 
@@ -125,7 +111,7 @@ def share_out(by_phase: Mapping[str, Counter[str]], running: Mapping[str, float]
     in_step = sum(part for phase, part in running.items() if phase in TRAINING_PHASES)
     step, own = _apart(unclaimed, 1 - in_step / (1 - taken) if taken < 1 else 0.0)
     shared = {phase: step if phase in TRAINING_PHASES else own for phase in _ALL if phase not in claimed}
-    return tell_in_step(shared, 0.0)
+    return mark_in_step(shared, 0.0)
 
 
 def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]]:
@@ -141,7 +127,7 @@ def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]
     in_own = own * counts.total()
     library = min(counts["library"], in_own)
     rest = counts.total() - library
-    if min(in_own, counts.total() - in_own) < MIN_SAMPLES:
+    if min(in_own, counts.total() - in_own) < thresholds.CODE_SAMPLES:
         return counts, counts
     part = (in_own - library) / rest
     mine, steps = Counter[str](), Counter[str]()
@@ -155,7 +141,7 @@ def _apart(counts: Counter[str], own: float) -> tuple[Counter[str], Counter[str]
 def _without_claimed(counts: Counter[str], claimed: float) -> Counter[str]:
     """Takes the claimed phases' part out of all samples, library and interpreter code first.
 
-    That is what input and saving are made of, and taking it there errs on the side of calling a job sound.
+    That is what input and saving are made of, and taking it there errs on the side of finding no bottleneck.
     """
     left = Counter(counts)
     to_take = claimed * counts.total()

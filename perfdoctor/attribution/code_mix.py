@@ -10,42 +10,36 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.code_counts import (
     CLAIMED,
     IN_STEP,
-    MIN_SAMPLES,
     ByPhase,
     count_code,
     is_blurred,
+    mark_in_step,
     misplaced,
     phase_of,
     running_by_phase,
     share_out,
-    tell_in_step,
 )
-from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.code_seen import has_loader
-from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, Place
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.job import JobTimeline
 
-# Where more than this fraction of a phase's samples cannot be told (no symbols: the recorder was killed), the rest
-# would mislead.
-MAX_OTHER = 0.2
 SPIN = "spin"
-# Code that prepares a step's input and spends more than half of its time on the interpreter and dispatch, and of that
-# more than this on dispatch, is a loop over elements of tensors or tiny operators, not a costly preparation.
-DISPATCHING = 0.3
 
 # Which cause each class of machine code counts for.
 _CAUSES = {
-    "interpreter": "cpu.python_overhead",
-    "dispatch": "cpu.python_overhead",
-    "kernel": "cpu.model_compute",
+    "interpreter": PYTHON_OVERHEAD,
+    "dispatch": PYTHON_OVERHEAD,
+    "kernel": MODEL_COMPUTE,
     "spin": SPIN,
     # Decoders, compressors and array libraries: a step of torch's has no use for them.
-    "library": "cpu.input_preprocessing",
-    IN_STEP: "cpu.python_overhead",
+    "library": INPUT_PREPROCESSING,
+    IN_STEP: PYTHON_OVERHEAD,
 }
 
-# What machine code tells by itself: torch's kernels and the barriers of their pool.
-_PHASELESS = ("cpu.model_compute", SPIN)
+# What machine code shows by itself: torch's kernels and the barriers of their pool.
+_PHASELESS = (MODEL_COMPUTE, SPIN)
 
 # Where a loop of the job's own does something besides calling the model.
 _OWN_CODE = ("other", PREPARES, AFTERWARDS)
@@ -64,10 +58,10 @@ class CodeMix:
         by_phase: over all of the time.
         interpreter: of interpreter and dispatch together, the interpreter's part; None where too little was sampled.
         libraries: of what counts as Python overhead, the part of libraries other than torch's; None likewise.
-        held_up: while a thread of the arithmetic's pool lacks a CPU. The others spin then, and do not before and after,
-            so a neighbour that comes and goes costs more than a mean over all of the time would tell.
+        held_up: while a thread of the intra-op pool lacks a CPU. The others spin then, and do not before and after,
+            so a neighbour that comes and goes costs more than a mean over all of the time would show.
         undisturbed: while none does.
-        placed: it is known where in its code the process is; if not, neither is what its Python code is for.
+        located: it is known where in its code the process is; if not, neither is what its Python code is for.
     """
 
     by_phase: Mixes
@@ -75,42 +69,42 @@ class CodeMix:
     libraries: float | None = None
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
-    placed: bool = True
+    located: bool = True
 
-    def causes(self, place: Place, *, held_up: bool) -> Mapping[str, float]:
-        """What running in a place counts for, ``spin`` included, summing to 1."""
-        found = self._causes(place, held_up=held_up)
-        return found if self.placed else _without_place(found)
+    def causes(self, location: CodeLocation, *, held_up: bool) -> Mapping[str, float]:
+        """What running at a location counts for, ``spin`` included, summing to 1."""
+        found = self._causes(location, held_up=held_up)
+        return found if self.located else _without_location(found)
 
-    def _causes(self, place: Place, *, held_up: bool) -> Mapping[str, float]:
-        phase = phase_of(place)
+    def _causes(self, location: CodeLocation, *, held_up: bool) -> Mapping[str, float]:
+        phase = phase_of(location)
         for mixes in (self.held_up if held_up else self.undisturbed, self.by_phase):
             if phase in mixes:
                 return mixes[phase]
         if phase == PREPARES:
-            return {"cpu.input_preprocessing": 1.0}
+            return {INPUT_PREPROCESSING: 1.0}
         # Without a look at the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
-        return {"cpu.model_compute" if phase in TRAINING_PHASES else "cpu.python_overhead": 1.0}
+        return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
-def read_code_mix(scene: Scene, pid: int) -> CodeMix:
+def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
-    placed = scene.has_places(pid)
-    undisturbed, held_up = count_code(scene, pid)
+    located = job.locator.is_known(pid)
+    undisturbed, held_up = count_code(job, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
     # With a DataLoader, a loop prepares no more than a rest itself.
-    calls_only = has_loader(scene, {pid}) or _dispatches(both[PREPARES])
+    calls_only = has_loader(job, {pid}) or _dispatches(both[PREPARES])
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
-    if is_blurred(scene, pid):
-        running = running_by_phase(scene, pid)
+    if is_blurred(job, pid):
+        running = running_by_phase(job, pid)
         undisturbed, held_up, both = (share_out(counts, running, claimed) for counts in (undisturbed, held_up, both))
         around = both["forward"] + both["other"]
         after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
         libraries = _libraries(around, after * both[AFTERWARDS]["library"])
         return CodeMix(_mixes(both), _interpreter(around), libraries, _mixes(held_up), _mixes(undisturbed))
     if any(both[phase]["library"] for phase in TRAINING_PHASES):
-        wrong = misplaced(both, running_by_phase(scene, pid))
-        undisturbed, held_up, both = (tell_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
+        wrong = misplaced(both, running_by_phase(job, pid))
+        undisturbed, held_up, both = (mark_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
     around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
     return CodeMix(
         _mixes(both, calls_only),
@@ -118,11 +112,11 @@ def read_code_mix(scene: Scene, pid: int) -> CodeMix:
         _libraries(around, both[AFTERWARDS]["library"]),
         _mixes(held_up, calls_only),
         _mixes(undisturbed, calls_only),
-        placed,
+        located,
     )
 
 
-def _without_place(mix: Mapping[str, float]) -> Mapping[str, float]:
+def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:
     """Of a mix, what is known without the phase: Python code may prepare the input as well as call the model."""
     found: Amounts[str] = Amounts()
     for cause, part in mix.items():
@@ -133,20 +127,21 @@ def _without_place(mix: Mapping[str, float]) -> Mapping[str, float]:
 def _dispatches(counts: Counter[str]) -> bool:
     """Whether code that prepares the input is a loop of tiny operators."""
     calls = counts["interpreter"] + counts["dispatch"]
-    return calls > 0.5 * (counts.total() - counts["other"]) and counts["dispatch"] > DISPATCHING * calls
+    known = counts.total() - counts["other"]
+    return calls > thresholds.MOSTLY_CALLS * known and counts["dispatch"] > thresholds.DISPATCHING * calls
 
 
 def _interpreter(counts: Counter[str]) -> float | None:
     """Of interpreter and dispatch together, the interpreter's part; None where too little was sampled."""
     calls = counts["interpreter"] + counts["dispatch"]
-    return counts["interpreter"] / calls if calls >= MIN_SAMPLES else None
+    return counts["interpreter"] / calls if calls >= thresholds.CODE_SAMPLES else None
 
 
 def _libraries(around: Counter[str], afterwards: float) -> float | None:
     """Of interpreter, dispatch and what libraries do in the step or after it, the libraries' part."""
     libraries = around[IN_STEP] + afterwards
     overhead = around["interpreter"] + around["dispatch"] + libraries
-    return libraries / overhead if overhead >= MIN_SAMPLES else None
+    return libraries / overhead if overhead >= thresholds.CODE_SAMPLES else None
 
 
 def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:
@@ -159,9 +154,9 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:
     """
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:
-        kept = ("cpu.python_overhead", SPIN) if calls_only else (SPIN,)
+        kept = (PYTHON_OVERHEAD, SPIN) if calls_only else (SPIN,)
         found = {cause: part for cause, part in mixes[PREPARES].items() if cause in kept}
-        mixes[PREPARES] = {**found, "cpu.input_preprocessing": 1 - sum(found.values())}
+        mixes[PREPARES] = {**found, INPUT_PREPROCESSING: 1 - sum(found.values())}
     return mixes
 
 
@@ -171,12 +166,12 @@ def _fractions(counts: Counter[str], phase: str) -> dict[str, float]:
     What libraries compute from the model's output, metrics for instance, prepares no input.
     """
     known = counts.total() - counts["other"]
-    if known < MIN_SAMPLES or counts["other"] > MAX_OTHER * counts.total():
+    if known < thresholds.CODE_SAMPLES or counts["other"] > thresholds.UNKNOWN_CODE * counts.total():
         return {}
     found: Amounts[str] = Amounts()
     for kind, count in counts.items():
         if kind == "library" and phase == AFTERWARDS:
-            found["cpu.python_overhead"] += count
+            found[PYTHON_OVERHEAD] += count
         elif kind != "other":
             found[_CAUSES[kind]] += count
     return {cause: count / known for cause, count in found.items()}

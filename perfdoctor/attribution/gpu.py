@@ -12,14 +12,15 @@ from statistics import fmean
 
 import numpy as np
 
-from perfdoctor.attribution.parts import Part, scale
+from perfdoctor.attribution.share import Share, Shares, scaled
+from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
 from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.counters import Counter
 
 # Host work in a step, while the GPU waits for it, is launching.
-_LAUNCHING = {"cpu.model_compute": "cpu.kernel_launch", "cpu.python_overhead": "cpu.kernel_launch"}
+_LAUNCHING = {MODEL_COMPUTE: KERNEL_LAUNCH, PYTHON_OVERHEAD: KERNEL_LAUNCH}
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,13 @@ class Gpus:
     busy: Counter
     cause: str
 
-    def share_out(self, parts: Iterable[Part], time_ns: int) -> list[Part]:
+    def share_out(self, shares: Iterable[Share], time_ns: int) -> Shares:
         """Splits an instant between the GPU and the host's own account of it."""
         busy = min(1.0, max(0.0, float(np.interp(time_ns, self.busy.times_ns, self.busy.values))))
         host = [
-            replace(part, cause=_LAUNCHING.get(part.cause, part.cause)) for part in scale(parts, 1 - busy)
+            replace(share, cause=_LAUNCHING.get(share.cause, share.cause)) for share in scaled(shares, 1 - busy)
         ]
-        return [Part(self.cause, busy), *(part for part in host if part.weight > 0)]
+        return [Share(self.cause, busy), *(share for share in host if share.weight > 0)]
 
 
 def read_gpus(recording: Recording) -> Gpus | None:

@@ -10,41 +10,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.attribution.account import Ledger
-from perfdoctor.attribution.input_wait import supplier_parts
-from perfdoctor.timeline.job import Scene
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.context import Context
+from perfdoctor.attribution.suppliers import supplier_shares
+from perfdoctor.causes import DATA_TRANSFER, GARBAGE_COLLECTION, INPUT_PREPROCESSING, NETWORK_READ, STORAGE_READ
+from perfdoctor.timeline.job import JobTimeline
 
 # What a worker spends on a batch, and what could be spent on the next one meanwhile. Starting workers is not among
 # them, since the pipeline is empty then, nor are locks and whatever else holds up all workers together.
-STAGES = frozenset((
-    "cpu.input_preprocessing", "cpu.data_transfer", "cpu.garbage_collection", "io.storage_read", "io.network_read",
-))  # fmt: skip
-# As many looks tell fractions to a few hundredths.
-_LOOKS = 200
+STAGES = frozenset((INPUT_PREPROCESSING, DATA_TRANSFER, GARBAGE_COLLECTION, STORAGE_READ, NETWORK_READ))
+# As many samples determine fractions to a few hundredths.
+_SAMPLES = 200
 
 
-def settle_pipeline(scene: Scene, ledger: Ledger, saved_paths: Mapping[str, str]) -> None:
-    """Charges to the largest cause of waiting for workers what would go with it.
-
-    Args:
-        scene: the job.
-        ledger: of a trainer; changed.
-        saved_paths: as for ``blame_input.supplier_parts``.
-    """
-    awaited = Amounts.summed(ledger.awaited.values())
-    stages = {cause: amount / ledger.seconds for cause, amount in awaited.items() if cause in STAGES}
+def charge_slowest_stage(context: Context, account: Account) -> Account:
+    """Charges to the largest cause of waiting for workers what would go with it."""
+    awaited = Amounts.summed(account.awaited.values())
+    stages = {cause: amount / account.seconds for cause, amount in awaited.items() if cause in STAGES}
     if len(stages) < 2:
-        return
-    spent = _spent_by_workers(scene, ledger, saved_paths)
-    first, going = going_with_the_largest(stages, spent, _cores_used(scene))
-    for cause, part in going.items():
-        ledger.recharge(cause, first, part)
+        return account
+    spent = _spent_by_workers(context, account)
+    first, going = going_with_the_largest(stages, spent, _cores_used(context.job))
+    return account.recharged(going, first)
 
 
 def going_with_the_largest(
     stages: Mapping[str, float], spent: Mapping[str, float], used: float
 ) -> tuple[str, dict[str, float]]:
-    """The cause to relieve first, and of the waits booked on each other one the part that would go with it.
+    """The cause to relieve first, and of the waits attributed to each other one the part that would go with it.
 
     A worker relieved of a cause needs the rest of its time, and the trainer its own: the longer of both is the new
     step. So it frees what the trainer waits, or less. What two causes free when they are relieved one by one is
@@ -72,24 +65,25 @@ def going_with_the_largest(
     }
 
 
-def _spent_by_workers(scene: Scene, ledger: Ledger, saved_paths: Mapping[str, str]) -> dict[str, float]:
+def _spent_by_workers(context: Context, account: Account) -> dict[str, float]:
     """Cause to the fraction of its time that a worker spends on it, as a mean over workers; idling is missing."""
-    workers = scene.roles.workers_of(ledger.trainer.pid)
+    job, pid = context.job, account.trainer.pid
+    workers = job.processes.workers_of(pid)
     spent: Amounts[str] = Amounts()
-    looks = 0
-    for time_ns in scene.timelines.main_times(ledger.trainer.pid, most=_LOOKS):
+    samples = 0
+    for time_ns in job.threads.main_times(pid, most=_SAMPLES):
         for worker in (worker for worker in workers if worker.alive_at(time_ns)):
-            looks += 1
-            for part in supplier_parts(scene, worker, time_ns, saved_paths):
-                spent[part.cause] += part.weight
-    return {cause: amount / looks for cause, amount in spent.items()}
+            samples += 1
+            for share in supplier_shares(job, worker, time_ns, context.habits[pid].writing):
+                spent[share.cause] += share.weight
+    return {cause: amount / samples for cause, amount in spent.items()}
 
 
-def _cores_used(scene: Scene) -> float:
+def _cores_used(job: JobTimeline) -> float:
     """Fraction of the time of all cores that the job's threads use."""
-    start, end = scene.recording.start_ns, scene.recording.end_ns
+    start, end = job.recording.start_ns, job.recording.end_ns
     running_ns = sum(
         thread.use(start, end)[0] * float(thread.times_ns[-1] - thread.times_ns[0])
-        for thread in scene.timelines.threads.values()
+        for thread in job.threads.by_tid.values()
     )
-    return float(min(1.0, running_ns / (end - start) / scene.cores))
+    return float(min(1.0, running_ns / (end - start) / job.cores))

@@ -58,6 +58,17 @@ _PEAKS: tuple[tuple[str, Peak], ...] = (
 )
 
 
+_AMD = re.compile("AMD|Radeon|Instinct")
+# NVIDIA's first compute capability with TF32. Before, tensor cores need half precision and a change of the training
+# recipe, which is advice and no bottleneck.
+_TF32_SINCE = 8.0
+
+
+def has_tf32(device: str, capability: float | None) -> bool:
+    """Whether a GPU's tensor cores take matrix products of single precision, with shortened input."""
+    return (capability or 0.0) >= _TF32_SINCE and not _AMD.search(device)
+
+
 def find_peak(device: str) -> Peak | None:
     """The limits of a GPU by the name that its driver tells; None if it is not in the table."""
     return next((peak for pattern, peak in _PEAKS if re.search(pattern, device)), None)

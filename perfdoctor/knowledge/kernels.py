@@ -58,6 +58,17 @@ _PRECISIONS = tuple(
 )
 PRECISIONS = tuple(precision for precision, _ in _PRECISIONS)
 
+# What kernels show of the work beyond its sort; for names in lower case, too.
+# Matrix products and convolutions, by the name without template arguments. cuBLAS's nvjet and AMD's MFMA
+# (``_MI16x16``) kernels have no mode but tensor cores.
+MATRIX = re.compile(r"gemm|nvjet|cutlass::kernel|cutlass_|xmma|cijk_|scudnn|winograd|wgrad|dgrad|fprop|implicit_conv")
+ON_TENSOR_CORES = re.compile(r"nvjet|_mi\d+x\d+|tf32|884|1688|16816|tensorop|mma|bf16|fp16|f16|hgemm|_h\d")
+FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attention_kernel|mem_eff|attention_(fwd|bwd)")
+SOFTMAX = re.compile(r"softmax")
+LAYOUT = re.compile(r"nchw_?to|nhwc_?to|transpose")
+# What a generic kernel of ATen is instantiated with, as it is written.
+FUNCTOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\b")
+
 
 def name_work(written: str) -> Work:
     """What a kernel of this name does."""

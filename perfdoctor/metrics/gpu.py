@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.readings import Numbers, Readings, put
+from perfdoctor.metrics.names import Numbers, put
+from perfdoctor.metrics.readings import Readings
 
 # Number, the reading that it is the mean of, and what to divide by for its unit.
 _MEANS = (
@@ -78,7 +79,7 @@ def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
 
     def number(name: str) -> float | None:
         evidence = numbers.get(name)
-        return None if evidence is None or isinstance(evidence.value, str) else float(evidence.value)
+        return float(evidence.value) if evidence is not None and isinstance(evidence.value, (int, float)) else None
 
     busy = number("gpu_busy")
     if not busy:

@@ -1,161 +1,220 @@
-"""Names of the numbers that rules rest on: what each is, its unit, and the probe that saw it.
+"""The table of metrics: what each number means, its unit, and the probe that saw it; and numbers under these names.
 
-``{}`` stands for what the number is about. Fractions are 0 to 1, and their units say of what.
+Names are the public way to ask for a number (``facts.number("job_cores")``, ``trainer.number("workers_busy")``).
+``docs/evidence.md`` lists them all. A number that could not be measured is absent; it is never zero.
 """
 
-Meaning = tuple[str, str, str]
+from typing import NamedTuple
+
+from perfdoctor.diagnosis import Evidence
+
+
+class Metric(NamedTuple):
+    """One row of the table.
+
+    Attributes:
+        meaning: in words; ``{}`` stands for the trainer, rank or device that a number is about.
+        unit: "" for text. Fractions are 0 to 1, and their units say of what.
+        probe: the probe that saw it.
+    """
+
+    meaning: str
+    unit: str
+    probe: str
+
+
+Numbers = dict[str, Evidence]
+"""Measured numbers by the names of their metrics."""
+
+
+class Measured(NamedTuple):
+    """Numbers of a job.
+
+    Attributes:
+        job: about the job as a whole; means over its trainers, where they are about trainers.
+        trainers: about one trainer, by its process id.
+    """
+
+    job: Numbers
+    trainers: dict[int, Numbers]
+
 
 _OF_TIME = "of the time"
 
-THREADS: dict[str, Meaning] = {
-    "trainer_running": ("trainer's main thread on a core", _OF_TIME, "threads"),
-    "trainer_run_delay": ("trainer's main thread itself ready but without a core", _OF_TIME, "threads"),
-    "trainer_switches": ("voluntary context switches of the trainer's main thread", "/s", "threads"),
-    "trainer_major_faults": ("major page faults of the trainer's main thread", "/s", "threads"),
-    "trainer_cores": ("kept busy by one trainer's threads", "cores", "threads"),
-    "worker_busy": ("loader workers not waiting for work", _OF_TIME, "threads"),
-    "workers_busy": ("loader workers of a trainer{} that are busy at a time", "workers", "threads"),
-    "busiest_worker": ("busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"),
-    "next_busiest_worker": ("next busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"),
-    "worker_cores": ("kept busy by all loader workers", "cores", "threads"),
-    "worker_run_delay": ("loader workers ready but without a core", _OF_TIME, "threads"),
-    "worker_starts": ("loader workers started", "/min", "processes"),
-    "worker_life": ("median life of a loader worker that ended", "s", "processes"),
-    "own_fetching": ("trainer{} preparing batches in its main thread", _OF_TIME, "stacks"),
-    "own_sampling": ("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
-    "own_compiling": ("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
-    "interpreter_code": ("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
-    "library_code": ("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
-    "runnable_threads": ("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
+THREADS: dict[str, Metric] = {
+    "trainer_running": Metric("trainer's main thread on a core", _OF_TIME, "threads"),
+    "trainer_run_delay": Metric("trainer's main thread itself ready but without a core", _OF_TIME, "threads"),
+    "trainer_switches": Metric("voluntary context switches of the trainer's main thread", "/s", "threads"),
+    "trainer_major_faults": Metric("major page faults of the trainer's main thread", "/s", "threads"),
+    "trainer_cores": Metric("kept busy by one trainer's threads", "cores", "threads"),
+    "worker_busy": Metric("loader workers not waiting for work", _OF_TIME, "threads"),
+    "workers_busy": Metric("loader workers of a trainer{} that are busy at a time", "workers", "threads"),
+    "busiest_worker": Metric("busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"),
+    "next_busiest_worker": Metric(
+        "next busiest loader worker of a trainer{} not waiting for work", _OF_TIME, "threads"
+    ),
+    "worker_cores": Metric("kept busy by all loader workers", "cores", "threads"),
+    "worker_run_delay": Metric("loader workers ready but without a core", _OF_TIME, "threads"),
+    "worker_starts": Metric("loader workers started", "/min", "processes"),
+    "worker_life": Metric("median life of a loader worker that ended", "s", "processes"),
+    "own_fetching": Metric("trainer{} preparing batches in its main thread", _OF_TIME, "stacks"),
+    "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
+    "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
+    "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
+    "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
+    "runnable_threads": Metric("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
 }
 
-CORES: dict[str, Meaning] = {
-    "job_cores": ("kept busy by the job", "cores", "cpu"),
-    "neighbour_cores": ("kept busy by processes outside the job", "cores", "cpu"),
-    "host_cores_busy": ("busy on the host", "cores", "cpu"),
-    "stolen_cores": ("taken away by the hypervisor", "cores", "cpu"),
-    "own_cores": ("kept busy by perfdoctor itself", "cores", "cpu"),
-    "cpu_pressure": ("some task on the host waited for a core", _OF_TIME, "cpu"),
-    "throttled_periods": ("quota periods in which the control group was stopped", "of periods", "cpu"),
-    "throttled_cores": ("stopped by the quota at a time", "cores", "cpu"),
+CORES: dict[str, Metric] = {
+    "job_cores": Metric("kept busy by the job", "cores", "cpu"),
+    "neighbour_cores": Metric("kept busy by processes outside the job", "cores", "cpu"),
+    "host_cores_busy": Metric("busy on the host", "cores", "cpu"),
+    "stolen_cores": Metric("taken away by the hypervisor", "cores", "cpu"),
+    "own_cores": Metric("kept busy by perfdoctor itself", "cores", "cpu"),
+    "cpu_pressure": Metric("some task on the host waited for a core", _OF_TIME, "cpu"),
+    "throttled_periods": Metric("quota periods in which the control group was stopped", "of periods", "cpu"),
+    "throttled_cores": Metric("stopped by the quota at a time", "cores", "cpu"),
 }
 
-MEMORY: dict[str, Meaning] = {
-    "swap_in": ("read back from swap", "MB/s", "memory"),
-    "swap_out": ("written to swap", "MB/s", "memory"),
-    "swapped": ("memory of the job that is swapped out", "MB", "memory"),
-    "refaults": ("pages read again soon after the page cache dropped them", "/s", "memory"),
-    "major_faults": ("major page faults of the job", "/s", "memory"),
-    "memory_pressure": ("all tasks stalled for memory", _OF_TIME, "memory"),
-    "memory_available": ("available memory", "MB", "memory"),
-    "trainer_rss": ("resident memory of the trainers", "MB", "memory"),
+MEMORY: dict[str, Metric] = {
+    "swap_in": Metric("read back from swap", "MB/s", "memory"),
+    "swap_out": Metric("written to swap", "MB/s", "memory"),
+    "swapped": Metric("memory of the job that is swapped out", "MB", "memory"),
+    "refaults": Metric("pages read again soon after the page cache dropped them", "/s", "memory"),
+    "major_faults": Metric("major page faults of the job", "/s", "memory"),
+    "memory_pressure": Metric("all tasks stalled for memory", _OF_TIME, "memory"),
+    "memory_available": Metric("available memory", "MB", "memory"),
+    "trainer_rss": Metric("resident memory of the trainers", "MB", "memory"),
 }
 
-STORAGE: dict[str, Meaning] = {
-    "read_by_calls": ("asked for by read calls", "MB/s", "io"),
-    "read_calls": ("read calls", "/s", "io"),
-    "read_from_storage": ("read from storage", "MB/s", "io"),
-    "written_by_calls": ("handed to write calls", "MB/s", "io"),
-    "write_calls": ("write calls", "/s", "io"),
-    "written_to_storage": ("written to storage", "MB/s", "io"),
-    "bytes_per_read": ("asked for by one read call", "bytes", "io"),
-    "page_cache": ("of what read calls asked for came from the page cache", "of bytes", "io"),
-    "device_busy": ("device {} had requests under way", _OF_TIME, "io"),
-    "device_read": ("delivered by device {}", "MB/s", "io"),
-    "device_written": ("stored by device {}", "MB/s", "io"),
-    "read_latency": ("taken by one read of device {}", "ms", "io"),
-    "read_from_server": ("read from network file systems", "MB/s", "io"),
+STORAGE: dict[str, Metric] = {
+    "read_by_calls": Metric("asked for by read calls", "MB/s", "io"),
+    "read_calls": Metric("read calls", "/s", "io"),
+    "read_from_storage": Metric("read from storage", "MB/s", "io"),
+    "written_by_calls": Metric("handed to write calls", "MB/s", "io"),
+    "write_calls": Metric("write calls", "/s", "io"),
+    "written_to_storage": Metric("written to storage", "MB/s", "io"),
+    "bytes_per_read": Metric("asked for by one read call", "bytes", "io"),
+    "page_cache": Metric("of what read calls asked for came from the page cache", "of bytes", "io"),
+    "device_busy": Metric("device {} had requests under way", _OF_TIME, "io"),
+    "device_read": Metric("delivered by device {}", "MB/s", "io"),
+    "device_written": Metric("stored by device {}", "MB/s", "io"),
+    "read_latency": Metric("taken by one read of device {}", "ms", "io"),
+    "read_from_server": Metric("read from network file systems", "MB/s", "io"),
 }
 
-NETWORK: dict[str, Meaning] = {
-    "received": ("received over all network interfaces", "MB/s", "network"),
-    "loopback": ("of what was received came from this host itself", "of bytes", "network"),
-    "sent": ("sent over all network interfaces", "MB/s", "network"),
-    "packets": ("packets received", "/s", "network"),
-    "bytes_per_packet": ("in a packet", "bytes", "network"),
-    "retransmits": ("TCP segments sent again", "of segments", "network"),
+NETWORK: dict[str, Metric] = {
+    "received": Metric("received over all network interfaces", "MB/s", "network"),
+    "loopback": Metric("of what was received came from this host itself", "of bytes", "network"),
+    "sent": Metric("sent over all network interfaces", "MB/s", "network"),
+    "packets": Metric("packets received", "/s", "network"),
+    "bytes_per_packet": Metric("in a packet", "bytes", "network"),
+    "retransmits": Metric("TCP segments sent again", "of segments", "network"),
 }
 
-GPU: dict[str, Meaning] = {
-    "gpus": ("GPUs that the job uses", "GPUs", "gpu"),
-    "gpu_busy": ("GPU ran some kernel", _OF_TIME, "gpu"),
-    "gpu_sm": ("multiprocessors with work", _OF_TIME, "gpu"),
-    "gpu_occupancy": ("warp slots in use", _OF_TIME, "gpu"),
-    "gpu_tensor": ("tensor cores busy", _OF_TIME, "gpu"),
-    "gpu_dram": ("GPU memory bandwidth in use", _OF_TIME, "gpu"),
-    "gpu_fp32": ("single-precision units busy", _OF_TIME, "gpu"),
-    "gpu_fp16": ("half-precision units busy", _OF_TIME, "gpu"),
-    "gpu_foreign_sm": ("GPU used by other jobs", _OF_TIME, "gpu"),
-    "gpu_foreign_processes": ("processes of other jobs on the GPU", "processes", "gpu"),
-    "gpu_limited_by_power": ("GPU clock held down by the power limit", _OF_TIME, "gpu"),
-    "gpu_limited_by_heat": ("GPU clock held down by heat", _OF_TIME, "gpu"),
-    "gpu_limited_by_hardware": ("GPU clock held down by the hardware", _OF_TIME, "gpu"),
-    "gpu_clock": ("GPU clock", "MHz", "gpu"),
-    "gpu_clock_max": ("highest GPU clock", "MHz", "gpu"),
-    "gpu_clock_deficit": ("GPU clock below its highest", "of the clock", "gpu"),
-    "gpu_power": ("GPU power", "W", "gpu"),
-    "gpu_power_limit": ("GPU power limit", "W", "gpu"),
-    "gpu_temperature": ("GPU temperature", "°C", "gpu"),
-    "gpu_memory": ("GPU memory in use", "MB", "gpu"),
-    "gpu_memory_share": ("GPU memory in use", "of the memory", "gpu"),
-    "gpu_pcie_received": ("received over PCIe", "MB/s", "gpu"),
-    "gpu_pcie_sent": ("sent over PCIe", "MB/s", "gpu"),
-    "gpu_nvlink_received": ("received over NVLink", "MB/s", "gpu"),
+GPU: dict[str, Metric] = {
+    "gpus": Metric("GPUs that the job uses", "GPUs", "gpu"),
+    "gpu_busy": Metric("GPU ran some kernel", _OF_TIME, "gpu"),
+    "gpu_sm": Metric("multiprocessors with work", _OF_TIME, "gpu"),
+    "gpu_occupancy": Metric("warp slots in use", _OF_TIME, "gpu"),
+    "gpu_tensor": Metric("tensor cores busy", _OF_TIME, "gpu"),
+    "gpu_dram": Metric("GPU memory bandwidth in use", _OF_TIME, "gpu"),
+    "gpu_fp32": Metric("single-precision units busy", _OF_TIME, "gpu"),
+    "gpu_fp16": Metric("half-precision units busy", _OF_TIME, "gpu"),
+    "gpu_foreign_sm": Metric("GPU used by other jobs", _OF_TIME, "gpu"),
+    "gpu_foreign_processes": Metric("processes of other jobs on the GPU", "processes", "gpu"),
+    "gpu_limited_by_power": Metric("GPU clock held down by the power limit", _OF_TIME, "gpu"),
+    "gpu_limited_by_heat": Metric("GPU clock held down by heat", _OF_TIME, "gpu"),
+    "gpu_limited_by_hardware": Metric("GPU clock held down by the hardware", _OF_TIME, "gpu"),
+    "gpu_clock": Metric("GPU clock", "MHz", "gpu"),
+    "gpu_clock_max": Metric("highest GPU clock", "MHz", "gpu"),
+    "gpu_clock_deficit": Metric("GPU clock below its highest", "of the clock", "gpu"),
+    "gpu_power": Metric("GPU power", "W", "gpu"),
+    "gpu_power_limit": Metric("GPU power limit", "W", "gpu"),
+    "gpu_temperature": Metric("GPU temperature", "°C", "gpu"),
+    "gpu_memory": Metric("GPU memory in use", "MB", "gpu"),
+    "gpu_memory_share": Metric("GPU memory in use", "of the memory", "gpu"),
+    "gpu_pcie_received": Metric("received over PCIe", "MB/s", "gpu"),
+    "gpu_pcie_sent": Metric("sent over PCIe", "MB/s", "gpu"),
+    "gpu_nvlink_received": Metric("received over NVLink", "MB/s", "gpu"),
 }
 
-TRACE: dict[str, Meaning] = {
-    "traced_busy": ("GPU had work, in the trace", _OF_TIME, "trace"),
-    "traced_kernels": ("kernels and copies started on a GPU", "/s", "trace"),
-    "traced_kernel_time": ("taken by one kernel, in the median", "µs", "trace"),
-    "traced_short_kernels": ("kernels that take less than 10 µs", "of kernels", "trace"),
-    "traced_launch_delay": ("from a launch to its kernel on an idle GPU, in the median", "µs", "trace"),
-    "traced_waits": ("calls that wait for the GPU", "/s", "trace"),
-    "traced_waiting": ("threads wait for the GPU in such calls", _OF_TIME, "trace"),
-    "traced_blocked": ("threads wait in copies to the GPU until it gets to them", _OF_TIME, "trace"),
-    "traced_allocations": ("calls that allocate or free GPU memory", "/s", "trace"),
-    "traced_operators": ("operators called in one step, those inside others not counted", "operators", "trace"),
-    "traced_compiling": ("the model is compiled (torch.compile)", _OF_TIME, "trace"),
-    "traced_loading": ("main thread fetches batches, in the trace", _OF_TIME, "trace"),
-    "traced_memory": ("GPU memory that PyTorch had reserved at most", "of the memory", "trace"),
-    "traced_copies": ("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
-    "traced_collectives": ("collectives on a GPU", "/s", "trace"),
-    "traced_exposed": ("collectives with nothing else on the GPU", _OF_TIME, "trace"),
-    "traced_hidden": ("collectives behind other work of the GPU", _OF_TIME, "trace"),
-    "traced_beside": ("taken by kernels beside a collective", "times as long as by the same ones alone", "trace"),
-    "traced_lengthened": ("kernels at least take longer because collectives run beside them", _OF_TIME, "trace"),
-    "traced_lengthened_step": ("of each step, by which kernels take longer beside collectives", "ms", "trace"),
-    "traced_behind": ("taken by collectives behind kernels", "times as long as by the same ones alone", "trace"),
-    "traced_held_up": ("exposed transfer that the same collectives would not take alone", _OF_TIME, "trace"),
-    "traced_bus_alone": ("bus bandwidth of the collective that takes most, when alone", "GB/s", "trace"),
-    "traced_bus_behind": ("bus bandwidth of the same collective behind kernels", "GB/s", "trace"),
-    "traced_tensor_cores": ("matrix kernels whose names tell of tensor cores", "of their time", "trace"),
+TRACE: dict[str, Metric] = {
+    "traced_busy": Metric("GPU had work, in the trace", _OF_TIME, "trace"),
+    "traced_kernels": Metric("kernels and copies started on a GPU", "/s", "trace"),
+    "traced_kernel_time": Metric("taken by one kernel, in the median", "µs", "trace"),
+    "traced_short_kernels": Metric("kernels that take less than 10 µs", "of kernels", "trace"),
+    "traced_launch_delay": Metric("from a launch to its kernel on an idle GPU, in the median", "µs", "trace"),
+    "traced_waits": Metric("calls that wait for the GPU", "/s", "trace"),
+    "traced_waiting": Metric("threads wait for the GPU in such calls", _OF_TIME, "trace"),
+    "traced_blocked": Metric("threads wait in copies to the GPU until it gets to them", _OF_TIME, "trace"),
+    "traced_allocations": Metric("calls that allocate or free GPU memory", "/s", "trace"),
+    "traced_operators": Metric("operators called in one step, those inside others not counted", "operators", "trace"),
+    "traced_compiling": Metric("the model is compiled (torch.compile)", _OF_TIME, "trace"),
+    "traced_loading": Metric("main thread fetches batches, in the trace", _OF_TIME, "trace"),
+    "traced_memory": Metric("GPU memory that PyTorch had reserved at most", "of the memory", "trace"),
+    "traced_copies": Metric("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),
+    "traced_collectives": Metric("collectives on a GPU", "/s", "trace"),
+    "traced_exposed": Metric("collectives with nothing else on the GPU", _OF_TIME, "trace"),
+    "traced_hidden": Metric("collectives behind other work of the GPU", _OF_TIME, "trace"),
+    "traced_beside": Metric("taken by kernels beside a collective", "times as long as by the same ones alone", "trace"),
+    "traced_lengthened": Metric("kernels at least take longer because collectives run beside them", _OF_TIME, "trace"),
+    "traced_lengthened_step": Metric("of each step, by which kernels take longer beside collectives", "ms", "trace"),
+    "traced_behind": Metric("taken by collectives behind kernels", "times as long as by the same ones alone", "trace"),
+    "traced_held_up": Metric("exposed transfer that the same collectives would not take alone", _OF_TIME, "trace"),
+    "traced_bus_alone": Metric("bus bandwidth of the collective that takes most, when alone", "GB/s", "trace"),
+    "traced_bus_behind": Metric("bus bandwidth of the same collective behind kernels", "GB/s", "trace"),
+    "traced_tensor_cores": Metric("matrix kernels whose names tell of tensor cores", "of their time", "trace"),
     **{
-        f"traced_matrix_{precision}": (f"matrix kernels in {precision}", "of their time", "trace")
+        f"traced_matrix_{precision}": Metric(f"matrix kernels in {precision}", "of their time", "trace")
         for precision in ("fp8", "bf16", "fp16", "tf32", "fp64", "fp32")
     },
-    "traced_same_kernels": ("taken on the late rank by the same kernels", "times as long as on others", "trace"),
-    "traced_layout": ("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
-    "traced_softmax": ("softmax kernels of their own", "of the kernels' time", "trace"),
-    "traced_fused_attention": ("fused attention kernels", "of the kernels' time", "trace"),
-    "traced_recomputed": ("forward work that the backward pass does again", "of the kernels' time", "trace"),
-    "traced_pageable": ("copies from or to ordinary (pageable) memory", "of copies with the host", "trace"),
-    "traced_optimizer_kernels": ("launched by one optimizer step, in the median", "kernels", "trace"),
+    "traced_same_kernels": Metric("taken on the late rank by the same kernels", "times as long as on others", "trace"),
+    "traced_layout": Metric("kernels that only change a tensor's layout", "of the kernels' time", "trace"),
+    "traced_softmax": Metric("softmax kernels of their own", "of the kernels' time", "trace"),
+    "traced_fused_attention": Metric("fused attention kernels", "of the kernels' time", "trace"),
+    "traced_recomputed": Metric("forward work that the backward pass does again", "of the kernels' time", "trace"),
+    "traced_pageable": Metric("copies from or to ordinary (pageable) memory", "of copies with the host", "trace"),
+    "traced_optimizer_kernels": Metric("launched by one optimizer step, in the median", "kernels", "trace"),
 }
 
 # Besides a number, text for the operators that take longest.
-ROOFLINE: dict[str, Meaning] = {
-    "roofline": ("compared matrix products, convolutions and attention reach", "of the GPU's peak", "trace"),
-    **{f"roofline_{number}": ("reached by", "", "trace") for number in (1, 2, 3)},
+ROOFLINE: dict[str, Metric] = {
+    "roofline": Metric("compared matrix products, convolutions and attention reach", "of the GPU's peak", "trace"),
+    **{f"roofline_{number}": Metric("reached by", "", "trace") for number in (1, 2, 3)},
 }
 
 # From steps with their parts kept apart.
-TIMER: dict[str, Meaning] = {
-    "overlap": ("parts of a step that hide behind others", "of the parts", "timer"),
-    "exposed_data": ("fetching batches that hides behind nothing", "of the step", "timer"),
-    "exposed_rest": ("what is neither data nor training and hides behind nothing", "of the step", "timer"),
-    "longer": ("what takes rank {} longer where all ranks begin each part together", "", "timer"),
+TIMER: dict[str, Metric] = {
+    "overlap": Metric("parts of a step that hide behind others", "of the parts", "timer"),
+    "exposed_data": Metric("fetching batches that hides behind nothing", "of the step", "timer"),
+    "exposed_rest": Metric("what is neither data nor training and hides behind nothing", "of the step", "timer"),
+    "longer": Metric("what takes rank {} longer where all ranks begin each part together", "", "timer"),
 }
 
-MEANINGS: dict[str, Meaning] = {
+METRICS: dict[str, Metric] = {
     **THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE, **TIMER
 }  # fmt: skip
+
+
+def evidence(name: str, value: float | str, about: str = "") -> Evidence:
+    """A value with what the table says of its metric.
+
+    Args:
+        name: the metric's.
+        value: the number, or a text where it is not a number.
+        about: filled into its meaning.
+    """
+    metric = METRICS[name]
+    return Evidence(metric.meaning.format(about), value, metric.unit, metric.probe)
+
+
+def put(numbers: Numbers, name: str, value: float | None, about: str = "") -> None:
+    """Notes a number, to four significant digits, unless it is None: not measured."""
+    if value is not None:
+        numbers[name] = evidence(name, float(f"{value:.4g}"), about)
+
+
+def of_process(pid: int) -> str:
+    """What a number of one trainer is about, in words."""
+    return f" (process {pid})"

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.names import MEANINGS
-from perfdoctor.metrics.readings import Numbers, put
+from perfdoctor.metrics.names import Numbers, evidence, put
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Mark
 from perfdoctor.timeline.code_location import TRAINING_PHASES
@@ -100,14 +99,13 @@ def summary(steps: Steps) -> dict[str, Any]:
 
 
 def measure_overlap(ranks: Mapping[int, Steps]) -> Numbers:
-    """The numbers of ``evidence_names.TIMER``, as means over the ranks that made serialised steps.
+    """The numbers of ``names.TIMER``, as means over the ranks that made serialised steps.
 
     Args:
         ranks: the steps of each trainer, by rank.
     """
     numbers: Numbers = {}
-    found = {rank: parts for rank, steps in ranks.items() if (parts := serialised_parts(steps)) is not None}
-    lengths = {rank: length for rank in found if (length := median_step(ranks[rank])) is not None}
+    found, lengths = _serialised(ranks)
     if not lengths:
         return numbers
     exposed = [(found[rank].exposed(length), length) for rank, length in lengths.items()]
@@ -116,10 +114,20 @@ def measure_overlap(ranks: Mapping[int, Steps]) -> Numbers:
     rest = {name for parts, _ in exposed for name in parts} - TRAINING_PHASES - {DATA}
     shares = [sum(parts.get(name, 0.0) for name in rest) / length for parts, length in exposed]
     put(numbers, "exposed_rest", min(1.0, _mean(shares)))
-    words, unit, probe = MEANINGS["longer"]
-    for rank, text in _longer(found, max(lengths.values())).items():
-        numbers[f"longer.{rank}"] = Evidence(words.format(rank), text, unit, probe)
     return numbers
+
+
+def measure_longer(ranks: Mapping[int, Steps]) -> dict[int, Evidence]:
+    """By rank what takes it longer than all others in serialised steps; none where nothing does."""
+    found, lengths = _serialised(ranks)
+    longer = _longer(found, max(lengths.values())) if lengths else {}
+    return {rank: evidence("longer", text, str(rank)) for rank, text in longer.items()}
+
+
+def _serialised(ranks: Mapping[int, Steps]) -> tuple[dict[int, Parts], dict[int, float]]:
+    """The serialised steps of those ranks that made some, and the usual steps' length of those that know it."""
+    found = {rank: parts for rank, steps in ranks.items() if (parts := serialised_parts(steps)) is not None}
+    return found, {rank: length for rank in found if (length := median_step(ranks[rank])) is not None}
 
 
 def median_step(steps: Steps) -> float | None:

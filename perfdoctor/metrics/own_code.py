@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge.libraries import package_of
 
 if TYPE_CHECKING:
     from perfdoctor.timeline.stacks import Stacks  # traces do without
@@ -15,8 +16,6 @@ _SHOWN = 5
 _MODULE = "<module>"
 # Comprehensions and lambdas are part of the function that they are written in.
 _INNER = re.compile(r"\.<locals>\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>")
-_STANDARD = r"lib(?:64)?/python\d\.\d+"
-_PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:site-packages|dist-packages|{_STANDARD})/([^/.]+)")
 
 
 def by_function(lines: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
@@ -48,9 +47,9 @@ def _owner(line: str) -> str:
 def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
     """What was innermost while each line of the job's own was on a stack: package to nanoseconds, "" for the line."""
     found: dict[str, Amounts[str]] = {}
-    for track in stacks.tracks:
+    for track in stacks.series:
         for number, amount_ns in track.amounts_ns().items():
-            if line := stacks.places[number].line:
+            if line := stacks.locations[number].line:
                 package = package_of(stacks.frames[number][-1].file)
                 found.setdefault(line, Amounts())[package] += amount_ns
     return found
@@ -69,11 +68,3 @@ def outside_torch(lines: Mapping[str, float], under: Mapping[str, Mapping[str, f
     """The amounts of lines without the part that torch ran below them."""
     parts = {line: Amounts(under.get(line, {})).fractions().get("torch", 0.0) for line in lines}
     return {line: amount * (1 - parts[line]) for line, amount in lines.items() if parts[line] < 1}
-
-
-def package_of(file: str) -> str:
-    """The package that a source file belongs to: ``torch``, ``PIL``, ``json``; "" for the job's own."""
-    found = _PACKAGE.search(file)
-    if found:
-        return found.group(1)
-    return "torch" if "/torch/" in file else "python" if file.startswith("<") else ""

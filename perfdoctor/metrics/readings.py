@@ -6,14 +6,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.names import MEANINGS
 from perfdoctor.recording.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording
-
-Numbers = dict[str, Evidence]
 
 # Rates over less than this say more about when we looked than about the job.
 SHORTEST_S = 0.2
@@ -73,16 +69,3 @@ def total(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
-
-def put(numbers: Numbers, name: str, value: float | None, about: str = "") -> None:
-    """Notes a number, to four significant digits, unless it was not measured.
-
-    Args:
-        numbers: where to note it.
-        name: its name in ``MEANINGS``; what follows a dot tells whom it is about.
-        value: the number; None is not noted.
-        about: filled into its description.
-    """
-    if value is not None:
-        words, unit, probe = MEANINGS[name.partition(".")[0]]
-        numbers[name] = Evidence(words.format(about), float(f"{value:.4g}"), unit, probe)

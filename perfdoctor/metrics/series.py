@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.diagnosis import Series
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counter, Counters
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import Times
 
 _GRID_S = 0.5
@@ -27,16 +27,16 @@ _CHARTS = (
 )
 
 
-def chart_series(scene: Scene) -> tuple[Series, ...]:
+def chart_series(job: JobTimeline) -> tuple[Series, ...]:
     """All series worth a chart, on a common grid of half seconds."""
-    grid = np.arange(scene.recording.start_ns, scene.recording.end_ns, int(_GRID_S * NS_PER_S))
+    grid = np.arange(job.recording.start_ns, job.recording.end_ns, int(_GRID_S * NS_PER_S))
     if len(grid) < 3:
         return ()
-    found = [*_main_threads(scene, grid), *_job_cores(scene.counters, grid)]
-    trainers = {f"pid:{trainer.pid}" for trainer in scene.roles.trainers}
+    found = [*_main_threads(job, grid), *_job_cores(job.counters, grid)]
+    trainers = {f"pid:{trainer.pid}" for trainer in job.processes.trainers}
     for chart, name, label, unit, factor, counts in _CHARTS:
-        for subject in scene.counters.subjects(name):
-            counter = scene.counters.get(subject, name)
+        for subject in job.counters.subjects(name):
+            counter = job.counters.get(subject, name)
             if counter is not None and _belongs(chart, subject, trainers):
                 text = label if subject == "job" else f"{label} ({subject})"
                 found.append(_series(chart, text, unit, counter, grid, factor, counts=counts))
@@ -65,10 +65,10 @@ def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor
     return Series(chart, name, unit, tuple(((grid - grid[0]) / NS_PER_S).tolist()), shown)
 
 
-def _main_threads(scene: Scene, grid: Times) -> Iterator[Series]:
+def _main_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
     """How the main thread of each trainer spends each half second: on a CPU, waiting for one, or asleep."""
-    for trainer in scene.roles.trainers:
-        main = scene.timelines.main(trainer.pid)
+    for trainer in job.processes.trainers:
+        main = job.threads.main(trainer.pid)
         if main is None:
             continue
         chart = f"Main thread of the trainer (process {trainer.pid})"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfdoctor.metrics.readings import Numbers, Readings, put, total
+from perfdoctor.metrics.names import Numbers, put
+from perfdoctor.metrics.readings import Readings, total
 
 _MB = 1e6
 

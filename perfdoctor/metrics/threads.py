@@ -7,10 +7,11 @@ from statistics import median
 
 import numpy as np
 
-from perfdoctor.metrics.readings import SHORTEST_S, Numbers, put
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
+from perfdoctor.metrics.readings import SHORTEST_S
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
-from perfdoctor.timeline.threads import Floats, Timeline, Timelines, Times
+from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, Times
 
 Roles = Sequence[tuple[int, Sequence[int]]]
 """Per trainer: its process id, and those of its loader workers."""
@@ -28,30 +29,33 @@ _POLL_S = 5.0
 _SPANS = 5
 
 
-def measure_threads(recording: Recording, timelines: Timelines, trainers: Roles) -> Numbers:
+def measure_threads(recording: Recording, threads: Threads, trainers: Roles) -> Measured:
     """Numbers from the samples of threads and the comings and goings of processes."""
     numbers: Numbers = {}
-    _measure_trainers(numbers, timelines, [pid for pid, _ in trainers])
-    _measure_workers(numbers, timelines, trainers)
+    by_trainer: dict[int, Numbers] = {pid: {} for pid, _ in trainers}
+    _measure_trainers(numbers, threads, [pid for pid, _ in trainers])
+    _measure_workers(numbers, by_trainer, threads, trainers)
     _measure_starts(numbers, recording, trainers)
-    put(numbers, "runnable_threads", _grown(timelines.threads.values(), with_delay=True))
-    return numbers
+    put(numbers, "runnable_threads", _grown(threads.by_tid.values(), with_delay=True))
+    return Measured(numbers, by_trainer)
 
 
-def _measure_trainers(numbers: Numbers, timelines: Timelines, pids: Sequence[int]) -> None:
-    mains = [main for pid in pids if (main := timelines.main(pid)) is not None]
+def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -> None:
+    mains = [main for pid in pids if (main := threads.main(pid)) is not None]
     put(numbers, "trainer_running", _mean_rate((main, main.run_ns / NS_PER_S) for main in mains))
     put(numbers, "trainer_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
     put(numbers, "trainer_switches", _mean_rate((main, main.voluntary) for main in mains))
     put(numbers, "trainer_major_faults", _mean_rate((main, main.major_faults) for main in mains))
-    cores = _grown(thread for pid in pids for thread in timelines.of(pid))
+    cores = _grown(thread for pid in pids for thread in threads.of(pid))
     put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
 
 
-def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) -> None:
+def _measure_workers(
+    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Roles
+) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
-        mains = [main for worker in workers if (main := timelines.main(worker)) is not None]
+        mains = [main for worker in workers if (main := threads.main(worker)) is not None]
         looks = [_looks(main) for main in mains]
         idle = np.concatenate([idle for _, idle in looks]) if looks else np.array([])
         if len(idle) < _FEWEST_LOOKS:
@@ -60,15 +64,15 @@ def _measure_workers(numbers: Numbers, timelines: Timelines, trainers: Roles) ->
         alive = _alive_at_a_time([times for times, _ in looks if len(times)])
         if alive is not None:
             busy.append(shares[-1] * alive)
-            put(numbers, f"workers_busy.{pid}", busy[-1], f" (process {pid})")
+            put(by_trainer[pid], "workers_busy", busy[-1], of_process(pid))
         at_work = [idle for main, (_, idle) in zip(mains, looks, strict=True) if _comes_for_work(main)]
-        _measure_balance(numbers, pid, at_work)
+        _measure_balance(by_trainer[pid], pid, at_work)
     put(numbers, "worker_busy", _mean(shares))
     put(numbers, "workers_busy", _mean(busy))
     pids = [worker for _, workers in trainers for worker in workers]
     if pids:
-        mains = [main for worker in pids if (main := timelines.main(worker)) is not None]
-        put(numbers, "worker_cores", _grown(thread for pid in pids for thread in timelines.of(pid)))
+        mains = [main for worker in pids if (main := threads.main(worker)) is not None]
+        put(numbers, "worker_cores", _grown(thread for pid in pids for thread in threads.of(pid)))
         put(numbers, "worker_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
 
 
@@ -76,11 +80,11 @@ def _measure_balance(numbers: Numbers, pid: int, idle: Sequence[Floats]) -> None
     """How busy the busiest worker is and the next one."""
     shares = sorted((1 - float(one.mean()) for one in idle if len(one) >= _FEWEST_LOOKS), reverse=True)
     if len(shares) > 1:
-        put(numbers, f"busiest_worker.{pid}", shares[0], f" (process {pid})")
-        put(numbers, f"next_busiest_worker.{pid}", shares[1], f" (process {pid})")
+        put(numbers, "busiest_worker", shares[0], of_process(pid))
+        put(numbers, "next_busiest_worker", shares[1], of_process(pid))
 
 
-def _comes_for_work(worker: Timeline) -> bool:
+def _comes_for_work(worker: ThreadSeries) -> bool:
     """Whether it has something to do all along: who waits for work polls its queue once in 5 s."""
     known = ~np.isnan(worker.voluntary)
     if known.sum() < 2:
@@ -91,7 +95,7 @@ def _comes_for_work(worker: Timeline) -> bool:
     return bool((switches > 2 + seconds(float(edges[1] - edges[0])) / _POLL_S).all())
 
 
-def _looks(worker: Timeline) -> tuple[Times, Floats]:
+def _looks(worker: ThreadSeries) -> tuple[Times, Floats]:
     """When the main thread of a worker was seen well enough to tell whether it had work, and 1 where it had none."""
     times, idle = [], []
     for time_ns, state, call, target in zip(
@@ -124,7 +128,7 @@ def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> 
         put(numbers, "worker_life", seconds(median(lives)))
 
 
-def _grown(threads: Iterable[Timeline], *, with_delay: bool = False) -> float | None:
+def _grown(threads: Iterable[ThreadSeries], *, with_delay: bool = False) -> float | None:
     """Cores that some threads kept busy, or with their delay wanted, in the time in which any of them was looked at."""
     seen = [thread for thread in threads if len(thread.counted_ns)]
     if not seen:
@@ -138,12 +142,12 @@ def _grown(threads: Iterable[Timeline], *, with_delay: bool = False) -> float | 
     return float(used / watched)
 
 
-def _mean_rate(counters: Iterable[tuple[Timeline, Floats]]) -> float | None:
+def _mean_rate(counters: Iterable[tuple[ThreadSeries, Floats]]) -> float | None:
     """Growth of a counter per second, as a mean over threads; None where none was read twice."""
     return _mean([rate for thread, values in counters if (rate := _rate(thread, values)) is not None])
 
 
-def _rate(thread: Timeline, values: Floats) -> float | None:
+def _rate(thread: ThreadSeries, values: Floats) -> float | None:
     known = np.flatnonzero(~np.isnan(values))
     if len(known) < 2:
         return None

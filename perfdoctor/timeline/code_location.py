@@ -1,22 +1,29 @@
-"""Which part of a training step a Python stack is in, told from frames of torch and the standard library alone."""
+"""Which part of a training step a Python stack is in, determined from the frames of libraries.
 
-from collections.abc import Sequence
+In a loop of the job's own, the order of lines says more: whoever is at a line above the one from which the model is
+called prepares what it is called with, and whoever is below it uses what the model gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.knowledge.frames import DOMINANT, HANDOVER, INNERMOST, LOCKS, ONLY_WAITING, WAITING, Frame, is_own
-
-PHASES = (
-    "data",
-    "transfer",
-    "forward",
-    "loss",
-    "backward",
-    "gradient sync",
-    "optimizer",
-    "saving",
-    "logging",
-    "other",
+from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import (
+    DOMINANT,
+    HANDOVER,
+    INNERMOST,
+    LOCKS,
+    ONLY_WAITING,
+    WAITING,
+    Frame,
+    FrameMeaning,
+    is_own,
 )
+from perfdoctor.knowledge.user_frames import user_frames
+
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
 
 # What may lie between marks: calls of the model, of autograd, of optimizers and of loaders are always marked.
@@ -24,15 +31,15 @@ UNMARKED_PHASES = frozenset(("other", "loss", "transfer", "gradient sync", "savi
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a stack tells.
+class CodeLocation:
+    """Where in the code a thread is, as a stack or marks show it.
 
     Attributes:
-        phase: one of ``PHASES``.
-        detail: a finer place inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``, ``loader start``,
-            ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine`` (autograd's, in C++
-            and without the interpreter lock), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
-            ``AFTERWARDS`` (both are set by ``perfdoctor.timeline.loop_position``) or "".
+        phase: one of ``perfdoctor.knowledge.frames.PHASES``.
+        detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
+            ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
+            (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
+            ``AFTERWARDS`` or "".
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
@@ -45,14 +52,14 @@ class Place:
     line: str = ""
 
 
-UNKNOWN = Place("other")
+UNKNOWN = CodeLocation("other")
 # Details of code in the loop itself that prepares a step's input, and that uses the model's output.
 PREPARES = "prepares"
 AFTERWARDS = "afterwards"
 
 
-def locate(frames: Sequence[Frame]) -> Place:
-    """Tells the place of a stack.
+def locate(frames: Sequence[Frame]) -> CodeLocation:
+    """The location of a stack.
 
     Args:
         frames: outermost call first.
@@ -61,42 +68,43 @@ def locate(frames: Sequence[Frame]) -> Place:
         return UNKNOWN
     leaf = frames[-1]
     line = own_line(frames)
-    phase, detail = _phase(frames)
-    waits = any(rule.matches(leaf) for rule in WAITING)
-    return Place(phase, detail, waits, any(rule.matches(leaf) for rule in ONLY_WAITING), line)
+    added = user_frames()
+    phase, detail = _phase(frames, added.rows)
+    waits = any(rule.matches(leaf) for rule in (*added.waiting, *WAITING))
+    return CodeLocation(phase, detail, waits, any(rule.matches(leaf) for rule in ONLY_WAITING), line)
 
 
-def agrees(place: Place, phase: str, *, told: bool) -> bool:
+def agrees(location: CodeLocation, phase: str, *, marked: bool) -> bool:
     """Whether a sampled stack can belong to an instant of which the phase was marked from inside.
 
     Args:
-        place: what the stack tells.
+        location: what the stack shows.
         phase: the marked phase.
-        told: it was marked itself; otherwise the instant lies between marks, in the user's own code.
+        marked: it was marked itself; otherwise the instant lies between marks, in the user's own code.
     """
-    if told:
-        return place.phase == phase
-    return place.phase in UNMARKED_PHASES
+    if marked:
+        return location.phase == phase
+    return location.phase in UNMARKED_PHASES
 
 
-def marked_place(phase: str, detail: str, sampled: Place, *, told: bool) -> Place:
-    """The place at an instant of which the phase was marked, with what a sampled stack adds.
+def marked_location(phase: str, detail: str, sampled: CodeLocation, *, marked: bool) -> CodeLocation:
+    """The location at an instant of which the phase was marked, with what a sampled stack adds.
 
     Args:
         phase: the marked phase.
-        detail: a finer place inside it, "" where the marks do not tell.
-        sampled: what the stack nearest to the instant tells, ``UNKNOWN`` if there is none that agrees.
-        told: as for ``agrees``.
+        detail: a finer location inside it, "" where the marks do not say.
+        sampled: what the stack nearest to the instant shows, ``UNKNOWN`` if there is none that agrees.
+        marked: as for ``agrees``.
     """
-    if not told and sampled.phase != "other":
+    if not marked and sampled.phase != "other":
         return sampled
     # A loader's mark spans the drawing of indices as well as the wait for a batch.
     detail = "sampling" if sampled.detail == "sampling" else detail or sampled.detail
     return replace(sampled, phase=phase, detail=detail)
 
 
-def _phase(frames: Sequence[Frame]) -> tuple[str, str]:
-    for group in DOMINANT:
+def _phase(frames: Sequence[Frame], added: Sequence[FrameMeaning]) -> tuple[str, str]:
+    for group in (added, *DOMINANT):
         for depth, frame in enumerate(frames):
             for rule in group:
                 if rule.matches(frame):
@@ -110,7 +118,7 @@ def _phase(frames: Sequence[Frame]) -> tuple[str, str]:
 
 
 def _data_detail(detail: str, frames: Sequence[Frame]) -> str:
-    """Refines the place inside the loader or a worker by the frames below it."""
+    """Refines the location inside the loader or a worker by the frames below it."""
     names = {frame.simple_name for frame in frames}
     files = [frame.file for frame in frames]
     if detail.startswith("loader") and "_next_index" in names:
@@ -150,3 +158,55 @@ def own_line(frames: Sequence[Frame]) -> str:
         if is_own(frame):
             return f"{frame.file}:{frame.line} {frame.function}"
     return ""
+
+
+# The calls that lead to a function, and the function itself.
+_Function = tuple[tuple[Frame, ...], str, str]
+
+
+def with_loop_positions(
+    stacks: Sequence[tuple[Frame, ...]], locations: Sequence[CodeLocation], main_threads: Iterable[Mapping[int, float]]
+) -> list[CodeLocation]:
+    """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
+
+    A stack in no phase of torch's is compared with those in which the model is called, in the innermost function of the
+    job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
+    first uses its output. The same line shows nothing.
+
+    Args:
+        stacks: the distinct stacks, outermost call first.
+        locations: of each.
+        main_threads: per main thread, how long it was seen in each stack, by the stack's index.
+    """
+    found = list(locations)
+    for amounts in main_threads:
+        calls: dict[_Function, Amounts[int]] = {}
+        for number, amount in amounts.items():
+            if found[number].phase == "forward":
+                for function, line in _functions(stacks[number]):
+                    calls.setdefault(function, Amounts())[line] += amount
+        for number in amounts:
+            if _unclaimed(found[number]):
+                found[number] = replace(found[number], detail=_side(stacks[number], calls))
+    return found
+
+
+def _unclaimed(location: CodeLocation) -> bool:
+    return location.phase == "other" and not location.detail and bool(location.line)
+
+
+def _side(stack: tuple[Frame, ...], calls: dict[_Function, Amounts[int]]) -> str:
+    """On which side of the model's call a stack is in the innermost function that calls it; "" if on none."""
+    for function, line in reversed(list(_functions(stack))):
+        if function in calls:
+            first = min(at for at, part in calls[function].fractions().items() if part >= thresholds.REGULAR_CALL)
+            if line == first or not is_own(stack[len(function[0])]):
+                return ""
+            return PREPARES if line < first else AFTERWARDS
+    return ""
+
+
+def _functions(stack: tuple[Frame, ...]) -> Iterator[tuple[_Function, int]]:
+    """Each function on a stack, outermost first, and the line that it is at."""
+    for depth, frame in enumerate(stack):
+        yield (stack[:depth], frame.file, frame.function), frame.line

@@ -2,61 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
 import numpy as np
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPROCESSING, THROTTLED
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counters
-from perfdoctor.timeline.processes import Roles
-from perfdoctor.timeline.threads import Timeline, Timelines
+from perfdoctor.timeline.processes import ProcessRoles
+from perfdoctor.timeline.thread_kinds import ThreadKinds
+from perfdoctor.timeline.threads import Threads
 
-# Cores that seem idle although they are not: perfdoctor's own use, and the coarse clock of other processes' times.
-MARGIN = 0.2
-# From this many idle cores of the host on, a mask that leaves them out is why the job's threads queue.
-_LEFT_OUT = 0.5
-Kind = Literal["trainer", "pool", "supplier", "lock holder", "collective", "other"]
+# Who has the cores that a runnable thread lacks, and what that makes the cause.
 _CAUSES = {
-    "supplier": "cpu.input_preprocessing",
-    "lock holder": "cpu.gil_contention",
-    "collective": "communication.bandwidth",
-    "other": "cpu.contention",
+    "supplier": INPUT_PREPROCESSING,
+    "GIL holder": GIL_CONTENTION,
+    "collective": BANDWIDTH,
+    "other": CONTENTION,
 }
 _BUCKET_NS = NS_PER_S // 10
 _SPAN_NS = 3 * NS_PER_S // 20
 
 
-class Occupancy:
+class CpuContention:
     """Answers for one recording.
 
     Args:
         cores: how many the job may use.
         reachable: how many perfdoctor could use; 0 if unknown. A container confines both, the job's own mask not.
-        kind_of: what a thread is: a trainer's main one; one of its arithmetic's pool; a supplier of input (a worker,
-            another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer
-            that only holds the interpreter lock; one that moves and adds up what ranks exchange; or another.
+        kinds: what each thread is to the trainer.
     """
 
     def __init__(
         self,
-        timelines: Timelines,
-        roles: Roles,
+        threads: Threads,
+        processes: ProcessRoles,
+        kinds: ThreadKinds,
         counters: Counters,
         cores: float,
-        kind_of: Callable[[Timeline], Kind],
         reachable: float = 0.0,
     ) -> None:
-        self._timelines, self._roles, self._counters = timelines, roles, counters
-        self._cores, self._kind_of = cores, kind_of
+        self._threads, self._processes, self._kinds, self._counters = threads, processes, kinds, counters
+        self._cores = cores
         self._quotas = [
             (throttled, periods)
             for group in counters.subjects("throttled_periods_total")
             if (throttled := counters.get(group, "throttled_periods_total"))
             and (periods := counters.get(group, "quota_periods_total"))
         ]
-        masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in roles.trainers]
+        masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in processes.trainers]
         widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
         self._by_mask = cores == widest < reachable  # and no quota is stricter
         self._known: dict[int, Amounts[str]] = {}
@@ -65,7 +59,7 @@ class Occupancy:
         """Why a runnable thread does not run: cause to weight.
 
         The quota, if it stopped the group; else whoever is on the CPUs instead: those that prepare input, whose work is
-        then the cause; a Python thread of the trainer that serves nobody, which takes the interpreter lock as well;
+        then the cause; a Python thread of the trainer that serves nobody, which takes the GIL as well;
         threads of a collective, which run beside the backward pass; or other threads of the job and neighbours. Cores
         that were idle are nobody's fault but the scheduler's: their weight is missing in the sum. Where the job's mask
         leaves out cores of the host that are idle, not the work of suppliers is the cause, but that they must share
@@ -77,7 +71,7 @@ class Occupancy:
             self._known[key] = self._occupants(time_ns)
         occupants = self._known[key].fractions()
         causes = {cause: (1 - stopped) * occupants.get(kind, 0.0) for kind, cause in _CAUSES.items()}
-        return {"cpu.throttled": stopped, **causes}
+        return {THROTTLED: stopped, **causes}
 
     def throttled_fraction(self, time_ns: int) -> float:
         """Fraction of quota periods around an instant in which the job's control group was stopped."""
@@ -88,10 +82,11 @@ class Occupancy:
     def _occupants(self, time_ns: int) -> Amounts[str]:
         """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by nobody."""
         used, wanted = Amounts[str](), Amounts[str]()
-        for thread in self._timelines.threads.values():
+        for thread in self._threads.by_tid.values():
             running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
-            used[self._kind_of(thread)] += running
-            wanted[self._kind_of(thread)] += running + delayed
+            kind = self._kinds.of(thread)
+            used[kind] += running
+            wanted[kind] += running + delayed
         unused = max(0.0, self._cores - used.total)
         elsewhere = self._counters.get("host", "neighbours_seconds_total")
         neighbours = unused
@@ -101,13 +96,14 @@ class Occupancy:
         demand = wanted["trainer"] + wanted["pool"]
         crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
         others = used["other"] + neighbours + used["pool"] * crowd
-        if (ranks := len(self._roles.trainers)) > 1:
+        if (ranks := len(self._processes.trainers)) > 1:
             # Ranks crowd each other out where there are more of them than cores, or where their pools fill these.
             others += used["trainer"] * (1.0 if ranks > self._cores else crowd)
-        if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= _LEFT_OUT:
+        if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= thresholds.IDLE_CORES_LEFT_OUT:
             others += used.pop("supplier", 0.0)
-        kept = {kind: used[kind] for kind in ("supplier", "lock holder", "collective")}
-        return Amounts({**kept, "other": others, "nobody": max(1e-3, unused - neighbours - MARGIN)})
+        kept = {kind: used[kind] for kind in ("supplier", "GIL holder", "collective")}
+        idle = max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
+        return Amounts({**kept, "other": others, "nobody": idle})
 
     def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
         """Idle cores of the host that the job's mask leaves out."""

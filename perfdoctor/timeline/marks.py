@@ -24,11 +24,11 @@ class Segment:
     """A stretch of the marked thread's time in one part of a step.
 
     Attributes:
-        phase: as the account knows it: one of ``perfdoctor.timeline.code_location.PHASES``.
+        phase: as the account knows it: one of ``perfdoctor.knowledge.frames.PHASES``.
         name: as reports show it: the phase, or the name that the user gave.
-        detail: a finer place inside it, as in ``perfdoctor.timeline.code_location.Place``.
-        told: torch's own call was marked; otherwise it is the user's code, and the phase is concluded from what stands
-            around it.
+        detail: a finer location inside it, as in ``perfdoctor.timeline.code_location.CodeLocation``.
+        marked: torch's own call was marked; otherwise it is the user's code, and the phase is concluded from what
+            stands around it.
         inside: it lies inside the user's ``with``.
     """
 
@@ -37,13 +37,13 @@ class Segment:
     phase: str
     name: str
     detail: str = ""
-    told: bool = True
+    marked: bool = True
     inside: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that tells steps from what lies between them.
+class StepEvent:
+    """What separates steps from what lies between them.
 
     Attributes:
         what: ``fetch``, ``exhausted``, ``evaluated``, ``worked``, ``enter``, ``leave``, ``leave loop``, ``step``,
@@ -60,14 +60,14 @@ class Marks:
 
     Attributes:
         segments: in order and without gaps, from the first mark to the last.
-        happenings: in order.
+        events: in order.
         pauses: beginnings and ends of the cyclic collector's runs.
         tracks: what was marked in other ways, as it is: ``device`` by the device in some of the steps, ``serialised``
             by the host after the observed ones.
     """
 
     segments: list[Segment] = field(default_factory=list)
-    happenings: list[Happening] = field(default_factory=list)
+    events: list[StepEvent] = field(default_factory=list)
     pauses: list[tuple[int, int]] = field(default_factory=list)
     tracks: dict[str, list[Mark]] = field(default_factory=dict)
 
@@ -101,8 +101,8 @@ def in_order(marks: Iterable[Mark]) -> Marks:
             paused = mark.time_ns if mark.edge == "begin" else None
             continue
         found.segments.extend(walk.pass_by(mark))
-        if happened := _happening(mark, walk):
-            found.happenings.append(Happening(mark.time_ns, happened))
+        if event := _event(mark, walk):
+            found.events.append(StepEvent(mark.time_ns, event))
     found.segments = list(_concluded(found.segments))
     return found
 
@@ -143,7 +143,7 @@ class _Walk:
     def _segment(self, start_ns: int, end: Mark) -> Segment:
         end_ns = end.time_ns
         if not self.open or self.open[-1].what == "closure":
-            return Segment(start_ns, end_ns, "other", "other", told=False, inside=self.in_scope)
+            return Segment(start_ns, end_ns, "other", "other", marked=False, inside=self.in_scope)
         what, value = self._innermost()
         detail = _DETAILS.get(what, "")
         if what in ("data", "loader start"):
@@ -156,7 +156,7 @@ class _Walk:
         else:
             phase = "other" if what.startswith(OWN) or what == TRANSFER else what
         name = what.removeprefix(OWN) if phase == "other" else phase
-        return Segment(start_ns, end_ns, phase, name, detail, told=phase != "other", inside=self.in_scope)
+        return Segment(start_ns, end_ns, phase, name, detail, marked=phase != "other", inside=self.in_scope)
 
     def _innermost(self) -> tuple[str, int]:
         """What the thread is in, and the value of its mark: what a model or a loader moves is its own part."""
@@ -170,7 +170,7 @@ class _Walk:
         return last.what, last.value
 
 
-def _happening(mark: Mark, walk: _Walk) -> str:
+def _event(mark: Mark, walk: _Walk) -> str:
     """What a mark tells about steps; "" for nothing."""
     if mark.what in ("scope", "observed", "step"):
         leave = "leave loop" if mark.value else "leave"
@@ -209,7 +209,7 @@ def _concluded(segments: list[Segment]) -> Iterator[Segment]:
             elif not segment.inside and not fetched[number]:
                 phase, detail = "data", "fetch"
         name = phase if segment.name == "other" else segment.name
-        yield Segment(segment.start_ns, segment.end_ns, phase, name, detail, segment.told, segment.inside)
+        yield Segment(segment.start_ns, segment.end_ns, phase, name, detail, segment.marked, segment.inside)
 
 
 def _fetched_between(segments: list[Segment]) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Who is who in the job: trainers and their ranks, loader workers, launchers and the rest."""
+"""The processes of the job and their roles: trainers and their ranks, loader workers, launchers and the rest."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.stacks import Stacks
-from perfdoctor.timeline.threads import Timelines
-
-# Names that torch gives to the main threads of its loader workers (torch/utils/data/_utils/worker.py, old and new).
-WORKER_NAMES = ("pt_data_worker", "pt_multiprocess")
+from perfdoctor.timeline.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +38,24 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """All processes of the job by role."""
+class ProcessRoles:
+    """All processes of the job by role.
+
+    Attributes:
+        trainers: in order of their ranks.
+        by_pid: all of them.
+        world_size: how many ranks the job has, those that were not observed included.
+    """
 
     trainers: tuple[Process, ...]
-    processes: dict[int, Process]
+    by_pid: dict[int, Process]
     world_size: int
 
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
         return [
             process
-            for process in self.processes.values()
+            for process in self.by_pid.values()
             if process.role == "worker" and process.trainer_pid == pid
         ]
 
@@ -59,30 +63,30 @@ class Roles:
         """Descendants of a trainer that are no loader workers (a pool, a decoder, a server)."""
         return [
             process
-            for process in self.processes.values()
+            for process in self.by_pid.values()
             if process.role == "other" and process.trainer_pid == pid
         ]
 
     def children_of(self, pid: int) -> list[Process]:
         """Processes that were started by another, loader workers and trainers aside (a download, a decompressor)."""
-        return [process for process in self.processes.values() if process.role == "other" and process.parent_pid == pid]
+        return [process for process in self.by_pid.values() if process.role == "other" and process.parent_pid == pid]
 
 
 def assign_roles(
-    recording: Recording, stacks: Stacks, timelines: Timelines, marked: frozenset[int] = frozenset()
-) -> Roles:
-    """Tells trainers, workers and the rest apart.
+    recording: Recording, stacks: Stacks, threads: Threads, marked: frozenset[int] = frozenset()
+) -> ProcessRoles:
+    """Assigns trainers, workers and the rest their roles.
 
     Args:
         recording: what was seen.
         stacks: the Python stacks in it.
-        timelines: the threads in it.
+        threads: the threads in it.
         marked: processes that marked training steps from inside.
     """
     seen, ended_ns = recording.processes, recording.ended_ns
     parents = {pid: process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch]
-    workers = {pid for pid in torch if _is_worker(pid, stacks, timelines)}
+    workers = {pid for pid in torch if _is_worker(pid, stacks, threads)}
     environments: dict[int, dict[str, str]] = {
         pid: json.loads(process.environment) or {} for pid, process in seen.items()
     }
@@ -103,18 +107,18 @@ def assign_roles(
         if environment.get("WORLD_SIZE", "").isdigit()
     ]
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
-    return Roles(ordered, processes, max([len(trainers), *world]))
+    return ProcessRoles(ordered, processes, max([len(trainers), *world]))
 
 
-def _is_worker(pid: int, stacks: Stacks, timelines: Timelines) -> bool:
+def _is_worker(pid: int, stacks: Stacks, threads: Threads) -> bool:
     # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
-    if any(thread.name.startswith(WORKER_NAMES) for thread in timelines.of(pid)):
+    if any(thread.name.startswith(LOADER_WORKERS) for thread in threads.of(pid)):
         return True
-    track = stacks.main_track(pid)
-    if track is None:
+    series = stacks.of_main(pid)
+    if series is None:
         return False
     functions = {
-        frame.simple_name for number in track.stacks if number >= 0 for frame in stacks.frames[number]
+        frame.simple_name for number in series.stacks if number >= 0 for frame in stacks.frames[number]
     }
     return "_worker_loop" in functions
 
@@ -138,21 +142,21 @@ def _trainers(
 
 
 def _phases_of(pid: int, stacks: Stacks) -> set[str]:
-    track = stacks.main_track(pid)
-    if track is None:
+    series = stacks.of_main(pid)
+    if series is None:
         return set()
-    return {stacks.places[number].phase for number in track.stacks if number >= 0}
+    return {stacks.locations[number].phase for number in series.stacks if number >= 0}
 
 
 def _ranks(
     trainers: list[int], environments: dict[int, dict[str, str]], seen: Mapping[int, ProcessSeen]
 ) -> dict[int, int]:
     """Ranks as the launcher set them; where it set none (multiprocessing), in order of start."""
-    told = {
+    assigned = {
         pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()
     }
-    if len(set(told.values())) == len(trainers):
-        return told
+    if len(set(assigned.values())) == len(trainers):
+        return assigned
     by_start = sorted(trainers, key=lambda pid: (seen[pid].started_ns, pid))
     return {pid: rank for rank, pid in enumerate(by_start)}
 

@@ -1,4 +1,10 @@
-"""Python stacks over time, read from the segments that py-spy wrote."""
+"""Python stacks over time, read from the segments that py-spy wrote.
+
+py-spy does not stop the process, so samples fail where stacks change while it reads them: deep ones, and those of
+Python code more than those of long calls into C. What was seen is thus no fair sample. But it is known when samples
+failed, and that Python code ran then. Stacks that were seen while Python code ran stand in for those that were not, as
+in surveys, where answers of those who are alike stand in for missing ones (hot-deck imputation).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +20,11 @@ import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.symbols import classify
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import StackSegment
-from perfdoctor.timeline.code_location import Place, locate
+from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed, StackSegment
+from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 
 _NS_PER_US = 1000
 # A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
@@ -25,10 +33,12 @@ STACK_REACH_NS = 400_000_000
 STACK_PERIOD_NS = 50_000_000
 # A stack that was not seen to change stands for no more than this.
 _LONGEST_NS = 400_000_000
+# A sample of machine code shows what ran within half the time to the next one.
+_NEAR_NS = NS_PER_S // CODE_FREQUENCY // 2
 
 
 @dataclass
-class Track:
+class StackSeries:
     """The stacks of one Python thread over time.
 
     Attributes:
@@ -68,13 +78,18 @@ class Track:
                 found.append((distance, index, int(self.stacks[index])))
         return [(distance, number) for distance, _, number in sorted(found)]
 
-    def amounts_ns(self) -> Amounts[int]:
-        """Nanoseconds by stack, each at most 0.4 s at a time."""
-        found: Amounts[int] = Amounts()
+    def entries(self) -> Iterator[tuple[int, int, int]]:
+        """When each stack was first seen, how many nanoseconds it stands for, at most 0.4 s, and which it is."""
         ends = [*self.times_ns[1:].tolist(), self.times_ns[-1] + _LONGEST_NS // 10]
         for number, start, end in zip(self.stacks.tolist(), self.times_ns.tolist(), ends, strict=True):
             if number >= 0:
-                found[number] += min(end - start, _LONGEST_NS)
+                yield start, min(end - start, _LONGEST_NS), number
+
+    def amounts_ns(self) -> Amounts[int]:
+        """Nanoseconds by stack, each at most 0.4 s at a time."""
+        found: Amounts[int] = Amounts()
+        for _, lasted_ns, number in self.entries():
+            found[number] += lasted_ns
         return found
 
 
@@ -84,13 +99,13 @@ class Stacks:
 
     Attributes:
         frames: the distinct stacks, outermost call first.
-        places: what each of them tells, same index.
-        tracks: per thread.
+        locations: where in the code each of them is, same index.
+        series: per thread.
     """
 
     frames: list[tuple[Frame, ...]] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    tracks: list[Track] = field(default_factory=list)
+    locations: list[CodeLocation] = field(default_factory=list)
+    series: list[StackSeries] = field(default_factory=list)
     _ids: dict[tuple[Frame, ...], int] = field(default_factory=dict)
 
     @classmethod
@@ -109,26 +124,30 @@ class Stacks:
         for (pid, ident), found in entries.items():
             found.sort(key=lambda entry: entry[0])
             times, numbers = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
-            stacks.tracks.append(stacks._track(pid, ident, times, numbers))
+            stacks.series.append(stacks._series(pid, ident, times, numbers))
+        mains = (one.amounts_ns() for one in stacks.series if one.is_main)
+        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains)
         return stacks
 
-    def main_track(self, pid: int) -> Track | None:
+    def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""
-        return next((track for track in self.tracks if track.pid == pid and track.is_main), None)
+        return next((one for one in self.series if one.pid == pid and one.is_main), None)
 
-    def others(self, pid: int) -> list[Track]:
+    def of_others(self, pid: int) -> list[StackSeries]:
         """The stacks of a process's other Python threads."""
-        return [track for track in self.tracks if track.pid == pid and not track.is_main]
+        return [one for one in self.series if one.pid == pid and not one.is_main]
 
     def _number(self, stack: tuple[Frame, ...]) -> int:
         stack = _own_part(stack)
         if stack not in self._ids:
             self._ids[stack] = len(self.frames)
             self.frames.append(stack)
-            self.places.append(locate(stack))
+            self.locations.append(locate(stack))
         return self._ids[stack]
 
-    def _track(self, pid: int, ident: int, times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> Track:
+    def _series(
+        self, pid: int, ident: int, times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+    ) -> StackSeries:
         """A main thread's stacks begin with one and the same call; those that do not changed while they were read."""
         begins = [self.frames[number][:1] if number >= 0 else () for number in numbers.tolist()]
         calls = [(frames[0].file, frames[0].simple_name) if frames else None for frames in begins]
@@ -138,7 +157,7 @@ class Stacks:
         torn = np.array([call not in (None, usual) for call in calls], dtype=bool) & is_main
         if 2 * np.count_nonzero(torn) >= len(calls):
             torn[:] = False
-        return Track(pid, ident, times, np.where(torn, -1, numbers), is_main, times[torn])
+        return StackSeries(pid, ident, times, np.where(torn, -1, numbers), is_main, times[torn])
 
 
 def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -172,3 +191,45 @@ def _changes(events: list[dict[str, Any]]) -> Iterator[_Change]:
             stack.pop()
     for key, time_us in pending.items():
         yield key[0], key[1], time_us, tuple(open_frames[key])
+
+
+@dataclass(frozen=True)
+class FailedSamples:
+    """Stack samples of one main thread that failed.
+
+    Attributes:
+        times_ns: when its stack was sampled in vain, in order.
+        stand_ins: its stacks that were seen while the interpreter was at work.
+    """
+
+    times_ns: npt.NDArray[np.int64]
+    stand_ins: StackSeries
+
+    def is_nearer(self, time_ns: int, distance_ns: int) -> bool:
+        """Whether a failed sample is nearer to an instant than this."""
+        return bool(_distances_ns(self.times_ns, np.array([time_ns]))[0] < distance_ns)
+
+
+def find_failed(recording: Recording, series: StackSeries) -> FailedSamples | None:
+    """The failed samples of a main thread; None if there were none, or nothing can stand in for them."""
+    failed = [row.time_ns for row in recording.rows(StackMissed) if (row.pid, row.ident) == (series.pid, series.ident)]
+    times = np.sort(np.array([*failed, *series.torn_ns.tolist()], dtype=np.int64))
+    if not len(times):
+        return None
+    in_python = (
+        row.time_ns
+        for row in recording.rows(CodeSample)
+        if row.tid == series.pid and classify(row.image, row.symbol) == "interpreter"
+    )
+    distances = _distances_ns(np.sort(np.array([*in_python], dtype=np.int64)), series.times_ns)
+    alike = (distances <= _NEAR_NS) & (series.stacks >= 0)
+    if not alike.any():
+        return None
+    return FailedSamples(times, replace(series, times_ns=series.times_ns[alike], stacks=series.stacks[alike]))
+
+
+def _distances_ns(times: npt.NDArray[np.int64], instants: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """How far each instant is from the nearest of some times, in order."""
+    after = np.searchsorted(times, instants)
+    around = np.concatenate([[-np.inf], times, [np.inf]])
+    return np.asarray(np.minimum(instants - around[after], around[after + 1] - instants), dtype=np.float64)

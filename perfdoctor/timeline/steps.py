@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perfdoctor.amounts import Amounts
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import TRAINING_PHASES
-from perfdoctor.timeline.marks import Happening, Marks, Segment
+from perfdoctor.timeline.marks import Marks, Segment, StepEvent
 
 Times = npt.NDArray[np.int64]
 COLLECTOR = "collector"
@@ -46,16 +46,16 @@ class Steps:
     Attributes:
         all: the steps in order; empty if none was complete.
         tracks: as in ``Marks``.
-        happenings: as in ``Marks``.
+        events: as in ``Marks``.
     """
 
     def __init__(self, marks: Marks) -> None:
         self.tracks = marks.tracks
-        self.happenings = marks.happenings
+        self.events = marks.events
         self._segments = marks.segments
         self._starts = np.array([segment.start_ns for segment in marks.segments], dtype=np.int64)
         self._pauses = np.array(marks.pauses, dtype=np.int64).reshape(-1, 2)
-        self.all = _without_usual(list(_observed(marks.happenings)))
+        self.all = _without_usual(list(_observed(marks.events)))
 
     @cached_property
     def lengths_ns(self) -> Times:
@@ -191,44 +191,44 @@ def spent_in(segments: Sequence[Segment], steps: Sequence[Step]) -> dict[str, np
     return found
 
 
-def _observed(happenings: Sequence[Happening]) -> Iterator[Step]:
+def _observed(events: Sequence[StepEvent]) -> Iterator[Step]:
     """The steps that lie where steps count."""
     start: int | None = None
     counts = False
-    since: list[Happening] = []
-    for happened in happenings:
-        since.append(happened)
-        if happened.what == "observe":
+    since: list[StepEvent] = []
+    for event in events:
+        since.append(event)
+        if event.what == "observe":
             counts = True
-        elif happened.what == "enter" and start is None:
-            start, since = happened.time_ns, []
-        elif happened.what == "step":
-            if start is not None and counts and happened.time_ns > start:
-                yield Step(start, _begins(start, since), happened.time_ns)
-            start, since = happened.time_ns, []
-        elif happened.what == "leave loop":
+        elif event.what == "enter" and start is None:
+            start, since = event.time_ns, []
+        elif event.what == "step":
+            if start is not None and counts and event.time_ns > start:
+                yield Step(start, _begins(start, since), event.time_ns)
+            start, since = event.time_ns, []
+        elif event.what == "leave loop":
             start = None
-        elif happened.what == "observed":
+        elif event.what == "observed":
             return
 
 
-def _begins(start_ns: int, happenings: Sequence[Happening]) -> int:
+def _begins(start_ns: int, events: Sequence[StepEvent]) -> int:
     """Where a step begins to work for training: where its own batch is asked for, if a validation comes before that.
 
     A forward pass without gradients, or of a module in evaluation mode, belongs to a validation if another batch is
     asked for after it, before any backward pass.
     """
     begins, fetched, evaluated = start_ns, False, False
-    for happened in happenings:
-        if happened.what == "worked":
+    for event in events:
+        if event.what == "worked":
             break
-        if happened.what == "evaluated":
+        if event.what == "evaluated":
             fetched, evaluated = False, True
-        elif happened.what == "exhausted":
+        elif event.what == "exhausted":
             fetched = False
-        elif happened.what == "fetch" and not fetched:
+        elif event.what == "fetch" and not fetched:
             fetched = True
-            begins = happened.time_ns if evaluated else start_ns
+            begins = event.time_ns if evaluated else start_ns
     return begins
 
 

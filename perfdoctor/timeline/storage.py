@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from perfdoctor.causes import CHECKPOINT_WRITE, STORAGE_READ, SWAP
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counters
 
-# Less than this per second from swap is background noise of the host (a page is 4 KiB).
-SWAP_BYTES_PER_S = 256 * 1024
-# A process that writes more than this per second to storage saves state; logs are kilobytes.
-MIN_WRITTEN_PER_S = 10e6
-# Mean bytes per write call from which a process saves state. A file that Python buffers passes on 8 kB at a time and
-# arrays are written whole (240 kB and more, measured); SQLite writes pages of 4 kB at most, log lines are shorter.
-STATE_BYTES_PER_CALL = 6000
-# Major faults per second below which they are start-up noise; a mapped dataset takes 20 with read-ahead, 1,000 without
-# (measured).
-MIN_FAULTS_PER_S = 10.0
 
-
-class KernelWork:
-    """Tells it from the counters of a recording."""
+class StorageWork:
+    """Answers for one recording, from its counters."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
@@ -41,12 +32,12 @@ class KernelWork:
             self._counters.growth(f"pid:{pid}", name)
             for name in ("write_call_bytes_total", "write_calls_total")
         )
-        return calls > 0 and written / calls >= STATE_BYTES_PER_CALL
+        return calls > 0 and written / calls >= thresholds.STATE_BYTES_PER_CALL
 
     def fault_cause(self, time_ns: int) -> str:
         """What a page fault that needs a device brings in: swapped memory, or a mapped file."""
         swapped = self._grown("host", "swapped_in_bytes_total", time_ns) / 2
-        return "io.swap" if swapped > SWAP_BYTES_PER_S else "io.storage_read"
+        return SWAP if swapped > thresholds.SWAP_BYTES_PER_S else STORAGE_READ
 
     def _around(self, pid: int, time_ns: int) -> tuple[float, str]:
         subject = f"pid:{pid}"
@@ -54,11 +45,11 @@ class KernelWork:
         busy = system + self._grown(subject, "user_seconds_total", time_ns)
         if busy <= 0:
             return 0.0, ""
-        if self._grown(subject, "major_faults_total", time_ns) / 2 >= MIN_FAULTS_PER_S:
+        if self._grown(subject, "major_faults_total", time_ns) / 2 >= thresholds.MAJOR_FAULTS_PER_S:
             return system / busy, self.fault_cause(time_ns)
         stored = self._grown(subject, "storage_write_bytes_total", time_ns) / 2
-        if stored >= MIN_WRITTEN_PER_S and self.saves_state(pid):
-            return system / busy, "io.checkpoint_write"
+        if stored >= thresholds.STATE_WRITTEN_PER_S and self.saves_state(pid):
+            return system / busy, CHECKPOINT_WRITE
         return 0.0, ""
 
     def _grown(self, subject: str, name: str, time_ns: int) -> float:

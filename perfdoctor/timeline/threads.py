@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.syscalls import NETWORK_TARGETS, ON_CONNECTIONS
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import InterpreterSample, ThreadSample
+from perfdoctor.recording.schema import ThreadSample
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -18,22 +19,20 @@ Floats = npt.NDArray[np.float64]
 # A thread's use of the CPU at an instant is its mean over this much time around it: the kernel accounts in scheduler
 # ticks of 1 to 10 ms, so a much narrower window would be noise, a much wider one would blur short phases.
 WINDOW_NS = 30_000_000
-# All threads are looked at within this time in a tick of the threads probe, and ticks are farther apart.
+# All threads are sampled within this time in a tick of the threads probe, and ticks are farther apart.
 TICK_NS = 6_000_000
-# A helper thread that is on a CPU less than this fraction of the time around an instant is idle.
-BUSY = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A thread at one instant.
+class ThreadState:
+    """A thread at one instant, as the kernel shows it.
 
     Attributes:
         state: R, S, D …; X if it is gone or not yet there.
         syscall: the call it is in, None if it is running or that is unknown.
         target: what the call is about.
         running: fraction of the time around the instant that it was on a CPU.
-        delayed: fraction that it was runnable, but not on a CPU.
+        delayed: fraction that it was runnable, but not on a CPU (run-queue delay).
     """
 
     state: str
@@ -43,6 +42,11 @@ class Moment:
     delayed: float
 
     @property
+    def is_gone(self) -> bool:
+        """It has ended, or was not yet started."""
+        return self.state in _ENDED
+
+    @property
     def is_runnable(self) -> bool:
         """On a CPU or waiting for one."""
         return self.state == "R"
@@ -50,7 +54,7 @@ class Moment:
     @property
     def is_busy(self) -> bool:
         """Runnable, and for longer than idle threads are now and then."""
-        return self.is_runnable and self.running + self.delayed > BUSY
+        return self.is_runnable and self.running + self.delayed > thresholds.BUSY_THREAD
 
     @property
     def is_blocked(self) -> bool:
@@ -63,13 +67,20 @@ class Moment:
         wanted = self.running + self.delayed
         return self.delayed / wanted if wanted > 0 else 0.0
 
+    @property
+    def is_on_network(self) -> bool:
+        """It waits for another host, or for a server on this one."""
+        if self.target.startswith(NETWORK_TARGETS) or self.syscall == "connect":
+            return True
+        return self.target == "socket:other" and self.syscall in ON_CONNECTIONS
+
 
 # Gone, or dead and not yet buried: its counters stand still, or can no longer be read.
 _ENDED = ("X", "Z")
-GONE = Moment("X", None, "", 0.0, 0.0)
+GONE = ThreadState("X", None, "", 0.0, 0.0)
 
 
-class Timeline:
+class ThreadSeries:
     """All samples of one thread, in order of time. Between two samples the thread is as it was at the first.
 
     Attributes:
@@ -93,17 +104,17 @@ class Timeline:
         self.voluntary = _floats(sample.voluntary for sample in living)
         self.major_faults = _floats(sample.major_faults for sample in living)
 
-    def at(self, time_ns: int) -> Moment:
+    def at(self, time_ns: int) -> ThreadState:
         """The thread at an instant."""
         index = int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1
         after = index + 1
         if after < len(self.times_ns) and self.times_ns[after] - time_ns < TICK_NS:
-            # Looked at in the same tick as whoever is asked about, only a little later.
+            # Sampled in the same tick as whoever is asked about, only a little later.
             index = after
         if index < 0 or self.states[index] == "X":
             return GONE
         running, delayed = self.use(time_ns - WINDOW_NS, time_ns + WINDOW_NS)
-        return Moment(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
+        return ThreadState(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
 
     def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:
         """Fractions of a span of time spent on a CPU and waiting for one."""
@@ -133,53 +144,49 @@ class Timeline:
         return float(run[chosen].sum()) / length, float(delay[chosen].sum()) / length
 
 
-class Timelines:
-    """The timelines of all threads of the job."""
+class Threads:
+    """The series of all threads of the job.
+
+    Attributes:
+        by_tid: all that were sampled.
+    """
 
     def __init__(self, recording: Recording) -> None:
         seen = recording.threads
         samples: dict[int, list[ThreadSample]] = {}
         for sample in recording.rows(ThreadSample):
             samples.setdefault(sample.tid, []).append(sample)
-        self.threads = {
-            tid: Timeline(tid, seen[tid].pid, seen[tid].name, found) for tid, found in samples.items() if tid in seen
+        self.by_tid = {
+            tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, found)
+            for tid, found in samples.items()
+            if tid in seen
         }
-        self._by_process: dict[int, list[Timeline]] = {}
-        for timeline in self.threads.values():
-            self._by_process.setdefault(timeline.pid, []).append(timeline)
-        self._interpreters: dict[int, list[InterpreterSample]] = {}
-        for look in recording.rows(InterpreterSample):
-            self._interpreters.setdefault(look.pid, []).append(look)
+        self._by_process: dict[int, list[ThreadSeries]] = {}
+        for thread in self.by_tid.values():
+            self._by_process.setdefault(thread.pid, []).append(thread)
 
-    def main(self, pid: int) -> Timeline | None:
+    def main(self, pid: int) -> ThreadSeries | None:
         """The main thread of a process."""
-        return self.threads.get(pid)
+        return self.by_tid.get(pid)
+
+    def main_at(self, pid: int, time_ns: int) -> ThreadState:
+        """The main thread of a process at an instant."""
+        main = self.main(pid)
+        return main.at(time_ns) if main is not None else GONE
 
     def main_times(self, pid: int, most: int | None = None) -> list[int]:
-        """When the main thread of a process was looked at, in ns; evenly chosen ones where ``most`` are enough."""
-        timeline = self.main(pid)
-        times: list[int] = [] if timeline is None else timeline.times_ns.tolist()
+        """When the main thread of a process was sampled, in ns; evenly chosen ones where ``most`` are enough."""
+        main = self.main(pid)
+        times: list[int] = [] if main is None else main.times_ns.tolist()
         return times if most is None else times[:: 1 + len(times) // most]
 
-    def of(self, pid: int) -> list[Timeline]:
+    def of(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process."""
         return self._by_process.get(pid, [])
 
-    def interpreter_at(
-        self, pid: int, time_ns: int, within_ns: int = 100_000_000
-    ) -> tuple[int | None, bool | None]:
-        """Who holds the interpreter lock of a process and whether its collector runs; None where that is unknown."""
-        samples = self._interpreters.get(pid, [])
-        after = bisect.bisect_left(samples, time_ns, key=lambda sample: sample.time_ns)
-        around = samples[max(0, after - 1) : after + 1]
-        near = min(around, key=lambda sample: abs(sample.time_ns - time_ns), default=None)
-        if near is None or abs(near.time_ns - time_ns) > within_ns:
-            return None, None
-        return near.gil_tid, None if near.collecting is None else bool(near.collecting)
-
-    def lock_is_taken(self, pid: int, time_ns: int) -> bool:
-        """Whether another thread than the main one holds the interpreter lock of a process at an instant."""
-        return self.interpreter_at(pid, time_ns)[0] not in (None, 0, pid)
+    def besides_main(self, pid: int) -> list[ThreadSeries]:
+        """All threads of a process but the main one."""
+        return [thread for thread in self.of(pid) if thread.tid != pid]
 
 
 def _floats(values: Iterable[int | None]) -> Floats:

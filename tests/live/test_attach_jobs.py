@@ -12,9 +12,9 @@ import pytest
 
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.analysis.recorded_case import gather_facts
-from perfdoctor.attribution.attribute import account
+from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.reader import Recording
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.job import JobTimeline
 from tests.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
 
 
@@ -117,13 +117,13 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
     (logged,) = (found for found in answer.told["findings"] if found["cause"] == "io.log_write")
     assert "Let whoever reads the log keep up" in [fix["title"] for fix in logged["fixes"]]
     with closing(Recording.open(kept)) as recording:
-        scene = Scene(recording)
-        (trainer,) = gather_facts(scene, account(scene), Profiled(recording)).trainers
+        timeline = JobTimeline(recording)
+        (trainer,) = gather_facts(timeline, attribute(timeline), Profiled(recording)).trainers
     assert (trainer.workers, trainer.helpers) == (0, 1)
 
 
 def _uses_torch(pid: int) -> bool:
-    from perfdoctor.capture.job import uses_torch
+    from perfdoctor.probes.readers.process import uses_torch
     from tests.attaching import until
 
     return until(lambda: uses_torch(pid) and psutil.Process(pid).cpu_times().user > 1.5, 20)

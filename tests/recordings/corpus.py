@@ -1,7 +1,7 @@
 """The corpus of recordings: what perfdoctor says of each is kept beside it, so that a change of verdict is a diff.
 
     python tests/recordings/corpus.py show
-    python tests/recordings/corpus.py add job.perfdoctor NAME --about "trains a ... and waits for ..." --cause io.storage_read
+    python tests/recordings/corpus.py add job.perfdoctor NAME --about "It waits for its disk." --cause io.storage_read
     python tests/recordings/corpus.py update [NAME ...]
 
 ``NAME.perfdoctor.xz`` is the recording, ``NAME.json`` says what the job does, what really holds it back where that is
@@ -28,6 +28,7 @@ FOLDER = Path(__file__).resolve().parent
 SUFFIX = ".perfdoctor.xz"
 LARGEST = 300_000
 _DIGITS = 5
+_OF_JOB = ("watched_seconds", "processes", "trainers", "world_size", "settings")
 _LINE = 110
 # Fractions of the time: as members with this name, and as all members of a table with this name.
 _SHARES, _TABLES_OF_SHARES = {"share", "confidence"}, {"breakdown", "phases", "waits_for"}
@@ -70,7 +71,7 @@ def reduced(document: dict[str, Any]) -> dict[str, Any]:
         "steps": document["steps"],
         "not_examined": [item["probe"] for item in document["not_examined"]],
         "overhead": document["overhead"],
-        "job": {key: document["job"][key] for key in ("watched_seconds", "processes", "trainers", "world_size", "settings")},
+        "job": {key: document["job"][key] for key in _OF_JOB},
     }
     return _rounded(told)  # type: ignore[no-any-return]
 
@@ -160,13 +161,16 @@ def add(recording: Path, name: str, told: dict[str, Any], renames: dict[str, str
     packed = packing.pack(recording, renames)
     if len(packed) > LARGEST:
         hint = f"Watch a shorter time: perfdoctor attach PID --duration {seconds * 0.9 * LARGEST / len(packed):.0f}."
-        raise PerfDoctorError(f"Packed, the recording has {len(packed):,} bytes, and {LARGEST:,} are allowed.", hint=hint)
+        message = f"Packed, the recording has {len(packed):,} bytes, and {LARGEST:,} are allowed."
+        raise PerfDoctorError(message, hint=hint)
     target = folder / f"{name}{SUFFIX}"
     target.write_bytes(packed)
     said = replay(target)
     before = diagnosed(recording)
     for line in differences(before, said):
-        print(f"changed by the masking: {line}", file=sys.stderr)
+        # Places and mounts have other names now, as they should.
+        if '-> "' not in line and "settings / mount." not in line:
+            print(f"changed by the masking: {line}", file=sys.stderr)
     recorded = {"perfdoctor": by, "duration_s": seconds, "how": how}
     write(name, {"about": told["about"], "recorded": recorded, "truth": told["truth"], "diagnosis": said}, folder)
     return target

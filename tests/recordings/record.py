@@ -1,6 +1,6 @@
-"""Records jobs for the corpus: measures what the fix gains, watches the job with its bottleneck, and adds the recording.
+"""Records jobs for the corpus: measures what the fix gains, watches the job with its bottleneck, adds the recording.
 
-    python tests/recordings/record.py [--only NAME ...] [--pace] [--examples]
+    python tests/recordings/record.py [--only NAME ...] [--pace]
 
 A job stands in ``jobs/NAME.py``; its docstring says in one sentence what it does, then its true ``cause``, the
 ``straggler``, and the ``way`` to watch it if that is from inside. The true share is 1 - pace with the bottleneck / pace
@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT), str(ROOT / "examples")]
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 import common
 import jobs
+import ways
 from jobs import Job
 
 from perfdoctor.errors import PerfDoctorError
@@ -32,9 +33,9 @@ from perfdoctor.recording.reader import Recording
 from tests.recordings import corpus
 
 JOBS = corpus.FOLDER / "jobs"
-WARM_UP_S, PATIENCE_S = 2.5, 90.0
+WARM_UP_S, PATIENCE_S = 2.0, 90.0
 # Cores that others may keep busy while a job is watched.
-QUIET = 0.1
+QUIET = 0.2
 SOUND = ("cpu.model_compute", "gpu.compute")
 
 
@@ -42,7 +43,8 @@ def described(name: str) -> dict[str, str]:
     """What a job's docstring says: ``about``, ``cause``, and what else there is."""
     text = ast.get_docstring(ast.parse((JOBS / f"{name}.py").read_text())) or ""
     about, _, rest = text.partition("\n\n")
-    return {"about": about.replace("\n", " "), **dict(line.split(": ", 1) for line in rest.splitlines() if ": " in line)}
+    told = dict(line.split(": ", 1) for line in rest.splitlines() if ": " in line)
+    return {"about": about.replace("\n", " "), **told}
 
 
 @contextlib.contextmanager
@@ -71,7 +73,7 @@ def pace(name: str, state: str, seconds: float) -> float:
         return job.pace(seconds)
 
 
-def true_share(name: str, seconds: float, rounds: int = 2) -> float:
+def true_share(name: str, seconds: float, rounds: int) -> float:
     """What the fix gains, measured by turns."""
     paces = [(pace(name, "bottleneck", seconds), pace(name, "fixed", seconds)) for _ in range(rounds)]
     slow, fixed = (statistics.mean(column) for column in zip(*paces, strict=True))
@@ -94,12 +96,12 @@ def watch(name: str, seconds: float, file: Path) -> None:
             attach(job, seconds, file)
         return
     with running(name, "bottleneck", RECORDING=str(file)) as job:
+        job.wait_until_ready()
         deadline = time.monotonic() + PATIENCE_S
-        while "perfdoctor" not in job.output() or " bottleneck" not in job.output().lower() + "nothing is":
+        while not file.exists() or ways._sidecars(job):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no diagnosis came: {job.output()[-500:]}")
             time.sleep(0.2)
-        time.sleep(5.0)
 
 
 def disturbed(file: Path) -> float:
@@ -139,6 +141,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=every, default=every, metavar="NAME", help="these jobs only")
     parser.add_argument("--pace", action="store_true", help="only measure what the fix gains")
     parser.add_argument("--seconds", type=float, default=4.0, help="to measure a pace (default 4)")
+    parser.add_argument("--rounds", type=int, default=2, help="how often (default 2)")
     parser.add_argument("--duration", type=float, default=8.0, help="to watch from outside (default 8)")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()), help="where recordings lie first")
     parser.add_argument("--rename", action="append", default=[], metavar="NAME=WORD", help="as corpus.py add has it")
@@ -147,7 +150,7 @@ def main() -> int:
     renames = dict(rename.split("=", 1) for rename in arguments.rename)
     for name in arguments.only:
         sound = "fixed" not in described(name)
-        share = None if sound else round(true_share(name, arguments.seconds), 3)
+        share = None if sound else round(true_share(name, arguments.seconds, arguments.rounds), 3)
         if not arguments.pace:
             record(name, arguments.duration, share, renames, arguments.keep)
     return 0

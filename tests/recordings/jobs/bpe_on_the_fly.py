@@ -11,12 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-BATCH, BLOCK, WIDTH = 24, 64, 128
+BATCH, BLOCK, WIDTH = 64, 48, 48
 LONGEST = 10
 
 text = pace.sources()[:600_000]
 pieces = Counter(text[i : i + size] for size in range(2, LONGEST + 1) for i in range(0, 200_000, 3))
-vocabulary = {piece: i for i, piece in enumerate([*sorted(set(text)), *(piece for piece, _ in pieces.most_common(4000))])}
+learned = [*sorted(set(text)), *(piece for piece, _ in pieces.most_common(4000))]
+vocabulary = {piece: i for i, piece in enumerate(learned)}
 
 
 def encode(chunk, wanted):
@@ -48,13 +49,14 @@ class Model(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(len(vocabulary), WIDTH)
         self.rnn = nn.GRU(WIDTH, WIDTH, batch_first=True)
-        self.head = nn.Linear(WIDTH, 512)
+        self.head = nn.Linear(WIDTH, 128)
 
     def forward(self, tokens):
         hidden, _ = self.rnn(self.embedding(tokens[:, :-1]))
-        return F.cross_entropy(self.head(hidden).flatten(0, 1), tokens[:, 1:].flatten() % 512)
+        return F.cross_entropy(self.head(hidden).flatten(0, 1), tokens[:, 1:].flatten() % 128)
 
 
+torch.set_num_threads(1)
 model = Model()
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 for tokens in batches():

@@ -27,7 +27,8 @@ class Captions(Dataset):
 
     def encode(self, line):
         words = [word.strip().lower() for word in re.findall(r"\w+|\W", line)]
-        variants = [re.sub(rf"(?i){re.escape(word)}", word.title(), line) for word in words[:12] if word]
+        patterns = [(re.compile(re.escape(word), re.IGNORECASE), word.title()) for word in words[:12] if word]
+        variants = [pattern.sub(lambda _, title=title: title, line) for pattern, title in patterns]
         tokens = [self.ids.get(word, 0) for variant in variants for word in re.findall(r"\w+|\W", variant)]
         return torch.tensor((tokens + [0] * LENGTH)[:LENGTH])
 

@@ -1,4 +1,4 @@
-"""A small diffusion model, watched from inside around each step; PIL turns and crops every picture in the training process.
+"""A small diffusion model, watched from inside around each step; the training process turns every picture with PIL.
 
 cause: cpu.input_preprocessing
 way: diagnose
@@ -37,7 +37,7 @@ class Crops(Dataset):
 
 
 class Denoiser(nn.Module):
-    def __init__(self, width=40):
+    def __init__(self, width=56):
         super().__init__()
         self.first, self.time = nn.Conv2d(3, width, 3, padding=1), nn.Linear(1, width)
         self.rest = nn.Sequential(

@@ -17,8 +17,8 @@ def main():
     kept = not pace.bottleneck()
     loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=2, persistent_workers=kept)
     model = nn.Sequential(
-        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 48, 3, padding=1), nn.ReLU(), nn.Conv2d(48, 48, 3, padding=1), nn.ReLU(),
-        nn.Flatten(), nn.Linear(3072, 10),
+        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 48, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(48, 48, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(3072, 10),
     )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     while True:

@@ -19,7 +19,7 @@ history = deque([{"step": i, "loss": 1.0 / (i + 1)} for i in range(20_000)], max
 
 def watch():
     while True:
-        entries = list(history)[-1000 if pace.bottleneck() else -20 :]
+        entries = list(history)[-400 if pace.bottleneck() else -20 :]
         losses = [json.loads(json.dumps(entry))["loss"] for entry in entries]
         if losses[-1] > statistics.fmean(losses) + 6 * statistics.pstdev(losses):
             print("anomaly", flush=True)

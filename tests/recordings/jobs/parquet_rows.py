@@ -48,7 +48,7 @@ def main():
     make()
     torch.set_num_threads(1)
     loader = DataLoader(Groups(), batch_size=None, shuffle=True, num_workers=1)
-    model = nn.Sequential(nn.Linear(87, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))
+    model = nn.Sequential(nn.Linear(87, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 1))
     optimizer = torch.optim.Adam(model.parameters())
     while True:
         for x in loader:

@@ -12,7 +12,7 @@ import pace
 import torch
 from torch import nn
 
-ENVIRONMENTS, HORIZON, EPOCHS, MINIBATCHES = 64, 32, 4, 4
+ENVIRONMENTS, HORIZON, EPOCHS, MINIBATCHES, SUBSTEPS = 64, 32, 4, 4, 4
 
 
 class Cart:
@@ -24,6 +24,12 @@ class Cart:
         return [self.x, self.v, self.angle, self.spin]
 
     def step(self, action):
+        for _ in range(SUBSTEPS):
+            self.move(action)
+        done = abs(self.x) > 2.4 or abs(self.angle) > 0.21
+        return (self.reset() if done else [self.x, self.v, self.angle, self.spin]), 1.0, done
+
+    def move(self, action):
         force = 10.0 if action == 1 else -10.0
         cosine, sine = math.cos(self.angle), math.sin(self.angle)
         inner = (force + 0.05 * self.spin**2 * sine) / 1.1
@@ -31,8 +37,6 @@ class Cart:
         push = inner - 0.05 * turn * cosine / 1.1
         self.x, self.v = self.x + 0.02 * self.v, self.v + 0.02 * push
         self.angle, self.spin = self.angle + 0.02 * self.spin, self.spin + 0.02 * turn
-        done = abs(self.x) > 2.4 or abs(self.angle) > 0.21
-        return (self.reset() if done else [self.x, self.v, self.angle, self.spin]), 1.0, done
 
 
 class OneByOne:
@@ -53,16 +57,21 @@ class AllAtOnce:
         return self.state
 
     def step(self, actions):
-        x, v, angle, spin = self.state.T
-        cosine, sine = np.cos(angle), np.sin(angle)
-        inner = (np.where(actions == 1, 10.0, -10.0) + 0.05 * spin**2 * sine) / 1.1
-        turn = (9.8 * sine - cosine * inner) / (0.5 * (4.0 / 3.0 - 0.1 * cosine**2 / 1.1))
-        push = inner - 0.05 * turn * cosine / 1.1
-        state = np.stack([x + 0.02 * v, v + 0.02 * push, angle + 0.02 * spin, spin + 0.02 * turn], 1)
+        state = self.state
+        for _ in range(SUBSTEPS):
+            state = self.move(state, actions)
         dones = (np.abs(state[:, 0]) > 2.4) | (np.abs(state[:, 2]) > 0.21)
         state[dones] = np.random.uniform(-0.05, 0.05, (int(dones.sum()), 4))
         self.state = state.astype(np.float32)
         return self.state, np.ones(ENVIRONMENTS, np.float32), dones.astype(np.float32)
+
+    def move(self, state, actions):
+        x, v, angle, spin = state.T
+        cosine, sine = np.cos(angle), np.sin(angle)
+        inner = (np.where(actions == 1, 10.0, -10.0) + 0.05 * spin**2 * sine) / 1.1
+        turn = (9.8 * sine - cosine * inner) / (0.5 * (4.0 / 3.0 - 0.1 * cosine**2 / 1.1))
+        push = inner - 0.05 * turn * cosine / 1.1
+        return np.stack([x + 0.02 * v, v + 0.02 * push, angle + 0.02 * spin, spin + 0.02 * turn], 1)
 
 
 torch.set_num_threads(1)

@@ -36,7 +36,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.items = nn.EmbeddingBag(ITEMS, 64, sparse=True)
-        self.tower = nn.Sequential(nn.Linear(70, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1))
+        self.tower = nn.Sequential(nn.Linear(70, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1))
 
     def forward(self, user, item):
         return self.tower(torch.cat([user, self.items(item[:, None])], 1))[:, 0]

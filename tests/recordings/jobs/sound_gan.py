@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 real, _ = pace.digits()
-generator = nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 64), nn.Sigmoid())
+generator = nn.Sequential(
+    nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 64), nn.Sigmoid()
+)
 critic = nn.Sequential(nn.Linear(64, 768), nn.LeakyReLU(0.2), nn.Linear(768, 768), nn.LeakyReLU(0.2), nn.Linear(768, 1))
 of_generator = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.9))
 of_critic = torch.optim.Adam(critic.parameters(), lr=2e-4, betas=(0.5, 0.9))

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-PAUSE_S, CHUNK = 0.0035, 32 << 10
+PAUSE_S, CHUNK = 0.0022, 32 << 10
 
 
 def shard():

@@ -63,7 +63,9 @@ class Encoder(nn.Module):
     def __init__(self, size, width=64):
         super().__init__()
         self.embedding = nn.Embedding(size, width)
-        self.convolutions = nn.Sequential(nn.Conv1d(width, width, 5, padding=2), nn.GELU(), nn.Conv1d(width, width, 5, padding=2))
+        self.convolutions = nn.Sequential(
+            nn.Conv1d(width, width, 5, padding=2), nn.GELU(), nn.Conv1d(width, width, 5, padding=2)
+        )
         self.head = nn.Linear(width, 256)
 
     def forward(self, input_ids, labels):
@@ -75,7 +77,8 @@ class Encoder(nn.Module):
 class Trainer:
     def __init__(self, model, args, train_dataset, data_collator):
         self.model, self.args = model, args
-        self.loader = DataLoader(train_dataset, args.per_device_train_batch_size, shuffle=True, collate_fn=data_collator)
+        size = args.per_device_train_batch_size
+        self.loader = DataLoader(train_dataset, size, shuffle=True, collate_fn=data_collator)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
         self.global_step, self.total = 0, torch.zeros(())
 
@@ -99,6 +102,7 @@ class Trainer:
                 pace.step()
 
 
+torch.set_num_threads(1)
 dataset = Lines()
 collator = WholeWordCollator() if pace.bottleneck() else TensorCollator()
 Trainer(Encoder(len(dataset.ids) + 2), TrainingArguments(), dataset, collator).train()

@@ -22,7 +22,7 @@ def make():
     with zipfile.ZipFile("data.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for i in range(MEMBERS):
             file = io.BytesIO()
-            np.save(file, rng.integers(0, 40, (3, 128, 128)).astype(np.uint8))
+            np.save(file, rng.integers(0, 40, (3, 256, 256)).astype(np.uint8))
             archive.writestr(f"{i}.npy", file.getvalue())
 
 
@@ -40,7 +40,7 @@ class Archive(Dataset):
                 body = self.archive.read(f"{index % MEMBERS}.npy")
         else:
             body = self.archive.read(f"{index % MEMBERS}.npy")
-        return torch.from_numpy(np.load(io.BytesIO(body))[:, ::4, ::4].astype(np.float32) / 40), index % 10
+        return torch.from_numpy(np.load(io.BytesIO(body))[:, ::8, ::8].astype(np.float32) / 40), index % 10
 
 
 def main():

@@ -7,7 +7,7 @@ import pytest
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.profiled import read_profiles
-from perfdoctor.attribution.account import Ledger
+from perfdoctor.attribution.account import Account
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Profile
 from perfdoctor.recording.writer import RecordingWriter
@@ -30,12 +30,12 @@ def half_fetching() -> MadeTrace:
     return trace
 
 
-def sampled(*, rank: int | None = None) -> Ledger:
+def sampled(*, rank: int | None = None) -> Account:
     """Ten seconds, as samples from outside tell them: reading is twice what preparing is."""
-    ledger = Ledger(Process(PID, 1, 0, None, "trainer", 0, rank))
-    ledger.phases.update({"data": 5.0, "forward": 5.0})
-    ledger.own[0] = Amounts({"io.storage_read": 4.0, "cpu.input_preprocessing": 2.0, "cpu.kernel_launch": 4.0})
-    return ledger
+    account = Account(Process(PID, 1, 0, None, "trainer", 0, rank))
+    account.phases.update({"data": 5.0, "forward": 5.0})
+    account.own[0] = Amounts({"io.storage_read": 4.0, "cpu.input_preprocessing": 2.0, "cpu.kernel_launch": 4.0})
+    return account
 
 
 def recorded(folder: Path, text: str) -> Recording:

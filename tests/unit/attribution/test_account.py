@@ -8,33 +8,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdoctor.attribution.account import Ledger
-from perfdoctor.attribution.attribute import account, as_counted
-from perfdoctor.attribution.parts import Part
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.attribute import as_counted, attribute
 from perfdoctor.attribution.pipeline import going_with_the_largest
+from perfdoctor.attribution.share import Share
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Fact, ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
 from perfdoctor.recording.writer import RecordingWriter
-from perfdoctor.timeline.code_location import Place
-from perfdoctor.timeline.job import Scene
+from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
 S = 1_000_000_000
 START, TICK, TICKS = 100 * S, S // 50, 500
-Account = Callable[[Sequence[Sample]], list[Ledger]]
+Accounted = Callable[[Sequence[Sample]], list[Account]]
 
 
 @pytest.fixture
-def accounted(tmp_path: Path) -> Iterator[Account]:
+def accounted(tmp_path: Path) -> Iterator[Accounted]:
     opened: list[Recording] = []
 
-    def accounted(samples: Sequence[Sample]) -> list[Ledger]:
+    def accounted(samples: Sequence[Sample]) -> list[Account]:
         writer = RecordingWriter(tmp_path / "recording", {"start_ns": str(START), "cores": "2"})
         writer.add([Reading(START, "cpu", "host", "usable_cores", 2.0), *samples])
         writer.close()
         opened.append(Recording.open(tmp_path / "recording"))
-        return account(Scene(opened[-1]))
+        return attribute(JobTimeline(opened[-1]))
 
     yield accounted
     for recording in opened:
@@ -59,8 +59,8 @@ def _thread(tid: int, pid: int, name: str, states: str, *, run: float = 0.0, del
 def _stacks(pid: int) -> Sample:
     """A main thread that is in one and the same line of the job's own all the time."""
     frame = {"name": "main", "args": {"filename": "/job/train.py", "line": 7}}
-    looks = [frame | {"pid": pid, "tid": 1, "ts": step * 50_000, "ph": "BE"[step % 2]} for step in range(201)]
-    trace = zlib.compress(json.dumps(looks).encode())
+    samples = [frame | {"pid": pid, "tid": 1, "ts": step * 50_000, "ph": "BE"[step % 2]} for step in range(201)]
+    trace = zlib.compress(json.dumps(samples).encode())
     return StackSegment(START, 0, START + TICKS * TICK, pid, trace)
 
 
@@ -77,43 +77,43 @@ def _ranks(*states: str, moves: str, run: float = 0.5, delay: float = 0.0, gloo:
     return samples
 
 
-def _share(ledgers: Sequence[Ledger], cause: str) -> float:
-    return sum(ledger.causes().fractions().get(cause, 0.0) for ledger in ledgers) / len(ledgers)
+def _share(accounts: Sequence[Account], cause: str) -> float:
+    return sum(account.causes().fractions().get(cause, 0.0) for account in accounts) / len(accounts)
 
 
 BANDWIDTH = "communication.bandwidth"
 
 
-def test_ranks_that_wait_by_turns_wait_for_the_exchange_that_is_under_way(accounted: Account) -> None:
-    ledgers = accounted(_ranks("RRSS", "SSRR", moves="RSRS"))
-    assert _share(ledgers, BANDWIDTH) == pytest.approx(0.25, abs=0.02)
+def test_ranks_that_wait_by_turns_wait_for_the_exchange_that_is_under_way(accounted: Accounted) -> None:
+    accounts = accounted(_ranks("RRSS", "SSRR", moves="RSRS"))
+    assert _share(accounts, BANDWIDTH) == pytest.approx(0.25, abs=0.02)
     # An exchange lies in no rank: only the other half of the waits is for one.
-    assert ledgers[0].waited_for()[1] / ledgers[0].seconds == pytest.approx(0.25, abs=0.02)
+    assert accounts[0].waited_for()[1] / accounts[0].seconds == pytest.approx(0.25, abs=0.02)
 
 
-def test_ranks_that_wait_by_turns_without_an_exchange_wait_for_each_other(accounted: Account) -> None:
-    ledgers = accounted(_ranks("RRSS", "SSRR", moves="S"))
-    assert _share(ledgers, BANDWIDTH) == 0.0
-    assert ledgers[0].waited_for()[1] / ledgers[0].seconds == pytest.approx(0.5, abs=0.02)
+def test_ranks_that_wait_by_turns_without_an_exchange_wait_for_each_other(accounted: Accounted) -> None:
+    accounts = accounted(_ranks("RRSS", "SSRR", moves="S"))
+    assert _share(accounts, BANDWIDTH) == 0.0
+    assert accounts[0].waited_for()[1] / accounts[0].seconds == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_rank_that_waits_for_nobody_hides_the_exchange(accounted: Account) -> None:
-    ledgers = accounted(_ranks("RRRR", "SSRR", moves="RSRS"))
-    assert _share(ledgers, BANDWIDTH) == 0.0
-    assert ledgers[1].waited_for()[0] / ledgers[1].seconds == pytest.approx(0.5, abs=0.02)
+def test_a_rank_that_waits_for_nobody_hides_the_exchange(accounted: Accounted) -> None:
+    accounts = accounted(_ranks("RRRR", "SSRR", moves="RSRS"))
+    assert _share(accounts, BANDWIDTH) == 0.0
+    assert accounts[1].waited_for()[0] / accounts[1].seconds == pytest.approx(0.5, abs=0.02)
 
 
-def test_cores_that_an_exchange_takes_are_its_cost(accounted: Account) -> None:
-    ledgers = accounted(_ranks("R", "R", moves="R", run=0.6, delay=0.4, gloo=0.4))
-    assert _share(ledgers, BANDWIDTH) == pytest.approx(0.4, abs=0.02)
-    assert _share(ledgers, "cpu.contention") == 0.0
+def test_cores_that_an_exchange_takes_are_its_cost(accounted: Accounted) -> None:
+    accounts = accounted(_ranks("R", "R", moves="R", run=0.6, delay=0.4, gloo=0.4))
+    assert _share(accounts, BANDWIDTH) == pytest.approx(0.4, abs=0.02)
+    assert _share(accounts, "cpu.contention") == 0.0
 
 
-def test_more_ranks_than_cores_contend(accounted: Account) -> None:
-    ledgers = accounted(_ranks("R", "R", "R", moves="R", run=0.5, delay=0.5, gloo=0.1))
+def test_more_ranks_than_cores_contend(accounted: Accounted) -> None:
+    accounts = accounted(_ranks("R", "R", "R", moves="R", run=0.5, delay=0.5, gloo=0.1))
     # Of the cores, the ranks themselves use 1.5, and threads of the exchange 0.3.
-    assert _share(ledgers, "cpu.contention") == pytest.approx(0.5 * 1.5 / 1.8, abs=0.02)
-    assert _share(ledgers, BANDWIDTH) == pytest.approx(0.5 * 0.3 / 1.8, abs=0.02)
+    assert _share(accounts, "cpu.contention") == pytest.approx(0.5 * 1.5 / 1.8, abs=0.02)
+    assert _share(accounts, BANDWIDTH) == pytest.approx(0.5 * 0.3 / 1.8, abs=0.02)
 
 
 LATENCY = "communication.latency"
@@ -132,7 +132,7 @@ LATENCY = "communication.latency"
     ],
 )
 def test_large_packets_are_bytes_on_however_slow_a_link(
-    accounted: Account, packet: int, rate: float, mtu: int, cause: str
+    accounted: Accounted, packet: int, rate: float, mtu: int, cause: str
 ) -> None:
     end, seconds = START + TICKS * TICK, TICKS * TICK / S
     counters = [("sent_bytes_total", rate * seconds), ("sent_packets_total", rate * seconds / packet)]
@@ -142,8 +142,8 @@ def test_large_packets_are_bytes_on_however_slow_a_link(
         for time in (START, end)
     ]
     link = Fact(START, "network", "net:lo", "mtu_bytes", str(mtu))
-    ledgers = accounted([*_ranks("RRSS", "SSRR", moves="RSRS"), *traffic, link])
-    assert _share(ledgers, cause) == pytest.approx(0.25, abs=0.02)
+    accounts = accounted([*_ranks("RRSS", "SSRR", moves="RSRS"), *traffic, link])
+    assert _share(accounts, cause) == pytest.approx(0.25, abs=0.02)
 
 
 READ, DECODE = "io.storage_read", "cpu.input_preprocessing"
@@ -178,22 +178,22 @@ def test_workers_that_idle_bound_nothing() -> None:
 
 
 def test_what_is_recharged_is_neither_lost_nor_made_up() -> None:
-    ledger = Ledger(Process(1, 1, 0, None, "trainer", 0, None))
-    ledger.add(0, 1.0, Place("data"), [Part(READ, 0.75, awaited=True), Part(DECODE, 0.25, awaited=True)])
-    ledger.add(0, 1.0, Place("data"), [Part(DECODE, 1.0)])
-    ledger.recharge(DECODE, READ, 0.5)
-    assert ledger.causes() == pytest.approx({READ: 0.875, DECODE: 1.125})
+    account = Account(Process(1, 1, 0, None, "trainer", 0, None))
+    account.add(0, 1.0, CodeLocation("data"), [Share(READ, 0.75, awaited=True), Share(DECODE, 0.25, awaited=True)])
+    account.add(0, 1.0, CodeLocation("data"), [Share(DECODE, 1.0)])
+    account = account.recharged({DECODE: 0.5}, READ)
+    assert account.causes() == pytest.approx({READ: 0.875, DECODE: 1.125})
 
 
 def _weighed(seen: int, running: float, delayed: float) -> float:
-    """Seconds that 100 looks of a hundredth of a second stand for where a thread is runnable, as it was in some."""
+    """Seconds that 100 samples of a hundredth of a second stand for where a thread is runnable, as it was in some."""
     spans, runnable = np.full(100, 0.01), np.arange(100) < seen
     weighed = as_counted(spans, runnable, (running, delayed))
     assert weighed.sum() == pytest.approx(1.0)
     return float(weighed[runnable].sum())
 
 
-def test_looks_are_weighed_by_what_the_kernel_counted() -> None:
+def test_samples_are_weighed_by_what_the_kernel_counted() -> None:
     assert _weighed(98, 0.9, 0.01) == pytest.approx(0.91)
     assert _weighed(20, 0.3, 0.1) == pytest.approx(0.3)
 
@@ -207,13 +207,13 @@ def test_what_was_never_seen_gets_no_weight() -> None:
     assert _weighed(50, 0.0, 0.0) == pytest.approx(0.5)
 
 
-def test_a_recording_is_weighed_by_what_the_kernel_counted(accounted: Account) -> None:
-    """Looks that find a thread asleep half of the time, of which the kernel knows that it ran for three quarters."""
-    (ledger,) = accounted([_process(100), _stacks(100), *_thread(100, 100, "python", "RS", run=0.75)])
-    assert ledger.causes().fractions()["cpu.python_overhead"] == pytest.approx(0.75, abs=0.01)
+def test_a_recording_is_weighed_by_what_the_kernel_counted(accounted: Accounted) -> None:
+    """Samples that find a thread asleep half of the time, of which the kernel knows that it ran for three quarters."""
+    (account,) = accounted([_process(100), _stacks(100), *_thread(100, 100, "python", "RS", run=0.75)])
+    assert account.causes().fractions()["cpu.python_overhead"] == pytest.approx(0.75, abs=0.01)
 
 
-def test_without_stacks_nobody_knows_what_python_code_is_for(accounted: Account) -> None:
+def test_without_stacks_nobody_knows_what_python_code_is_for(accounted: Accounted) -> None:
     """Nor what a thread waits for in a futex: the arithmetic's pool, a queue or a lock of the job's own."""
-    (ledger,) = accounted([_process(100), *_thread(100, 100, "python", "RS", run=0.5)])
-    assert ledger.causes().fractions() == {UNATTRIBUTED: 1.0}
+    (account,) = accounted([_process(100), *_thread(100, 100, "python", "RS", run=0.5)])
+    assert account.causes().fractions() == {UNATTRIBUTED: 1.0}

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdoctor.attribution.code_counts import IN_STEP, _apart, misplaced, tell_in_step
+from perfdoctor.attribution.code_counts import IN_STEP, _apart, mark_in_step, misplaced
 from perfdoctor.attribution.code_mix import CodeMix, _fractions, _libraries
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.frames import PHASES, Frame
 from perfdoctor.metrics.code_seen import has_loader
-from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, UNKNOWN, locate
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, locate
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 OWN = Frame("/home/me/train.py", "main", 7)
 PACKAGES = "/v/lib/python3.11/site-packages"
@@ -42,9 +42,9 @@ def test_a_handful_of_samples_makes_no_mix_of_its_own(own: float) -> None:
 def test_without_stacks_python_code_is_not_called_overhead() -> None:
     mixes = {"other": {"cpu.model_compute": 0.3, "cpu.python_overhead": 0.6, "cpu.input_preprocessing": 0.1}}
     assert CodeMix(mixes).causes(UNKNOWN, held_up=False) == mixes["other"]
-    unplaced = CodeMix(mixes, placed=False).causes(UNKNOWN, held_up=False)
+    unplaced = CodeMix(mixes, located=False).causes(UNKNOWN, held_up=False)
     assert unplaced == pytest.approx({"cpu.model_compute": 0.3, UNATTRIBUTED: 0.7})
-    assert CodeMix({}, placed=False).causes(UNKNOWN, held_up=False) == {UNATTRIBUTED: 1.0}
+    assert CodeMix({}, located=False).causes(UNKNOWN, held_up=False) == {UNATTRIBUTED: 1.0}
 
 
 def test_libraries_are_input_before_the_model_and_overhead_after_it() -> None:
@@ -61,10 +61,10 @@ def test_libraries_in_a_step_are_overhead_as_far_as_they_have_no_room_outside() 
     assert misplaced(by_phase, {"forward": 0.6, "other": 0.4}) == 1.0
     assert misplaced(by_phase, {"forward": 0.7, "other": 0.3}) == pytest.approx(0.375)
     assert misplaced(by_phase, {"forward": 1.0}) == 0.0
-    told = tell_in_step(by_phase, 0.25)
-    assert told["other"] == by_phase["other"]
-    assert told["forward"] == {"kernel": 500, "library": 50, IN_STEP: 150}
-    mix = _fractions(told["forward"], "forward")
+    marked = mark_in_step(by_phase, 0.25)
+    assert marked["other"] == by_phase["other"]
+    assert marked["forward"] == {"kernel": 500, "library": 50, IN_STEP: 150}
+    mix = _fractions(marked["forward"], "forward")
     assert mix["cpu.python_overhead"] == pytest.approx(150 / 700)
 
 
@@ -81,8 +81,10 @@ def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
 )
 def test_a_loop_that_calls_transforms_itself_has_no_loader(file: str, loads: bool) -> None:
     stacks = [(OWN, Frame(f"{PACKAGES}/{file}", "f", 1)), (OWN,)]
-    track = Track(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
+    series = StackSeries(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
     assert locate(stacks[0]).phase == "data"
-    roles = SimpleNamespace(workers_of=lambda _: ())
-    scene: Any = SimpleNamespace(stacks=Stacks(stacks, [locate(stack) for stack in stacks], [track]), roles=roles)
-    assert has_loader(scene, {10}) is loads
+    job: Any = SimpleNamespace(
+        stacks=Stacks(stacks, [locate(stack) for stack in stacks], [series]),
+        processes=SimpleNamespace(workers_of=lambda _: ()),
+    )
+    assert has_loader(job, {10}) is loads

@@ -1,4 +1,4 @@
-"""What stacks, threads and ledgers show of a job's code; what they do not show is absent, not denied."""
+"""What stacks, threads and accounts show of a job's code; what they do not show is absent, not denied."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.attribution.account import Ledger
-from perfdoctor.attribution.numbers import measure_ledgers
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.numbers import measure_accounts
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.code_seen import read_code_settings
-from perfdoctor.timeline.code_location import Place, locate
-from perfdoctor.timeline.processes import Process, Roles
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.code_location import CodeLocation, locate
+from perfdoctor.timeline.processes import Process, ProcessRoles
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 TORCH = "/v/lib/python3.11/site-packages/torch"
 OWN = Frame("/home/me/train.py", "main", 7)
@@ -24,27 +24,27 @@ SUBSET = Frame(f"{TORCH}/utils/data/dataset.py", "Subset.__getitem__", 1)
 TRAINER = Process(10, 1, 0, None, "trainer", 10, 0)
 
 
-def scene(*frames: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Any:
+def job(*frames: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Any:
     """A trainer that was seen in each of some stacks in turn."""
     numbers = np.arange(times) % len(frames)
-    track = Track(TRAINER.pid, 1, np.arange(times) * 50_000_000, numbers, is_main=True)
-    stacks = Stacks(list(frames), [locate(stack) for stack in frames], [track])
+    series = StackSeries(TRAINER.pid, 1, np.arange(times) * 50_000_000, numbers, is_main=True)
+    stacks = Stacks(list(frames), [locate(stack) for stack in frames], [series])
     named = {tid: SimpleNamespace(pid=TRAINER.pid, name=name) for tid, name in enumerate(threads)}
     return SimpleNamespace(
-        roles=Roles((TRAINER,), {10: TRAINER}, 1), stacks=stacks, timelines=SimpleNamespace(threads=named)
+        processes=ProcessRoles((TRAINER,), {10: TRAINER}, 1), stacks=stacks, threads=SimpleNamespace(by_tid=named)
     )
 
 
 def test_a_loader_is_seen_or_denied_only_after_enough_looks() -> None:
-    assert read_code_settings(scene((OWN, LOADER), (OWN,)))["loader"] == "yes"
-    assert read_code_settings(scene((OWN,)))["loader"] == "no"
-    assert "loader" not in read_code_settings(scene((OWN,), times=30))
+    assert read_code_settings(job((OWN, LOADER), (OWN,)))["loader"] == "yes"
+    assert read_code_settings(job((OWN,)))["loader"] == "no"
+    assert "loader" not in read_code_settings(job((OWN,), times=30))
 
 
 def test_rows_of_tensors_are_told_from_datasets_of_the_jobs_own() -> None:
-    assert read_code_settings(scene((OWN, LOADER, FETCH, ROWS)))["dataset"] == "tensors"
+    assert read_code_settings(job((OWN, LOADER, FETCH, ROWS)))["dataset"] == "tensors"
     own = Frame("/home/me/train.py", "Images.__getitem__", 20)
-    assert "dataset" not in read_code_settings(scene((OWN, LOADER, FETCH, SUBSET, own)))
+    assert "dataset" not in read_code_settings(job((OWN, LOADER, FETCH, SUBSET, own)))
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,19 @@ def test_rows_of_tensors_are_told_from_datasets_of_the_jobs_own() -> None:
     [((), None), (("pt_gloo_runloop",), "gloo"), (("pt_gloo_runloop", "pt_nccl_watchdg"), "nccl")],
 )
 def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: str | None) -> None:
-    assert read_code_settings(scene((OWN,), threads=threads)).get("backend") == backend
+    assert read_code_settings(job((OWN,), threads=threads)).get("backend") == backend
 
 
 def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
-    ledger = Ledger(TRAINER)
-    assert measure_ledgers([ledger]) == {}
-    ledger.add(0, 1.0, Place("data", "fetch"), [])
-    ledger.add(0, 3.0, Place("forward"), [])
-    assert {name: number.value for name, number in measure_ledgers([ledger]).items()} == {"own_fetching.10": 0.25}
-    ledger.add(0, 1.0, Place("other", "compile"), [])
-    assert measure_ledgers([ledger])["own_compiling.10"].value == 0.2
-    ledger.interpreter = 0.8
-    ledger.own[0] = Amounts({"cpu.python_overhead": 2.0})
-    assert measure_ledgers([ledger])["interpreter_code"].value == 0.8
+    account = Account(TRAINER)
+    assert measure_accounts([account]) == ({}, {10: {}})
+    account.add(0, 1.0, CodeLocation("data", "fetch"), [])
+    account.add(0, 3.0, CodeLocation("forward"), [])
+    measured = measure_accounts([account])
+    assert measured.job == {}
+    assert {name: number.value for name, number in measured.trainers[10].items()} == {"own_fetching": 0.25}
+    account.add(0, 1.0, CodeLocation("other", "compile"), [])
+    assert measure_accounts([account]).trainers[10]["own_compiling"].value == 0.2
+    account.interpreter = 0.8
+    account.own[0] = Amounts({"cpu.python_overhead": 2.0})
+    assert measure_accounts([account]).job["interpreter_code"].value == 0.8

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.measure import gpu_cause, measure
+from perfdoctor.metrics.gpu import gpu_cause
+from perfdoctor.metrics.measure import measure
+from perfdoctor.metrics.names import Measured
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
 from perfdoctor.recording.writer import RecordingWriter
-from perfdoctor.timeline.threads import Timelines
+from perfdoctor.timeline.threads import Threads
 
 S = 1_000_000_000
 START = 5 * S
@@ -23,21 +25,21 @@ def record(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
     """Writes samples through the real writer and measures what is in them."""
     opened: list[Recording] = []
 
-    def recorded(samples: Iterable[Sample], roles: object = ROLES) -> dict[str, Evidence]:
+    def recorded(samples: Iterable[Sample], roles: object = ROLES) -> Measured:
         path = tmp_path / f"{len(opened)}.pdoc"
         writer = RecordingWriter(path, {"start_ns": str(START)})
         writer.add(samples)
         writer.close()
         opened.append(Recording.open(path))
-        return measure(opened[-1], Timelines(opened[-1]), roles)  # type: ignore[arg-type]
+        return measure(opened[-1], Threads(opened[-1]), roles)  # type: ignore[arg-type]
 
     yield recorded
     for recording in opened:
         recording.close()
 
 
-def value(numbers: dict[str, Evidence], name: str) -> float:
-    found = numbers[name].value
+def value(measured: Measured, name: str, trainer: int | None = None) -> float:
+    found = (measured.job if trainer is None else measured.trainers[trainer])[name].value
     assert isinstance(found, float)
     return found
 
@@ -67,8 +69,8 @@ def thread(
 
 
 def test_nothing_measured_is_nothing_said(record) -> None:  # type: ignore[no-untyped-def]
-    assert record([]) == {}
-    assert record([], []) == {}
+    assert record([]) == ({}, {TRAINER: {}})
+    assert record([], []) == ({}, {})
 
 
 def test_the_trainers_main_thread(record) -> None:  # type: ignore[no-untyped-def]
@@ -79,7 +81,7 @@ def test_the_trainers_main_thread(record) -> None:  # type: ignore[no-untyped-de
     assert value(numbers, "trainer_major_faults") == pytest.approx(5.0)
     assert value(numbers, "trainer_switches") == pytest.approx(10.0)
     assert value(numbers, "runnable_threads") == pytest.approx(1.4)
-    assert "worker_busy" not in numbers
+    assert "worker_busy" not in numbers.job
 
 
 def test_several_trainers_are_averaged(record) -> None:  # type: ignore[no-untyped-def]
@@ -100,7 +102,7 @@ def test_a_worker_that_polls_its_queue_is_idle(record) -> None:  # type: ignore[
     numbers = record([*idle, *busy])
     assert value(numbers, "worker_busy") == pytest.approx((0.25 + 1) / 2, abs=0.02)
     assert value(numbers, "workers_busy") == pytest.approx(1.25, abs=0.04)
-    assert value(numbers, f"workers_busy.{TRAINER}") == value(numbers, "workers_busy")
+    assert value(numbers, "workers_busy", TRAINER) == value(numbers, "workers_busy")
     assert value(numbers, "worker_cores") == pytest.approx(0.9)
 
 
@@ -109,10 +111,10 @@ def test_the_busiest_worker_is_told_from_the_next(record) -> None:  # type: igno
     samples = [*thread(20, 20, states="RSSS", call="poll", target="pipe"), *thread(30, 30, states="R", run=0.9)]
     resting = thread(40, 40, states="S", call="poll", target="pipe", switches=0.4)
     numbers = record([*samples, *resting], [(TRAINER, (20, 30, 40))])
-    assert value(numbers, f"busiest_worker.{TRAINER}") == 1.0
-    assert value(numbers, f"next_busiest_worker.{TRAINER}") == pytest.approx(0.25, abs=0.03)
+    assert value(numbers, "busiest_worker", TRAINER) == 1.0
+    assert value(numbers, "next_busiest_worker", TRAINER) == pytest.approx(0.25, abs=0.03)
     alone = record([*thread(30, 30, states="R", run=0.9), *resting], [(TRAINER, (30, 40))])
-    assert f"busiest_worker.{TRAINER}" not in alone
+    assert "busiest_worker" not in alone.trainers[TRAINER]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_a_worker_that_waits_for_something_else_is_busy(record, call: str, targe
 
 
 def test_workers_whose_calls_are_unreadable_are_not_judged(record) -> None:  # type: ignore[no-untyped-def]
-    assert "worker_busy" not in record(thread(20, 20, states="S", call=None))
+    assert "worker_busy" not in record(thread(20, 20, states="S", call=None)).job
 
 
 def test_worker_starts_are_those_that_were_watched(record) -> None:  # type: ignore[no-untyped-def]
@@ -181,7 +183,7 @@ def test_what_was_read_once_or_not_at_all_has_no_rate(record) -> None:  # type: 
             *levels("host", "memory_available_bytes", None),
         ]
     )
-    assert set(numbers) == {"read_by_calls", "read_calls"}
+    assert set(numbers.job) == {"read_by_calls", "read_calls"}
 
 
 def test_a_counter_that_starts_anew_does_not_run_backwards(record) -> None:  # type: ignore[no-untyped-def]
@@ -205,12 +207,12 @@ def test_only_the_jobs_gpus_count(record) -> None:  # type: ignore[no-untyped-de
     assert value(numbers, "gpus") == 1
     assert value(numbers, "gpu_busy") == pytest.approx(0.3)
     assert value(numbers, "gpu_memory_share") == pytest.approx(0.125)
-    assert "gpu_tensor" not in numbers
+    assert "gpu_tensor" not in numbers.job
 
 
 def test_a_job_on_the_cpu_has_no_gpu_numbers(record) -> None:  # type: ignore[no-untyped-def]
     numbers = record([*levels("gpu:0", "job_processes", 0.0), *levels("gpu:0", "busy_fraction", 1.0)])
-    assert not [name for name in numbers if name.startswith("gpu")]
+    assert not [name for name in numbers.job if name.startswith("gpu")]
 
 
 @pytest.mark.parametrize(

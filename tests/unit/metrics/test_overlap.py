@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.metrics.overlap import device_parts, measure_overlap, serialised_parts, summary
+from perfdoctor.metrics.overlap import device_parts, measure_longer, measure_overlap, serialised_parts, summary
 from perfdoctor.recording.schema import Mark
 from perfdoctor.timeline.marks import with_tracks
 from perfdoctor.timeline.steps import Steps
@@ -58,16 +58,18 @@ def test_what_the_step_saves_is_hidden(step_ms: float, overlap: float, exposed: 
     assert told["overlap"] == pytest.approx(overlap)
     assert told["phases"]["data"]["exposed_s"] == pytest.approx(exposed)
     numbers = measure_overlap({0: steps(step_ms, serialised(40))})
+    assert measure_longer({0: steps(step_ms, serialised(40))}) == {}, "one rank is slower than nobody"
     assert numbers["overlap"].value == pytest.approx(overlap)
     assert numbers["exposed_data"].value == pytest.approx(1000 * exposed / step_ms, abs=1e-3)
     assert numbers["exposed_rest"].value == 0
-    assert set(numbers) == {"overlap", "exposed_data", "exposed_rest"}, "one rank is slower than nobody"
+    assert set(numbers) == {"overlap", "exposed_data", "exposed_rest"}
 
 
 def test_the_slower_rank_is_told_by_its_phase() -> None:
-    numbers = measure_overlap({0: steps(100, serialised(10)), 1: steps(100, serialised(40))})
-    assert "longer.0" not in numbers
-    assert numbers["longer.1"].value == "data: 40 ms, at most 10 ms in the others"
+    longer = measure_longer({0: steps(100, serialised(10)), 1: steps(100, serialised(40))})
+    assert 0 not in longer
+    assert longer[1].value == "data: 40 ms, at most 10 ms in the others"
+    assert longer[1].name.startswith("what takes rank 1 longer ")
 
 
 def test_a_step_that_was_cut_short_does_not_count() -> None:

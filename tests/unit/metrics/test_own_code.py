@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.own_code import below, below_lines, by_function, package_of
+from perfdoctor.metrics.own_code import below, below_lines, by_function
 from perfdoctor.timeline.code_location import locate
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 
 def test_a_function_is_not_hidden_by_its_many_lines() -> None:
@@ -28,20 +28,12 @@ def test_lines_of_the_top_level_stand_for_themselves() -> None:
     assert by_function({}) == ()
 
 
-def test_packages_are_told_from_paths() -> None:
-    assert package_of("/v/lib/python3.11/site-packages/PIL/Image.py") == "PIL"
-    assert package_of("/usr/lib/python3.11/json/encoder.py") == "json"
-    assert package_of("/usr/lib/python3.11/queue.py") == "queue"
-    assert package_of("/src/pytorch/torch/nn/modules/linear.py") == "torch"
-    assert package_of("/home/me/train.py") == ""
-
-
 def test_what_runs_below_a_line_is_weighed_by_time() -> None:
     own = Frame("/home/me/train.py", "read", 7)
     stacks = Stacks()
     stacks.frames = [(own,), (own, Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "load", 1))]
-    stacks.places = [locate(stack) for stack in stacks.frames]
-    stacks.tracks = [Track(1, 1, np.array([0, 10, 40]), np.array([0, 1, -1]), is_main=True)]
+    stacks.locations = [locate(stack) for stack in stacks.frames]
+    stacks.series = [StackSeries(1, 1, np.array([0, 10, 40]), np.array([0, 1, -1]), is_main=True)]
     under = below_lines(stacks)
     assert dict(under["/home/me/train.py:7 read"]) == {"": 10, "PIL": 30}
     assert below({"/home/me/train.py:7 read": 2.0, "x.py:1 f": 1.0}, under) == {"PIL": 0.75, "": 0.25}

@@ -15,7 +15,7 @@ MAX_ARGUMENTS = 6
 # Handlers that may catch anything, with the reason.
 CATCH_ALL = {
     # A stranger's rule may raise anything, and costs only itself.
-    ("perfdoctor/rules/__init__.py", "_apply_user_rules"),
+    ("perfdoctor/rules/users_rules.py", "find_of_users"),
     # Whatever is wrong with perfdoctor must not end the user's training; the reason is told as a warning.
     ("perfdoctor/api.py", "_start"),
     # Nor between two steps; there the reason is told in the report.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.metrics.names import MEANINGS
+from perfdoctor.metrics.names import METRICS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -17,7 +17,7 @@ def test_every_number_is_in_the_table() -> None:
     lines = (DOCS / "evidence.md").read_text().splitlines()
     rows = [
         f"| `{name}` | {words.replace('{}', '…')} | {unit} | {probe} |"
-        for name, (words, unit, probe) in MEANINGS.items()
+        for name, (words, unit, probe) in METRICS.items()
     ]
     assert [row for row in rows if row not in lines] == []
     assert sum(line.startswith("| `") for line in lines) == len(rows)

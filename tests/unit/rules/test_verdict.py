@@ -2,10 +2,10 @@
 
 import pytest
 
-from perfdoctor.attribution.account import Ledger
-from perfdoctor.attribution.parts import Part
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.share import Share
 from perfdoctor.rules.verdict import confidence, first_cause, straggler
-from perfdoctor.timeline.code_location import Place
+from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 
 
@@ -36,31 +36,31 @@ def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
 
 
 
-def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) -> list[Ledger]:
-    ledgers = [Ledger(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
+def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) -> list[Account]:
+    accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
     for block in range(seconds):
-        for ledger in ledgers:
-            ledger.add(block, 0.5, Place("forward"), [Part("cpu.model_compute", 1.0)])
+        for account in accounts:
+            account.add(block, 0.5, CodeLocation("forward"), [Share("cpu.model_compute", 1.0)])
         for victim, culprit in waits:
-            ledgers[victim].add(block, 0.5, Place("backward"), [Part(cause, 1.0, rank=culprit)])
-    return ledgers
+            accounts[victim].add(block, 0.5, CodeLocation("backward"), [Share(cause, 1.0, rank=culprit)])
+    return accounts
 
 
 def test_the_rank_that_all_wait_for_is_the_straggler() -> None:
-    ledgers = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 2)))
-    assert straggler(ledgers, "cpu.input_preprocessing") == 2
+    accounts = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 2)))
+    assert straggler(accounts, "cpu.input_preprocessing") == 2
 
 
 def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
-    ledgers = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 0), (2, 1)))
-    assert straggler(ledgers, "cpu.input_preprocessing") is None
+    accounts = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 0), (2, 1)))
+    assert straggler(accounts, "cpu.input_preprocessing") is None
 
 
 def test_ranks_of_a_sound_job_may_wait_a_little() -> None:
-    ledgers = _ledgers("cpu.model_compute", ((0, 2),))
-    for ledger in ledgers:
-        ledger.add(0, 40.0, Place("forward"), [Part("cpu.model_compute", 1.0)])
-    assert straggler(ledgers, "cpu.model_compute") is None
+    accounts = _ledgers("cpu.model_compute", ((0, 2),))
+    for account in accounts:
+        account.add(0, 40.0, CodeLocation("forward"), [Share("cpu.model_compute", 1.0)])
+    assert straggler(accounts, "cpu.model_compute") is None
 
 
 def test_a_rank_with_much_more_work_is_named_although_its_cause_is_healthy() -> None:
@@ -78,6 +78,6 @@ def test_confidence_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> N
     steady = _ledgers("io.storage_read", ((0, 2), (1, 2)))
     assert confidence(steady, "io.storage_read", "sampled from outside") == pytest.approx(0.95)
     fleeting = _ledgers("io.storage_read", ())
-    for ledger in fleeting:
-        ledger.add(0, 1.2, Place("data"), [Part("io.storage_read", 1.0)])
+    for account in fleeting:
+        account.add(0, 1.2, CodeLocation("data"), [Share("io.storage_read", 1.0)])
     assert 0 < confidence(fleeting, "io.storage_read", "sampled from outside") < 0.9

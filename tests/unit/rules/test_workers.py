@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
 
 CAUSE = "cpu.input_preprocessing"
@@ -19,15 +19,19 @@ def job(
     cause: str = CAUSE,
     ranks: int = 1,
     numbers: dict[str, float] | None = None,
+    trainer: dict[str, float] | None = None,
     settings: dict[str, str | float] | None = None,
-) -> Facts:
-    trainers = tuple(Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers) for rank in range(ranks))
+) -> Case:
+    own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
+    trainers = tuple(
+        Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers, numbers=own) for rank in range(ranks)
+    )
     measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
-    return Facts({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
+    return Case({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
 
 
-def first(facts: Facts, cause: str = CAUSE) -> Finding:
-    found, _ = find(facts)
+def first(case: Case, cause: str = CAUSE) -> Finding:
+    found, _ = find(case)
     return next(finding for finding in found if finding.cause == cause)
 
 
@@ -40,8 +44,8 @@ def paces(finding: Finding) -> dict[str, float]:
     return {fix.title: fix.predicted_speedup for fix in finding.fixes if fix.predicted_speedup is not None}
 
 
-def plan(facts: Facts) -> WorkerPlan:
-    found = plan_workers(facts, CAUSE)
+def plan(case: Case) -> WorkerPlan:
+    found = plan_workers(case, CAUSE)
     assert found is not None
     return found
 
@@ -55,17 +59,17 @@ def test_needed_workers_are_busy_time_by_own_time() -> None:
 
 def test_without_workers_the_trainer_prepares_itself() -> None:
     """80 % of the time in preparation, 20 % in the model: ceil(0.8 / 0.2) = 4 workers hide it."""
-    facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})
-    assert plan(facts).needed == 4
-    found = first(facts)
+    case = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})
+    assert plan(case).needed == 4
+    found = first(case)
     assert advised(found) == "4"
     assert found.predicted_speedup == pytest.approx(5.0)
 
 
 def test_cores_limit_workers_and_the_promise() -> None:
     """On 2 cores one second's work of one core cannot take less than half a second."""
-    facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})
-    found = first(facts)
+    case = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})
+    found = first(case)
     assert advised(found) == "2"
     assert paces(found)["Use 2 loader workers"] == pytest.approx(2.0)
     assert any("on 2 cores, of which the job keeps 1 busy already" in fix.why for fix in found.fixes)
@@ -96,18 +100,18 @@ def test_neighbours_take_cores_away() -> None:
 
 
 def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
-    facts = job(
+    case = job(
         0.8,
         0,
         numbers={"job_cores": 1.0, "neighbour_cores": 2.0},
         settings={"cores": 4.0, "host_cores": 64.0},
     )
-    assert paces(first(facts))["Use 4 loader workers"] == pytest.approx(4.0)
+    assert paces(first(case))["Use 4 loader workers"] == pytest.approx(4.0)
 
 
 def test_no_more_workers_when_all_cores_are_taken() -> None:
-    facts = job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.0}, settings={"cores": 2.0})
-    found = first(facts)
+    case = job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.0}, settings={"cores": 2.0})
+    found = first(case)
     assert advised(found) is None
     assert "More workers will not help: no core of the 2 that the job may use is free." in found.fixes[0].why
     assert found.predicted_speedup == pytest.approx(
@@ -116,47 +120,44 @@ def test_no_more_workers_when_all_cores_are_taken() -> None:
 
 
 def test_no_more_workers_when_they_keep_up_on_average() -> None:
-    facts = job(0.3, 8, numbers={"workers_busy": 2.0, "job_cores": 3.0}, settings={"cores": 64.0})
-    found = first(facts)
+    case = job(0.3, 8, numbers={"workers_busy": 2.0, "job_cores": 3.0}, settings={"cores": 64.0})
+    found = first(case)
     assert advised(found) is None
     assert "More workers will not help: the 8 there are" in found.fixes[0].why
 
 
 def test_workers_that_take_cores_from_the_arithmetic_are_not_waited_for() -> None:
     """Batches lie ready, but a worker on a core holds up the thread of the arithmetic that was there."""
-    facts = job(0.03, 4, numbers={"workers_busy": 0.28, "job_cores": 1.8}, settings={"cores": 2.0})
-    found = first(replace(facts, shares={CAUSE: 0.12, "cpu.model_compute": 0.88}))
+    case = job(0.03, 4, numbers={"workers_busy": 0.28, "job_cores": 1.8}, settings={"cores": 2.0})
+    found = first(replace(case, shares={CAUSE: 0.12, "cpu.model_compute": 0.88}))
     assert advised(found) is None
     assert "takes cores that the trainer's arithmetic needs" in found.fixes[0].why
 
 
 def test_ranks_share_the_cores() -> None:
-    facts = job(0.8, 0, ranks=4, numbers={"job_cores": 4.0}, settings={"cores": 8.0})
-    assert plan(facts).useful == 2
+    case = job(0.8, 0, ranks=4, numbers={"job_cores": 4.0}, settings={"cores": 8.0})
+    assert plan(case).useful == 2
 
 
 def test_the_culprit_decides_not_the_one_that_waits() -> None:
-    slow = Trainer(1, 101, {}, {"data": 0.5}, {}, (), 1)
-    fast = Trainer(0, 100, {}, {"data": 0.1, "backward": 0.9}, {}, (), 1)
-    numbers = {
-        "workers_busy.101": Evidence("", 1.0, "", "test"),
-        "workers_busy.100": Evidence("", 0.1, "", "test"),
-        "job_cores": Evidence("", 2.0, "", "test"),
-    }
-    facts = Facts({CAUSE: 0.5}, (fast, slow), {CAUSE: (1,)}, numbers, {"cores": 64.0})
-    assert plan(facts).needed == 2
+    busy, idle = ({"workers_busy": Evidence("", value, "", "test")} for value in (1.0, 0.1))
+    slow = Trainer(1, 101, {}, {"data": 0.5}, {}, (), 1, numbers=busy)
+    fast = Trainer(0, 100, {}, {"data": 0.1, "backward": 0.9}, {}, (), 1, numbers=idle)
+    numbers = {"job_cores": Evidence("", 2.0, "", "test")}
+    case = Case({CAUSE: 0.5}, (fast, slow), {CAUSE: (1,)}, numbers, {"cores": 64.0})
+    assert plan(case).needed == 2
 
 
 def test_unmeasured_workers_give_no_number() -> None:
-    facts = job(0.6, 2, settings={"cores": 16.0})
-    assert plan_workers(facts, CAUSE) is None
-    assert advised(first(facts)) is None
+    case = job(0.6, 2, settings={"cores": 16.0})
+    assert plan_workers(case, CAUSE) is None
+    assert advised(first(case)) is None
 
 
 def test_unmeasured_cpu_use_counts_whoever_is_busy() -> None:
     """Without the job's CPU time, the trainer's own 0.4 s and its 2 workers are taken to use a core each."""
-    facts = job(0.6, 2, numbers={"workers_busy": 2.0}, settings={"cores": 4.0})
-    assert plan(facts).pace == pytest.approx(0.6)
+    case = job(0.6, 2, numbers={"workers_busy": 2.0}, settings={"cores": 4.0})
+    assert plan(case).pace == pytest.approx(0.6)
 
 
 def test_unknown_cores_limit_nothing() -> None:
@@ -178,21 +179,21 @@ def test_pinning_is_advised_only_with_a_gpu_and_only_once() -> None:
 
 def test_slow_reads_want_workers_even_on_few_busy_cores() -> None:
     """Workers that wait for a disk use little CPU: cores limit their number, not the pace."""
-    facts = job(
+    case = job(
         0.9, 1, cause="io.storage_read",
         numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.3}, settings={"cores": 4.0},
     )  # fmt: skip
-    found = first(facts, "io.storage_read")
+    found = first(case, "io.storage_read")
     assert advised(found) == "4"
     assert found.predicted_speedup == pytest.approx(4.0)
 
 
 def test_a_saturated_device_wants_no_more_readers() -> None:
-    facts = job(
+    case = job(
         0.9, 1, cause="io.storage_read",
         numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.98}, settings={"cores": 4.0},
     )  # fmt: skip
-    found = first(facts, "io.storage_read")
+    found = first(case, "io.storage_read")
     assert advised(found) is None
     assert any("the device had requests under way for 98 % of the time" in fix.why for fix in found.fixes)
 
@@ -200,8 +201,8 @@ def test_a_saturated_device_wants_no_more_readers() -> None:
 def test_workers_that_mostly_wait_can_share_a_core() -> None:
     """Measured: one worker that waits for its disk used 0.05 of a core; 2 cores serve several."""
     numbers = {"workers_busy": 1.0, "worker_cores": 0.05, "job_cores": 0.18, "device_busy": 0.1}
-    facts = job(0.88, 1, cause="io.storage_read", numbers=numbers, settings={"cores": 2.0})
-    found = first(facts, "io.storage_read")
+    case = job(0.88, 1, cause="io.storage_read", numbers=numbers, settings={"cores": 2.0})
+    found = first(case, "io.storage_read")
     assert advised(found) == "8"
     assert found.predicted_speedup == pytest.approx(8.0)
 
@@ -217,19 +218,21 @@ def test_a_fix_promises_no_more_than_its_finding() -> None:
 
 def test_a_loader_without_workers_is_told_from_one_with_idle_workers() -> None:
     """Two loaders: the one that validates has no workers, and the trainer prepares its batches itself."""
-    numbers = {"workers_busy": 0.04, "job_cores": 1.0, "own_fetching.100": 0.4}
-    found = first(job(0.42, 2, numbers=numbers, settings={"cores": 8.0}))
+    numbers = {"workers_busy": 0.04, "job_cores": 1.0}
+    found = first(job(0.42, 2, numbers=numbers, trainer={"own_fetching": 0.4}, settings={"cores": 8.0}))
     assert advised(found) == "1"
     assert "It has none in this loader, the 2 there are serve another" in found.fixes[0].why
-    served = first(job(0.42, 2, numbers={**numbers, "own_fetching.100": 0.05}, settings={"cores": 8.0}))
+    served = first(job(0.42, 2, numbers=numbers, trainer={"own_fetching": 0.05}, settings={"cores": 8.0}))
     assert advised(served) is None
 
 
 def test_a_slow_sampler_is_not_helped_by_workers() -> None:
-    found = first(job(0.42, 2, numbers={"workers_busy": 0.04, "own_sampling.100": 0.4}, settings={"cores": 8.0}))
+    numbers = {"workers_busy": 0.04}
+    found = first(job(0.42, 2, numbers=numbers, trainer={"own_sampling": 0.4}, settings={"cores": 8.0}))
     assert advised(found) is None
     assert "indices" in found.fixes[0].title
-    fast = first(job(0.42, 1, numbers={"workers_busy": 0.9, "own_sampling.100": 0.1}, settings={"cores": 8.0}))
+    numbers = {"workers_busy": 0.9}
+    fast = first(job(0.42, 1, numbers=numbers, trainer={"own_sampling": 0.1}, settings={"cores": 8.0}))
     assert "indices" not in fast.fixes[0].title
 
 
@@ -240,8 +243,8 @@ def test_busy_workers_that_keep_up_take_the_trainers_cores() -> None:
 
 def test_one_busy_worker_wants_its_work_spread() -> None:
     """Two workers, of which one has the slow shard: a third would not help, half of the slow shard would."""
-    numbers = {"workers_busy": 1.05, "job_cores": 1.5, "busiest_worker.100": 0.97, "next_busiest_worker.100": 0.08}
-    found = first(job(0.6, 2, numbers=numbers, settings={"cores": 8.0}))
+    numbers, trainer = {"workers_busy": 1.05, "job_cores": 1.5}, {"busiest_worker": 0.97, "next_busiest_worker": 0.08}
+    found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert advised(found) is None
     spread = next(fix for fix in found.fixes if fix.title == "Give each loader worker as much to do")
     assert "97 % of the time, the next one 8 %" in spread.why
@@ -251,7 +254,7 @@ def test_one_busy_worker_wants_its_work_spread() -> None:
 
 @pytest.mark.parametrize(("busiest", "following"), [(0.97, 0.9), (0.5, 0.1)])
 def test_workers_that_are_alike_or_idle_are_not_called_uneven(busiest: float, following: float) -> None:
-    numbers = {"workers_busy": busiest + following, "busiest_worker.100": busiest}
-    numbers |= {"next_busiest_worker.100": following, "job_cores": 1.5}
-    found = first(job(0.6, 2, numbers=numbers, settings={"cores": 8.0}))
+    numbers = {"workers_busy": busiest + following, "job_cores": 1.5}
+    trainer = {"busiest_worker": busiest, "next_busiest_worker": following}
+    found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert all(fix.title != "Give each loader worker as much to do" for fix in found.fixes)

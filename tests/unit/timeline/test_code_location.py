@@ -1,11 +1,11 @@
-"""Phases are told from frames of torch and the standard library, whatever the job's own code is called."""
+"""Phases are determined from frames of torch and the standard library, whatever the job's own code is called."""
 
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import Place, locate, marked_place
-from perfdoctor.timeline.job import _fits
-from perfdoctor.timeline.threads import Moment
+from perfdoctor.timeline.code_location import CodeLocation, locate, marked_location
+from perfdoctor.timeline.locator import _fits
+from perfdoctor.timeline.threads import ThreadState
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -98,12 +98,12 @@ def test_hooks_of_diagnose_are_nobodys_line() -> None:
 
 def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
     drawing = locate([MAIN, LOADER, NEXT_INDEX])
-    assert marked_place("data", "loader wait", drawing, told=True).detail == "sampling"
+    assert marked_location("data", "loader wait", drawing, marked=True).detail == "sampling"
     waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
-    assert marked_place("data", "loader wait", waiting, told=True).detail == "loader wait"
+    assert marked_location("data", "loader wait", waiting, marked=True).detail == "loader wait"
 
 
 def test_a_wait_for_a_connection_is_where_something_is_logged_and_not_in_the_model() -> None:
-    sending = Moment("S", "poll", "socket:tcp", 0.0, 0.0)
-    assert _fits(Place("logging"), sending, distributed=False)
-    assert not _fits(Place("forward"), sending, distributed=False)
+    sending = ThreadState("S", "poll", "socket:tcp", 0.0, 0.0)
+    assert _fits(CodeLocation("logging"), sending, distributed=False)
+    assert not _fits(CodeLocation("forward"), sending, distributed=False)

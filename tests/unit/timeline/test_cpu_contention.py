@@ -8,7 +8,8 @@ import pytest
 
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.counters import Counter
-from perfdoctor.timeline.cpu_contention import Kind, Occupancy
+from perfdoctor.timeline.cpu_contention import CpuContention
+from perfdoctor.timeline.thread_kinds import Kind
 
 SECONDS = 10
 TRAINER, WORKER = 1, 2
@@ -35,15 +36,17 @@ class Readings:
 def why_delayed(cores: float, idle: float, reachable: float = 2.0) -> dict[str, float]:
     """A trainer and a worker that get half of a core each of those that the job may use."""
     each = SimpleNamespace(use=lambda start, end: (cores / 2, cores / 2))
-    threads = {TRAINER: SimpleNamespace(use=each.use, tid=TRAINER), WORKER: SimpleNamespace(use=each.use, tid=WORKER)}
-    timelines: Any = SimpleNamespace(threads=threads)
-    roles: Any = SimpleNamespace(trainers=[SimpleNamespace(pid=TRAINER)])
+    by_tid = {TRAINER: SimpleNamespace(use=each.use, tid=TRAINER), WORKER: SimpleNamespace(use=each.use, tid=WORKER)}
+    threads: Any = SimpleNamespace(by_tid=by_tid)
+    processes: Any = SimpleNamespace(trainers=[SimpleNamespace(pid=TRAINER)])
     counters: Any = Readings(cores, idle)
 
     def kind_of(thread: Any) -> Kind:
         return "trainer" if thread.tid == TRAINER else "supplier"
 
-    return Occupancy(timelines, roles, counters, cores, kind_of, reachable).delay_parts(SECONDS * NS_PER_S // 2)
+    kinds: Any = SimpleNamespace(of=kind_of)
+    contention = CpuContention(threads, processes, kinds, counters, cores, reachable)
+    return contention.delay_parts(SECONDS * NS_PER_S // 2)
 
 
 def test_workers_on_all_cores_of_the_host_take_them_for_the_input() -> None:

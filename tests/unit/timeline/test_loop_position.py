@@ -1,16 +1,12 @@
 """What a loop of the job's own does above the line that calls the model prepares the input; below it comes the rest."""
 
-import numpy as np
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, locate
-from perfdoctor.timeline.loop_position import mark_own_loop
-from perfdoctor.timeline.stacks import Stacks, Track
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, locate, with_loop_positions
 
 MODULE = Frame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py", "Module._call_impl", 1789)
 OPTIMIZER = Frame("/env/lib/python3.11/site-packages/torch/optim/sgd.py", "SGD.step", 120)
-NANOSECONDS = 50_000_000
 
 
 def main(line: int) -> Frame:
@@ -23,14 +19,10 @@ def own(line: int, function: str = "batches") -> Frame:
 
 def seen(*stacks: tuple[tuple[Frame, ...], int]) -> dict[tuple[Frame, ...], str]:
     """The details that stacks are given which were seen so often."""
-    found = Stacks()
-    found.frames = [stack for stack, _ in stacks]
-    found.places = [locate(stack) for stack in found.frames]
-    numbers = np.array([number for number, (_, times) in enumerate(stacks) for _ in range(times)], dtype=np.int64)
-    times = np.arange(len(numbers), dtype=np.int64) * NANOSECONDS
-    found.tracks = [Track(1, 1, times, numbers, is_main=True)]
-    mark_own_loop(found)
-    return {stack: place.detail for stack, place in zip(found.frames, found.places, strict=True)}
+    frames = [stack for stack, _ in stacks]
+    amounts = {number: float(times) for number, (_, times) in enumerate(stacks)}
+    found = with_loop_positions(frames, [locate(stack) for stack in frames], [amounts])
+    return {stack: location.detail for stack, location in zip(frames, found, strict=True)}
 
 
 def test_above_the_call_is_input_and_below_is_not() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.evidence import measure_trace
+from perfdoctor.traces.rank import measure_trace
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.kernel_evidence import measure_kernels, shorten, time_kernels, top_named
+from perfdoctor.traces.kernel_stats import measure_kernels, shorten, time_kernels, top_named
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
 from tests.real_traces import real

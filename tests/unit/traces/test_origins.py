@@ -8,9 +8,9 @@ import pytest
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge.kernels import name_precision
+from perfdoctor.traces.call_sites import own_line
+from perfdoctor.traces.intervals import NONE, Nesting
 from perfdoctor.traces.model import Int64s
-from perfdoctor.traces.nesting import NONE, Nesting
-from perfdoctor.traces.origins import own_line
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
 from tests.real_traces import real

@@ -11,11 +11,10 @@ import pytest
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.behind_kernels import bus_factor
-from perfdoctor.traces.beside_collectives import measure_beside_collectives
 from perfdoctor.traces.collectives import list_collectives
-from perfdoctor.traces.contrast import contrast
+from perfdoctor.traces.interference import bus_factor, measure_beside_collectives
 from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.statistics import compare_kinds
 from tests.made_ranks import MadeJob, shares
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 from tests.real_traces import real
@@ -191,14 +190,14 @@ def test_chance_is_no_difference() -> None:
     for _ in range(100):
         taken = np.array([random.gauss(100.0, 10.0) for _ in range(60)])
         beside = np.array([random.random() < 0.3 for _ in range(60)])
-        mistaken += contrast(np.repeat([0, 1, 2], 20), taken, ~beside, beside).sure
+        mistaken += compare_kinds(np.repeat([0, 1, 2], 20), taken, ~beside, beside).sure
     assert mistaken <= 10
 
 
 def test_what_takes_different_times_alone_is_several_kinds() -> None:
     taken = np.array([100.0, 200.0] * 10 + [300.0] * 10)
     beside = np.array([False] * 20 + [True] * 10)
-    assert contrast(np.zeros(30, dtype=np.int64), taken, ~beside, beside).kinds == ()
+    assert compare_kinds(np.zeros(30, dtype=np.int64), taken, ~beside, beside).kinds == ()
 
 
 def test_real_jobs_with_contention_are_seen() -> None:

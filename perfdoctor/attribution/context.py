@@ -1,0 +1,89 @@
+"""What classifiers know of a job besides the instant that they are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.attribution.code_mix import CodeMix, read_code_mix
+from perfdoctor.attribution.gil_switches import gil_switching
+from perfdoctor.attribution.writing import Writing, read_writing
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.processes import Process
+
+Spans = tuple[tuple[int, int], ...]
+
+# The trainer waits for a batch that loader workers prepare, or takes it over.
+LOADER_WAITS = ("loader wait", "hand over")
+_IN_LOADER = (*LOADER_WAITS, "loader start", "sampling")
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a trainer does over the whole recording.
+
+    Attributes:
+        code: what its main thread computes in each phase.
+        writing: what its files are written for.
+        restarts: spans in which it waits for a first batch, from the start of new workers until it leaves the loader.
+        gil_switching: the part of its running time that switching the GIL takes.
+    """
+
+    code: CodeMix
+    writing: Writing
+    restarts: Spans = ()
+    gil_switching: float = 0.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """A job, and what its trainers do over the whole recording.
+
+    Attributes:
+        habits: by a trainer's process id.
+    """
+
+    job: JobTimeline
+    habits: Mapping[int, Habits]
+
+
+def read_context(job: JobTimeline) -> Context:
+    """Reads what classifiers need to know."""
+    return Context(job, {trainer.pid: _habits(job, trainer) for trainer in job.processes.trainers})
+
+
+def _habits(job: JobTimeline, trainer: Process) -> Habits:
+    return Habits(
+        code=read_code_mix(job, trainer.pid),
+        writing=read_writing(job, trainer),
+        restarts=_restart_waits(job, trainer),
+        gil_switching=gil_switching(job, trainer.pid),
+    )
+
+
+def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:
+    suppliers = [*job.processes.workers_of(trainer.pid), *job.processes.helpers_of(trainer.pid)]
+    starts = sorted(process.started_ns for process in suppliers if process.started_ns > job.recording.start_ns)
+    spans: list[tuple[int, int]] = []
+    for start in starts:
+        if spans and start < spans[-1][1]:
+            continue
+        # A sample may miss that it left the loader for a moment; its marks do not.
+        steps = job.steps.get(trainer.pid)
+        end = _seen_outside(job, trainer, start) if steps is None else steps.first_batch_ns(start)
+        spans.append((start, end))
+    return tuple(spans)
+
+
+def _seen_outside(job: JobTimeline, trainer: Process, start_ns: int) -> int:
+    """Where a trainer was first sampled outside of its loader."""
+    main = job.threads.main(trainer.pid)
+    end = start_ns
+    times = () if main is None else main.times_ns[np.searchsorted(main.times_ns, start_ns) :].tolist()
+    for time in times:
+        end = time
+        if job.observe(trainer, time).location.detail not in _IN_LOADER:
+            break
+    return end

@@ -1,0 +1,237 @@
+"""Whom a trainer waits for when it waits for its input: loader workers, helper processes, or its own threads.
+
+``SUPPLIER`` is the ordered list of classifiers of one supplier's main thread: the first answer wins, and without one
+the supplier is idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from perfdoctor.attribution.context import Context
+from perfdoctor.attribution.share import Share, Shares, all_of, equally, running, scaled
+from perfdoctor.attribution.writing import Writing, blocked_cause
+from perfdoctor.causes import (
+    DATA_TRANSFER,
+    GARBAGE_COLLECTION,
+    GIL_CONTENTION,
+    INPUT_PREPROCESSING,
+    LOCK_CONTENTION,
+    NETWORK_READ,
+    STORAGE_READ,
+    WORKER_STARTUP,
+)
+from perfdoctor.knowledge.syscalls import AWAITS_CONNECTIONS, HANDS_OVER, SLEEPS, WRITES
+from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PINS
+from perfdoctor.timeline.code_location import UNKNOWN
+from perfdoctor.timeline.job import JobTimeline, Observation
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.threads import ThreadSeries
+
+IDLE: Shares = []
+Classifier = Callable[[JobTimeline, Observation, Writing], Shares | None]
+
+
+def input_wait(context: Context, trainer: Process, time_ns: int) -> Shares:
+    """What the suppliers of a trainer that waits for a batch do at an instant; equal weight to each busy one."""
+    job, writing = context.job, context.habits[trainer.pid].writing
+    suppliers = _alive(job.processes.workers_of(trainer.pid), time_ns)
+    suppliers = suppliers or _alive(job.processes.helpers_of(trainer.pid), time_ns)
+    busy = [shares for one in suppliers if (shares := supplier_shares(job, one, time_ns, writing))]
+    if (locked := job.locks.part(trainer.pid, time_ns)) > 0 and busy:
+        return _behind_a_lock(busy, locked)
+    busy = busy or [
+        shares
+        for thread in _input_threads(job, trainer.pid)
+        if (shares := _thread_shares(job, thread, time_ns, writing))
+    ]
+    busy = busy or [shares for one in (*suppliers, trainer) if (shares := _event_loop(job, one.pid, time_ns))]
+    # Everybody is idle and yet the trainer waits: the batch is on its way between them.
+    return equally(busy) if busy else [Share(DATA_TRANSFER, 1.0)]
+
+
+def supplier_shares(job: JobTimeline, supplier: Process, time_ns: int, writing: Writing) -> Shares:
+    """What a loader worker or helper process is doing at an instant; ``IDLE`` if nothing.
+
+    Args:
+        job: the job.
+        supplier: the process.
+        time_ns: the instant.
+        writing: what the files of its trainer are written for.
+    """
+    seen = job.observe(supplier, time_ns)
+    answers = (classify(job, seen, writing) for classify in SUPPLIER)
+    return next((shares for shares in answers if shares is not None), IDLE)
+
+
+def _alive(processes: list[Process], time_ns: int) -> list[Process]:
+    return [process for process in processes if process.alive_at(time_ns)]
+
+
+def _behind_a_lock(busy: list[Shares], locked: float) -> Shares:
+    """Suppliers that queue for a lock: it gets what it costs them together, and their work the rest."""
+    every = [share for shares in busy for share in shares]
+    working = [share for share in every if share.cause != LOCK_CONTENTION]
+    total = sum(share.weight for share in working)
+    line = next((share.line for share in every if share.cause == LOCK_CONTENTION), "")
+    queueing = Share(LOCK_CONTENTION, locked if total else 1.0, line=line)
+    return [queueing, *(scaled(working, (1 - locked) / total) if total else [])]
+
+
+# --- classifiers of a supplier's main thread -------------------------------------------------------------------------
+
+
+def _ended(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+    if not seen.is_gone:
+        return None
+    # It was started, but not sampled yet: it is still coming up.
+    main = job.threads.main(seen.pid)
+    young = main is None or seen.time_ns < int(main.times_ns[0])
+    return [Share(WORKER_STARTUP, 1.0)] if young else IDLE
+
+
+def _starting(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+    return [Share(WORKER_STARTUP, 1.0)] if seen.location.detail == "worker start" else None
+
+
+def _computing(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+    if not seen.is_runnable:
+        return None
+    if seen.collecting:
+        cause = GARBAGE_COLLECTION
+    elif seen.location.detail == "hand over":
+        cause = DATA_TRANSFER
+    else:
+        cause = INPUT_PREPROCESSING
+    return running(job, seen.pid, seen, seen.time_ns, {cause: 1.0}, seen.location.line)
+
+
+def _blocked(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
+    if not seen.is_blocked:
+        return None
+    return all_of(blocked_cause(job, seen, seen.time_ns, seen.location, writing), seen.location, seen.target)
+
+
+def _on_network(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+    return all_of(NETWORK_READ, seen.location, seen.target) if seen.is_on_network else None
+
+
+def _in_lock(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+    queues = job.locks.queues(seen.pid, seen.time_ns, seen)
+    return all_of(LOCK_CONTENTION, seen.location, seen.target) if queues else None
+
+
+def _in_file(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+    """Network and user-space file systems wait in an ordinary sleep."""
+    if not seen.target.startswith("file:"):
+        return None
+    return all_of(DATA_TRANSFER if seen.syscall in WRITES else STORAGE_READ, seen.location, seen.target)
+
+
+def _asleep(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+    sleeps = seen.syscall in SLEEPS and seen.location.detail != "worker idle"
+    return all_of(INPUT_PREPROCESSING, seen.location) if sleeps else None
+
+
+def _in_futex(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+    """Inside a fetch: its own thread pool computes, its GIL is taken, or a lock of the job's own is."""
+    if seen.syscall != "futex" or seen.location.detail != "fetch":
+        return None
+    for thread in job.kinds.pool(seen.pid):
+        helper = thread.at(seen.time_ns)
+        if helper.is_busy:
+            causes = {INPUT_PREPROCESSING: 1.0}
+            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line)
+    if job.gil.is_taken(seen.pid, seen.time_ns) and not seen.location.waits:
+        return all_of(GIL_CONTENTION, seen.location)
+    return _event_loop(job, seen.pid, seen.time_ns) or all_of(LOCK_CONTENTION, seen.location)
+
+
+def _handing_over(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+    return [Share(DATA_TRANSFER, 1.0)] if seen.syscall in HANDS_OVER else None
+
+
+def _feeding(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
+    """The main thread is idle; another thread of the worker may still be pickling and sending a batch."""
+    for thread in job.threads.besides_main(seen.pid):
+        state = thread.at(seen.time_ns)
+        if state.is_busy or state.syscall in ("write", "sendmsg"):
+            return running(job, seen.pid, state, seen.time_ns, {DATA_TRANSFER: 1.0}, "")
+    return None
+
+
+def _idle(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
+    return IDLE if seen.location.detail == "worker idle" else None
+
+
+def _of_children(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
+    """It waits for processes of its own at a line: what those do, as a shell's pipe of commands."""
+    found = []
+    for child in job.processes.children_of(seen.pid):
+        main = job.threads.main(child.pid)
+        if main is None or not child.alive_at(seen.time_ns):
+            continue
+        # Where each shard has a process of its own, much of its life is over before it is sampled.
+        seen_ns = max(seen.time_ns, int(main.times_ns[0]))
+        if shares := supplier_shares(job, child, seen_ns, writing):
+            found.append([replace(share, line=share.line or seen.location.line) for share in shares])
+    return equally(found)
+
+
+SUPPLIER: tuple[Classifier, ...] = (
+    _ended,
+    _starting,
+    _computing,
+    _blocked,
+    _on_network,
+    _in_lock,
+    _in_file,
+    _asleep,
+    _in_futex,
+    _handing_over,
+    _feeding,
+    _idle,
+    _of_children,
+)
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+def _event_loop(job: JobTimeline, pid: int, time_ns: int) -> Shares:
+    """A process that waits for a thread of its own which serves network connections, as clients of object stores do."""
+    for thread in job.threads.besides_main(pid):
+        if thread.name.startswith(COLLECTIVES):
+            continue
+        state = thread.at(time_ns)
+        if (state.syscall or "").startswith("epoll_") and state.target.startswith("socket:tcp"):
+            line = job.locator.line_of(thread, time_ns)
+            return [Share(NETWORK_READ, 1.0, target=state.target, line=line)]
+    return IDLE
+
+
+def _input_threads(job: JobTimeline, pid: int) -> list[ThreadSeries]:
+    """A trainer's threads that may prepare its input: all but the main one and the intra-op pool."""
+    pool = {thread.tid for thread in job.kinds.pool(pid)}
+    python = job.locator.has_python_threads(pid)
+    return [
+        thread
+        for thread in job.threads.besides_main(pid)
+        if (python or thread.tid not in pool) and not thread.name.startswith(NOT_INPUT)
+    ]
+
+
+def _thread_shares(job: JobTimeline, thread: ThreadSeries, time_ns: int, writing: Writing) -> Shares:
+    """What one of the trainer's own threads is doing for it; ``IDLE`` if nothing."""
+    state = thread.at(time_ns)
+    # Many threads that take turns with the GIL each have a core for a small part of the time.
+    has_turn = state.is_runnable and job.gil.holder_at(thread.pid, time_ns) == thread.tid
+    if state.is_busy or has_turn:
+        cause = DATA_TRANSFER if PINS in thread.name else INPUT_PREPROCESSING
+        return running(job, thread.pid, state, time_ns, {cause: 1.0}, job.locator.line_of(thread, time_ns))
+    if state.is_blocked:
+        return [Share(blocked_cause(job, state, time_ns, UNKNOWN, writing), 1.0, target=state.target)]
+    if state.is_on_network and state.syscall not in AWAITS_CONNECTIONS:
+        return [Share(NETWORK_READ, 1.0, target=state.target)]
+    return IDLE

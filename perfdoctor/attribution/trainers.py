@@ -1,0 +1,233 @@
+"""What one instant of a trainer's main thread goes to: waits are followed across threads, workers and ranks.
+
+``TRAINER`` is the ordered list of classifiers of an observation: each returns the shares of the instant, or None where
+it has nothing to say, and the first answer wins. What no classifier knows is unattributed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from perfdoctor.attribution.collectives import CollectiveWaits
+from perfdoctor.attribution.context import LOADER_WAITS, Context
+from perfdoctor.attribution.running import arithmetic, running_trainer
+from perfdoctor.attribution.share import Share, Shares, all_of, running, scaled, unattributed
+from perfdoctor.attribution.suppliers import input_wait
+from perfdoctor.attribution.writing import WRITTEN, blocked_cause
+from perfdoctor.causes import (
+    BANDWIDTH,
+    DATA_PARALLEL,
+    DATA_TRANSFER,
+    GIL_CONTENTION,
+    INPUT_PREPROCESSING,
+    LOCK_CONTENTION,
+    LOG_WRITE,
+    MODEL_COMPUTE,
+    NETWORK_READ,
+    STORAGE_READ,
+    UNOBSERVED_RANK,
+    WORKER_STARTUP,
+)
+from perfdoctor.knowledge.syscalls import AWAITS_PROCESSES, CHANNELS, FILE_LOCKS, SENDS, SLEEPS, WRITES
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
+from perfdoctor.timeline.job import Observation
+from perfdoctor.timeline.processes import Process
+
+
+@dataclass
+class TrainerClassifier:
+    """Classifies the observations of one recording's trainers."""
+
+    context: Context
+    collectives: CollectiveWaits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.collectives = CollectiveWaits(self.context.job)
+
+    def shares(self, seen: Observation) -> Shares:
+        """The shares of an instant, weights summing to 1."""
+        return self._first(TRAINER, seen)
+
+    def of_late_rank(self, seen: Observation) -> Shares:
+        """The same for a rank that others wait for: whom it waits for itself is not followed any further."""
+        return self._first(LATE_RANK, seen)
+
+    def _first(self, classifiers: tuple[Classifier, ...], seen: Observation) -> Shares:
+        answers = (classify(self, seen) for classify in classifiers)
+        return next((shares for shares in answers if shares is not None), unattributed(seen.location))
+
+
+Classifier = Callable[[TrainerClassifier, Observation], Shares | None]
+
+
+def _ended(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    return unattributed(seen.location) if seen.is_gone else None
+
+
+def _in_data_parallel(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    return all_of(DATA_PARALLEL, seen.location) if seen.location.detail == "data parallel" else None
+
+
+def _running(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    return running_trainer(classifier.context, seen) if seen.is_runnable else None
+
+
+def _blocked(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    if not seen.is_blocked:
+        return None
+    writing = classifier.context.habits[seen.pid].writing
+    cause = blocked_cause(classifier.context.job, seen, seen.time_ns, seen.location, writing)
+    return all_of(cause, seen.location, seen.target)
+
+
+def _starting_workers(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    return all_of(WORKER_STARTUP, seen.location) if seen.location.detail == "loader start" else None
+
+
+def _in_loader(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It waits for a batch: for workers that come up, or for what they do."""
+    if seen.location.detail not in LOADER_WAITS:
+        return None
+    context = classifier.context
+    if any(start <= seen.time_ns < end for start, end in context.habits[seen.pid].restarts):
+        return all_of(WORKER_STARTUP, seen.location)
+    prepared = bool(context.job.processes.workers_of(seen.pid))
+    return [replace(share, awaited=prepared) for share in input_wait(context, seen.process, seen.time_ns)]
+
+
+def _for_pool(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """The intra-op thread pool's barrier: one of its threads computes."""
+    if seen.syscall != "futex" or not (seen.location.phase in TRAINING_PHASES or seen.location.detail == PREPARES):
+        return None
+    job = classifier.context.job
+    for thread in job.kinds.pool(seen.pid):
+        helper = thread.at(seen.time_ns)
+        if helper.is_busy:
+            causes = {arithmetic(seen.location): 1.0}
+            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line)
+    return None
+
+
+def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    if seen.syscall != "futex" or seen.location.waits:
+        return None
+    taken = classifier.context.job.gil.is_taken(seen.pid, seen.time_ns)
+    return all_of(GIL_CONTENTION, seen.location) if taken else None
+
+
+def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """Whoever is not in the collective is the culprit; if all are, it is communication."""
+    if not classifier.collectives.is_waited_in(seen):
+        return None
+    context, collectives = classifier.context, classifier.collectives
+    others, late = collectives.late(seen.process, seen.time_ns)
+    if not late:
+        unseen = len(others) + 1 < context.job.processes.world_size
+        return [Share(UNOBSERVED_RANK if unseen else BANDWIDTH, 1.0)]
+    exchanging = context.job.kinds.exchange_at(seen.time_ns)
+    found: Shares = []
+    for other in late:
+        mutual = collectives.mutual(seen.process, other) if exchanging else 0.0
+        theirs = classifier.of_late_rank(context.job.observe(other, seen.time_ns))
+        shares = [Share(BANDWIDTH, mutual), *scaled(theirs, 1 - mutual)]
+        found += [_in_rank(share, other) for share in scaled(shares, 1 / len(late))]
+    return [share for share in found if share.weight > 0]
+
+
+def _in_rank(share: Share, rank: Process) -> Share:
+    """A share that lies in another rank; an exchange lies in none of them."""
+    return share if share.cause == BANDWIDTH else replace(share, rank=rank.rank)
+
+
+def _in_collective_too(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    return unattributed(seen.location) if classifier.collectives.is_waited_in(seen) else None
+
+
+def _in_futex(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """Neither pool, GIL nor collective: writing that a thread does for it, a queue, or a lock of the job's own."""
+    location, context = seen.location, classifier.context
+    if seen.syscall != "futex":
+        return None
+    if location.phase in WRITTEN:
+        return all_of(WRITTEN[location.phase], location)
+    if location.phase == "data" or location.waits:
+        shares = input_wait(context, seen.process, seen.time_ns)
+        if location.phase == "data" or shares[0].cause != DATA_TRANSFER:
+            return shares
+    if location.phase in TRAINING_PHASES:
+        return all_of(MODEL_COMPUTE, location)
+    known = context.job.locator.is_known(seen.pid) and not location.waits
+    return all_of(LOCK_CONTENTION, location) if known else unattributed(location)
+
+
+def _on_network(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    if not seen.is_on_network or _sends(seen):
+        return None
+    cause = LOG_WRITE if seen.location.phase == "logging" else NETWORK_READ
+    return all_of(cause, seen.location, seen.target)
+
+
+def _sends(seen: Observation) -> bool:
+    """Asleep until the other side takes what it is sent, which is nothing that a step is made from."""
+    return seen.is_on_network and seen.syscall in SENDS and seen.location.phase != "data"
+
+
+def _in_file_lock(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    return all_of(LOCK_CONTENTION, seen.location, seen.target) if seen.syscall in FILE_LOCKS else None
+
+
+def _writing(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """Asleep in a write: a full pipe, terminal or connection takes log lines, a file what its bytes say."""
+    if seen.syscall not in WRITES and not _sends(seen):
+        return None
+    if seen.target.startswith("file:"):
+        cause = classifier.context.habits[seen.pid].writing.cause(seen.target, seen.location)
+    else:
+        cause = WRITTEN.get(seen.location.phase, LOG_WRITE)
+    return all_of(cause, seen.location, seen.target)
+
+
+def _in_file(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    return all_of(STORAGE_READ, seen.location, seen.target) if seen.target.startswith("file:") else None
+
+
+def _asleep(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """A step that pauses in code of the user's own, outside of model, loss and optimizer, waits for its input.
+
+    That is how rate limits, retries and polling for input look.
+    """
+    if seen.syscall not in SLEEPS:
+        return None
+    between = seen.location.phase in ("data", "other") and classifier.context.job.locator.is_known(seen.pid)
+    return all_of(INPUT_PREPROCESSING, seen.location) if between else unattributed(seen.location)
+
+
+def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It waits for another process of its own, a decoder or a pool for instance."""
+    if not seen.target.startswith(CHANNELS) and seen.syscall not in AWAITS_PROCESSES:
+        return None
+    shares = input_wait(classifier.context, seen.process, seen.time_ns)
+    idle = len(shares) == 1 and shares[0].cause == DATA_TRANSFER
+    return unattributed(seen.location) if idle and seen.location.phase != "data" else shares
+
+
+TRAINER: tuple[Classifier, ...] = (
+    _ended,
+    _in_data_parallel,
+    _running,
+    _blocked,
+    _starting_workers,
+    _in_loader,
+    _for_pool,
+    _for_gil,
+    _in_collective,
+    _in_futex,
+    _on_network,
+    _in_file_lock,
+    _writing,
+    _in_file,
+    _asleep,
+    _for_process,
+)
+LATE_RANK = tuple(_in_collective_too if classify is _in_collective else classify for classify in TRAINER)

@@ -1,0 +1,33 @@
+"""What Linux's system calls are for, as far as a training job waits in them (man 2 of each)."""
+
+# Something is written, or made to last; what is closed or renamed may have to be written first.
+WRITES = frozenset((
+    "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "ftruncate", "fallocate",
+    "sync_file_range", "msync", "syncfs", "close", "rename", "renameat", "renameat2", "unlink", "unlinkat",
+    "mkdir", "copy_file_range",
+))  # fmt: skip
+# Something is handed to whoever is at the other end of a pipe or a socket.
+SENDS = frozenset(("write", "writev", "sendto", "sendmsg", "sendfile"))
+# A worker's queue thread that sits in one of these hands a batch over.
+HANDS_OVER = frozenset(("write", "sendmsg", "sendto"))
+# Calls on a socket of which the kind could not be looked up before it was closed. Python's multiprocessing uses plain
+# reads and recvmsg on its own (unix) sockets, never these.
+ON_CONNECTIONS = frozenset(("recvfrom", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"))
+# A server's wait for whoever may come.
+AWAITS_CONNECTIONS = frozenset(("accept", "accept4", "epoll_wait"))
+SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
+# Locks of files, and of System V.
+FILE_LOCKS = frozenset(("flock", "fcntl", "semtimedop"))
+AWAITS_PROCESSES = frozenset(("wait4", "waitid"))
+# A thread waits for somebody to send or signal something.
+AWAITS_OTHERS = AWAITS_PROCESSES | {
+    "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
+    "accept", "accept4",
+}  # fmt: skip
+# All that a thread of an OpenMP or similar pool is ever seen in.
+OF_POOLS = frozenset(("futex", "sched_yield", "madvise", "munmap", "mmap", "fault"))
+# Kinds of targets (``perfdoctor.recording.schema.ThreadSample``) whose other end is somebody else.
+CHANNELS = ("pipe", "socket", "anon")
+NETWORK_TARGETS = ("socket:tcp", "socket:udp")
+# Files in memory that processes share, as torch hands tensors over in.
+SHARED_MEMORY = "file:/dev/shm/"

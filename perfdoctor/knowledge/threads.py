@@ -1,0 +1,16 @@
+"""Names that libraries give to their threads, by how they begin."""
+
+# Main threads of torch's loader workers (torch/utils/data/_utils/worker.py, old and new).
+LOADER_WORKERS = ("pt_data_worker", "pt_multiprocess")
+# torch's thread that copies batches into page-locked memory (torch/utils/data/_utils/pin_memory.py), old and new.
+PINS = "pin"
+# They move what ranks exchange, and add it up: gloo's own, and those that torch starts for it.
+EXCHANGES = ("gloo", "pt_gloo")
+# Threads of process groups (torch/csrc/distributed/c10d/ProcessGroup*.cpp) and what serves their connections. Others
+# of a loader worker are named as it is, pt_data_worker.
+COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
+# They are torch's, a driver's or a communication library's own, and no part of the intra-op thread pool, whose threads
+# bear their process's name.
+NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl")
+# torch's own among a trainer's threads, which prepare no input.
+NOT_INPUT = ("pt_gloo", "pt_autograd")

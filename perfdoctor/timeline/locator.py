@@ -1,0 +1,137 @@
+"""Where in the code a thread is at an instant: the sampled stack that fits what else is known of it, and its marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.knowledge.syscalls import AWAITS_OTHERS, CHANNELS, SLEEPS
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
+from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
+from perfdoctor.timeline.gil import Gil
+from perfdoctor.timeline.marks import Segment
+from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
+from perfdoctor.timeline.steps import Steps
+from perfdoctor.timeline.threads import ThreadSeries, ThreadState
+
+
+class Locator:
+    """Answers for one recording.
+
+    Args:
+        recording: what was seen.
+        stacks: the Python stacks in it.
+        steps: by process, what it marked from inside.
+        gil: the processes' interpreters.
+        distributed: whether the job has several ranks.
+    """
+
+    def __init__(
+        self, recording: Recording, stacks: Stacks, steps: Mapping[int, Steps], gil: Gil, *, distributed: bool
+    ) -> None:
+        self._recording, self._stacks, self._steps, self._gil = recording, stacks, steps, gil
+        self._distributed = distributed
+        self._main: dict[int, StackSeries | None] = {}
+        self._failed: dict[int, FailedSamples | None] = {}
+
+    def locate(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> CodeLocation:
+        """Where in the code a process's main thread is.
+
+        Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
+        thread that sleeps in a read cannot be where the stack shows arithmetic, and one that runs is in no blocking
+        call. One that holds the GIL is not in autograd's engine; and where the nearest stack sample failed, Python code
+        ran, unless it is known that other code did (``in_c``). Where the process marked its phases from inside, the
+        phase is that of its mark, and the stack only adds what fits that.
+        """
+        number = self._stack_at(pid, time_ns, state, in_c=in_c)
+        location = UNKNOWN if number is None else self._stacks.locations[number]
+        segment = self._segment_at(pid, time_ns)
+        if segment is None:
+            return location
+        return marked_location(segment.phase, segment.detail, location, marked=segment.marked)
+
+    def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
+        """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
+        number = self._stack_at(pid, time_ns, state)
+        return None if number is None else (self._stacks.frames[number], self._stacks.locations[number])
+
+    def is_known(self, pid: int) -> bool:
+        """Whether it was seen at all where in its code a process is: by stacks of its main thread, or by marks."""
+        return pid in self._steps or self._of_main(pid) is not None
+
+    def line_of(self, thread: ThreadSeries, time_ns: int) -> str:
+        """Where in the job's own code a running thread (not the main one) was near an instant; "" if not seen."""
+        ident = self._gil.ident(thread.tid)
+        series = next((one for one in self._stacks.of_others(thread.pid) if one.ident == ident), None)
+        if series is None:
+            return ""
+        for _, number in series.near(time_ns):
+            location = self._stacks.locations[number]
+            if location.line and not location.only_waits:
+                return location.line
+        return ""
+
+    def has_python_threads(self, pid: int) -> bool:
+        """Whether stacks of other Python threads than the main one were seen."""
+        return len(self._stacks.of_others(pid)) > 0
+
+    def changes_per_s(self, pid: int) -> float:
+        """How often per second a process's main thread was seen in another stack than before."""
+        series = self._of_main(pid)
+        if series is None or len(series.times_ns) < 2:
+            return 0.0
+        return (len(series.times_ns) - 1) * NS_PER_S / float(series.times_ns[-1] - series.times_ns[0])
+
+    def _stack_at(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> int | None:
+        """Index of the stack that goes with the state of a main thread; None if there is none near."""
+        series = self._of_main(pid)
+        if series is None:
+            return None
+        segment = self._segment_at(pid, time_ns)
+        holds_gil = state.is_runnable and self._gil.holder_at(pid, time_ns) == pid
+        nearest: int | None = None
+        for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
+            location = self._stacks.locations[number]
+            if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
+                continue
+            nearest = number if nearest is None else nearest
+            if _fits(location, state, self._distributed) and not (holds_gil and location.detail == "engine"):
+                return number
+        return nearest
+
+    def _near(self, series: StackSeries, time_ns: int, *, may_have_failed: bool) -> Iterator[int]:
+        """Stacks of a main thread near an instant, the likeliest first."""
+        near = series.near(time_ns)
+        if may_have_failed:
+            if series.pid not in self._failed:
+                self._failed[series.pid] = find_failed(self._recording, series)
+            failed = self._failed[series.pid]
+            if failed is not None and failed.is_nearer(time_ns, near[0][0] if near else STACK_REACH_NS):
+                yield from (number for _, number in failed.stand_ins.near(time_ns))
+        yield from (number for _, number in near)
+
+    def _of_main(self, pid: int) -> StackSeries | None:
+        """The main thread's stacks of a process, searched for once."""
+        if pid not in self._main:
+            self._main[pid] = self._stacks.of_main(pid)
+        return self._main[pid]
+
+    def _segment_at(self, pid: int, time_ns: int) -> Segment | None:
+        """The part of a step that a process marked at an instant; None where it marked nothing."""
+        steps = self._steps.get(pid)
+        return None if steps is None else steps.at(time_ns)
+
+
+def _fits(location: CodeLocation, state: ThreadState, distributed: bool) -> bool:
+    if state.state == "R":
+        return not location.only_waits
+    if state.syscall in AWAITS_OTHERS and state.target.startswith(CHANNELS):
+        # What is logged or saved may go through a pipe or a connection, by a call of its own that waits.
+        return location.waits or location.phase in ("logging", "saving")
+    if state.syscall == "futex":
+        # Queues and locks wait in frames of their own, collectives in whatever started them.
+        return location.waits or (distributed and location.phase in TRAINING_PHASES)
+    if state.syscall in SLEEPS:
+        return location.phase not in TRAINING_PHASES
+    return not (state.is_blocked and location.only_waits)

@@ -1,0 +1,245 @@
+"""Weighs what the analysis rests on: moves each threshold, or switches a mechanism off, and replays the corpus.
+
+    python tests/recordings/weigh.py thresholds [--write] [--only NAME ...]
+    python tests/recordings/weigh.py mechanisms [--only NAME ...]
+
+A threshold of which no verdict depends within 30 % is safe where it is; one that turns a verdict says where a mechanism
+is missing, or is kept with a reason. A mechanism without which every diagnosis stays as it is can be deleted.
+``--write`` puts the table of thresholds into docs/thresholds.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import lzma
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parent
+PAGE = ROOT / "docs" / "thresholds.md"
+MOVES = (0.7, 1.3)
+# What is printed of a diagnosis that changes: shares that move by less are noise of the resampling.
+_WORTH_NAMING = 0.01
+
+
+class Change(NamedTuple):
+    """What is otherwise than usual: a name in a module, and what stands there instead.
+
+    Attributes:
+        value: a threshold's factor, or the name of one of ``REPLACEMENTS``.
+    """
+
+    module: str
+    name: str
+    value: float | str
+
+
+class Verdict(NamedTuple):
+    """What a diagnosis comes to."""
+
+    cause: str | None
+    straggler: int | None
+    shares: Mapping[str, float]
+
+
+def _none(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _first(value: Any, *_: Any, **__: Any) -> Any:
+    return value
+
+
+def _second(_: Any, value: Any, *__: Any, **___: Any) -> Any:
+    return value
+
+
+def _zero(*_: Any, **__: Any) -> float:
+    return 0.0
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _empty(*_: Any, **__: Any) -> tuple[()]:
+    return ()
+
+
+REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    "none": _none, "first": _first, "second": _second, "zero": _zero, "no": _no, "empty": _empty,
+}  # fmt: skip
+_ATTRIBUTION, _TIMELINE = "perfdoctor.attribution", "perfdoctor.timeline"
+# A mechanism by its name, and how it is switched off.
+MECHANISMS: dict[str, Change] = {
+    "loop positions (prepares, afterwards)": Change(f"{_TIMELINE}.stacks", "with_loop_positions", "second"),
+    "stand-ins for failed stack samples": Change(f"{_TIMELINE}.locator", "find_failed", "none"),
+    "stacks that fit the state": Change(f"{_TIMELINE}.locator", "_fits", "first"),
+    "weighing samples by the kernel's clocks": Change(f"{_ATTRIBUTION}.attribute", "as_counted", "first"),
+    "GIL switches": Change(f"{_ATTRIBUTION}.context", "gil_switching", "zero"),
+    "waits for restarted workers": Change(f"{_ATTRIBUTION}.context", "_restart_waits", "empty"),
+    "pipeline: what goes with the largest stage": Change(f"{_ATTRIBUTION}.attribute", "charge_slowest_stage", "second"),
+    "excess of late ranks": Change(f"{_ATTRIBUTION}.attribute", "charge_excess", "first"),
+    "latency, not bandwidth": Change(f"{_ATTRIBUTION}.attribute", "name_latency", "second"),
+    "mutual rank waits": Change(f"{_ATTRIBUTION}.collectives", "CollectiveWaits.mutual", "zero"),
+    "waits that only ranks are left for": Change(f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"),
+    "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
+    "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
+    "code that prepares by tiny operators": Change(f"{_ATTRIBUTION}.code_mix", "_dispatches", "no"),
+    "cores idle outside the job's mask": Change(f"{_TIMELINE}.cpu_contention", "CpuContention._idle_outside", "zero"),
+    "locks of the job's own": Change(f"{_TIMELINE}.locks", "Locks.part", "zero"),
+}
+
+
+def changes() -> dict[str, Change]:
+    """Mechanisms, and each classifier and thread-level rule that can be left out by itself."""
+    found = dict(MECHANISMS)
+    for module, table in ((f"{_ATTRIBUTION}.trainers", "TRAINER"), (f"{_ATTRIBUTION}.suppliers", "SUPPLIER")):
+        for classify in getattr(importlib.import_module(module), table):
+            found[f"{table.lower()} classifier {classify.__name__}"] = Change(module, table, classify.__name__)
+    return found
+
+
+def apply(change: Change | None) -> None:
+    """Makes the change, in a process that has not loaded the analysis yet."""
+    if change is None:
+        return
+    module = importlib.import_module(change.module)
+    if isinstance(change.value, float):
+        threshold = getattr(module, change.name)
+        setattr(module, change.name, type(threshold)(threshold * change.value, threshold.unit, threshold.source))
+    elif change.name in ("TRAINER", "SUPPLIER"):
+        for table in (change.name, "LATE_RANK"):
+            if hasattr(module, table):
+                kept = tuple(one for one in getattr(module, table) if one.__name__ != change.value)
+                setattr(module, table, kept)
+    else:
+        holder, _, name = change.name.rpartition(".")
+        target = getattr(module, holder) if holder else module
+        if not hasattr(target, name):
+            raise AttributeError(f"{change.module} has no {change.name}: mend the table of mechanisms")
+        setattr(target, name, REPLACEMENTS[change.value])
+
+
+def replay(change: Change | None, folder: str) -> dict[str, Verdict]:
+    """What each recording comes to with a change."""
+    sys.path.insert(0, str(ROOT))
+    apply(change)
+    from tests.recordings import corpus
+
+    found = {}
+    for file in sorted(Path(folder).glob("*.perfdoctor")):
+        diagnosis = corpus.diagnosed(file)
+        verdict = diagnosis["verdict"]
+        found[file.stem] = Verdict(verdict["cause"], verdict["straggler_rank"], diagnosis["breakdown"])
+    return found
+
+
+def unpacked(folder: Path) -> None:
+    """Unpacks the corpus, once for all replays."""
+    for packed in FOLDER.glob("*.perfdoctor.xz"):
+        (folder / packed.name.removesuffix(".xz")).write_bytes(lzma.decompress(packed.read_bytes()))
+
+
+def turned(usual: Mapping[str, Verdict], found: Mapping[str, Verdict]) -> list[str]:
+    """Recordings whose verdict names another cause or straggler, with the new one."""
+    return [
+        f"{name} ({verdict.cause})"
+        for name, verdict in found.items()
+        if (verdict.cause, verdict.straggler) != (usual[name].cause, usual[name].straggler)
+    ]
+
+
+def largest(usual: Mapping[str, Verdict], found: Mapping[str, Verdict]) -> tuple[float, str]:
+    """The share that changed most, and in which recording."""
+    most = (0.0, "")
+    for name, verdict in found.items():
+        causes = {*verdict.shares, *usual[name].shares}
+        for cause in causes:
+            change = abs(verdict.shares.get(cause, 0.0) - usual[name].shares.get(cause, 0.0))
+            most = max(most, (change, f"{name}, {cause}"))
+    return most
+
+
+def replays(wanted: Mapping[str, Change]) -> Iterator[tuple[str, dict[str, Verdict], dict[str, Verdict]]]:
+    """Each change with what the corpus comes to usually, and with it. Every replay has a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked(Path(folder))
+        with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as pool:
+            usual = pool.submit(replay, None, folder)
+            running = {name: pool.submit(replay, change, folder) for name, change in wanted.items()}
+            for name, done in running.items():
+                yield name, usual.result(), done.result()
+
+
+def weigh_mechanisms(only: list[str]) -> None:
+    """Prints what turns without each mechanism."""
+    wanted = {name: change for name, change in changes().items() if not only or any(one in name for one in only)}
+    for name, usual, found in replays(wanted):
+        share, where = largest(usual, found)
+        told = f"share {share:.3f} ({where})" if share >= _WORTH_NAMING / 10 else "nothing"
+        print(f"{name}: turns {', '.join(turned(usual, found)) or 'no verdict'}; moves {told}", flush=True)
+
+
+def weigh_thresholds(only: list[str], *, write: bool) -> None:
+    """Prints what turns when each threshold is moved; writes the page if asked."""
+    from perfdoctor.knowledge import thresholds
+
+    known = {name: value for name, value in vars(thresholds).items() if isinstance(value, thresholds.Threshold)}
+    module = thresholds.__name__
+    wanted = {
+        f"{name} {factor}": Change(module, name, factor)
+        for name in known
+        if not only or name in only
+        for factor in MOVES
+    }
+    effects: dict[str, list[str]] = {}
+    for key, usual, found in replays(wanted):
+        name, factor = key.split(" ")
+        share, where = largest(usual, found)
+        said = turned(usual, found)
+        print(f"{name} x {factor}: {', '.join(said) or '-'}; largest change {share:.3f} {where}", flush=True)
+        sign = "−" if float(factor) < 1 else "+"
+        effects.setdefault(name, []).extend(f"{sign}30 %: {one}" for one in said)
+    if write:
+        rows = [
+            f"| `{name}` | {float(known[name]):g} | {known[name].unit} | {known[name].source} | "
+            f"{'; '.join(effect) or 'none'} |"
+            for name, effect in effects.items()
+        ]
+        _write_table(rows)
+
+
+def _write_table(rows: list[str]) -> None:
+    begin, end = "<!-- thresholds -->\n", "<!-- end of thresholds -->"
+    head, _, rest = PAGE.read_text().partition(begin)
+    _, _, tail = rest.partition(end)
+    heading = "| threshold | value | unit | source | verdicts that turn when it is moved by 30 % |\n|---|---|---|---|---|\n"
+    PAGE.write_text(head + begin + heading + "\n".join(rows) + "\n" + end + tail)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("thresholds", "mechanisms"))
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--write", action="store_true", help="write docs/thresholds.md")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    if arguments.what == "mechanisms":
+        weigh_mechanisms(arguments.only)
+    else:
+        weigh_thresholds(arguments.only, write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""What is a library's file and what is the job's own is told from where it lies."""
+
+import pytest
+
+from perfdoctor.knowledge.libraries import is_library, is_library_in_trace, package_of
+
+
+def test_packages_are_told_from_paths() -> None:
+    assert package_of("/v/lib/python3.11/site-packages/PIL/Image.py") == "PIL"
+    assert package_of("/usr/lib/python3.11/json/encoder.py") == "json"
+    assert package_of("/usr/lib/python3.11/queue.py") == "queue"
+    assert package_of("/src/pytorch/torch/nn/modules/linear.py") == "torch"
+    assert package_of("/home/me/train.py") == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/v/lib/python3.11/site-packages/PIL/Image.py", True),
+        ("/usr/lib/python3/dist-packages/yaml/loader.py", True),
+        ("/usr/lib64/python3.12/json/encoder.py", True),
+        ("/src/pytorch/torch/nn/modules/linear.py", True),
+        ("<frozen importlib._bootstrap>", True),
+        ("<string>", True),
+        ("/home/me/perfdoctor/perfdoctor/api.py", True),
+        ("/home/me/perfdoctor/probes/inside/ring.py", True),
+        ("/home/me/train.py", False),
+        ("/home/me/torch_utils/data.py", False),
+        ("<ipython-input-1-abc>", False),
+    ],
+)
+def test_libraries_are_told_from_the_jobs_own_files(file: str, library: bool) -> None:
+    assert is_library(file) == library
+
+
+def test_a_trace_names_libraries_from_the_search_path_on() -> None:
+    """As torch.profiler does it: without the folder in which they lie."""
+    for file in ("torch/nn/modules/linear.py", "json/encoder.py", "queue.py", "triton/runtime/jit.py"):
+        assert is_library_in_trace(file)
+    assert not is_library_in_trace("train.py")
+    assert not is_library_in_trace("/home/me/train.py")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.names import Numbers, evidence, put
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Mark
@@ -26,8 +27,6 @@ from perfdoctor.timeline.steps import Step, Steps, spent_in
 WAIT = "rank wait"
 # The value of a device's step mark where no timed step ended.
 FIRST = 1
-# A rank's phase takes longer than the others' if it is longer by as much of a step: what differs less is noise.
-LONGER = 0.05
 DATA = "data"
 # A device's events tell half a microsecond apart.
 RESOLUTION_S = 1e-6
@@ -142,7 +141,7 @@ def _longer(found: Mapping[int, Parts], step_s: float) -> dict[int, str]:
         others = [other.phases for number, other in found.items() if number != rank]
         usual = {name: max((phases.get(name, 0.0) for phases in others), default=math.inf) for name in parts.phases}
         name = max(usual, key=lambda one: parts.phases[one] - usual[one], default="")
-        if name and parts.phases[name] - usual[name] > LONGER * step_s:
+        if name and parts.phases[name] - usual[name] > thresholds.LONGER_PHASE * step_s:
             own, most = parts.phases[name] * 1000, usual[name] * 1000
             told[rank] = f"{name}: {own:.3g} ms, at most {most:.3g} ms in the others"
     return told

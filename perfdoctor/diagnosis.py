@@ -26,7 +26,7 @@ WITHOUT_STACKS = (
     "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
     "that time stays unattributed."
 )
-# What makes up for looks that would have cost too much.
+# What makes up for samples that would have cost too much.
 WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
 
 
@@ -125,7 +125,7 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class NotExamined:
-    """What was not looked at, why, and what would enable it."""
+    """What was not examined, why, and what would enable it."""
 
     probe: str
     reason: str

@@ -9,6 +9,7 @@ from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
@@ -20,10 +21,8 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
 
-# So many files or devices of a cause are told.
+# So many files or devices of a cause are reported.
 _SHOWN = 5
-# Lines that are known for less than this part of a cause's time do not tell where it is.
-_TELLING = 1 / 8
 
 
 def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Facts:
@@ -36,7 +35,7 @@ def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) 
     seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
     steps = _by_rank(job, accounts)
     longer = measure_longer(steps)
-    own = {cause: _telling(accounts, cause, together[cause]) for cause in together}
+    own = {cause: _located(accounts, cause, together[cause]) for cause in together}
     under = below_lines(job.stacks)
     return Facts(
         shares=together.fractions(),
@@ -86,10 +85,10 @@ def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> 
     return sum(seconds * part for seconds, part in known) / total if total else None
 
 
-def _telling(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
+def _located(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
     """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
     lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
-    return lines if lines.total >= _TELLING * seconds else Amounts()
+    return lines if lines.total >= thresholds.LINES_KNOWN * seconds else Amounts()
 
 
 def _by_rank(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, Steps]:

@@ -36,7 +36,7 @@ class Frame:
 
     @property
     def simple_name(self) -> str:
-        """The function's name without its class (Python 3.11 and newer tell both)."""
+        """The function's name without its class (Python 3.11 and newer report both)."""
         return self.function.rpartition(".")[2]
 
 

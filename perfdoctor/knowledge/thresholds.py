@@ -127,6 +127,9 @@ WORKER_SWITCHES = Threshold(
 SEEN_STACKS = Threshold(
     100, "stacks", "of a call that takes 3 % of the time, 100 samples miss all in 5 % of cases: fewer deny nothing"
 )
+LINES_KNOWN = Threshold(
+    1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
+)
 LONGER_PHASE = Threshold(
     0.05, "of a step", "judgement: by what a rank's phase takes longer than in all others; less is noise"
 )

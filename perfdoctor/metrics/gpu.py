@@ -63,7 +63,7 @@ def job_gpus(readings: Readings) -> list[str]:
 
 
 def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
-    """What a busy GPU is busy with, as the id of a ``gpu.*`` cause; None if that cannot be told.
+    """What a busy GPU is busy with, as the id of a ``gpu.*`` cause; None if that is not known.
 
     Hardware counters are means over all time, so they are divided by the share of time the GPU was busy.
     """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfdoctor.metrics.gpu import measure_gpus
-from perfdoctor.metrics.names import Measured, Numbers, put
+from perfdoctor.metrics.names import Measured, Numbers, Trainers, put
 from perfdoctor.metrics.readings import Readings, total
 from perfdoctor.metrics.threads import measure_threads
 
@@ -41,14 +41,14 @@ _RATES = (
 
 
 def measure(
-    recording: Recording, threads: Threads, trainers: Sequence[tuple[int, Sequence[int]]]
+    recording: Recording, threads: Threads, trainers: Trainers
 ) -> Measured:
-    """Measures everything that rules may rest on, but for what the account and the steps tell.
+    """Measures everything that rules may rest on, except for what comes from the account and from steps.
 
     Args:
         recording: what was seen.
         threads: its threads.
-        trainers: per trainer its process id, and those of its loader workers (ended ones included).
+        trainers: its trainers and their workers.
 
     Returns:
         What could be measured.

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, in_ddp, in_loader, reads_tensors
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
+from perfdoctor.metrics.names import Trainers
 from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
@@ -50,15 +51,14 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.job import JobTimeline
 
 Settings = dict[str, str | float]
-Roles = Sequence[tuple[int, Sequence[int]]]
 
 
-def read_settings(recording: Recording, trainers: Roles) -> Settings:
+def read_settings(recording: Recording, trainers: Trainers) -> Settings:
     """Reads the settings of a job from its recording.
 
     Args:
         recording: what was seen.
-        trainers: per trainer its process id, and those of its loader workers (ended ones included).
+        trainers: its trainers and their workers.
     """
     readings = Readings(recording)
     settings: Settings = {"trainers": float(len(trainers))}
@@ -112,7 +112,7 @@ def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:
             yield from (job.stacks.frames[number] for number in series.stacks.tolist() if number >= 0)
 
 
-def _cores(readings: Readings, trainers: Roles) -> Settings:
+def _cores(readings: Readings, trainers: Trainers) -> Settings:
     found: Settings = {}
     masks = [
         mask for pid, _ in trainers if (mask := readings.maximum(f"pid:{pid}", "allowed_cores")) is not None
@@ -141,7 +141,7 @@ def _cores(readings: Readings, trainers: Roles) -> Settings:
     return found if model is None else {**found, "cpu_model": model}
 
 
-def _workers(recording: Recording, trainers: Roles) -> Settings:
+def _workers(recording: Recording, trainers: Trainers) -> Settings:
     """Worker lives by the time watched; how they were started."""
     watched = recording.end_ns - recording.start_ns
     seen, ended_ns = recording.processes, recording.ended_ns
@@ -157,7 +157,7 @@ def _workers(recording: Recording, trainers: Roles) -> Settings:
     return found
 
 
-def _threads(recording: Recording, trainers: Roles) -> Settings:
+def _threads(recording: Recording, trainers: Trainers) -> Settings:
     seen = recording.threads
     if not seen or not trainers:
         return {}
@@ -196,7 +196,7 @@ def _mounts(readings: Readings) -> Settings:
     return found
 
 
-def _environment(recording: Recording, trainers: Roles) -> Settings:
+def _environment(recording: Recording, trainers: Trainers) -> Settings:
     """Of the first trainer whose environment could be read."""
     seen = recording.rows(ProcessSeen)
     for pid, _ in trainers:

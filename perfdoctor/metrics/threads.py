@@ -9,19 +9,16 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import AWAITED_WORK, AWAITS_WORK
-from perfdoctor.metrics.names import Measured, Numbers, of_process, put
+from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, Times
-
-Roles = Sequence[tuple[int, Sequence[int]]]
-"""Per trainer: its process id, and those of its loader workers."""
 
 # How often a worker polls its queue (torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL).
 _POLL_S = 5.0
 
 
-def measure_threads(recording: Recording, threads: Threads, trainers: Roles) -> Measured:
+def measure_threads(recording: Recording, threads: Threads, trainers: Trainers) -> Measured:
     """Numbers from the samples of threads and the comings and goings of processes."""
     numbers: Numbers = {}
     by_trainer: dict[int, Numbers] = {pid: {} for pid, _ in trainers}
@@ -43,7 +40,7 @@ def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -
 
 
 def _measure_workers(
-    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Roles
+    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Trainers
 ) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
@@ -89,7 +86,7 @@ def _comes_for_work(worker: ThreadSeries) -> bool:
 
 
 def _samples(worker: ThreadSeries) -> tuple[Times, Floats]:
-    """When the main thread of a worker was seen well enough to tell whether it had work, and 1 where it had none."""
+    """When the main thread of a worker was seen well enough to know whether it had work, and 1 where it had none."""
     times, idle = [], []
     for time_ns, state, call, target in zip(
         worker.times_ns.tolist(), worker.states, worker.syscalls, worker.targets, strict=True
@@ -107,7 +104,7 @@ def _alive_at_a_time(times_of_each: Sequence[Times]) -> float | None:
     return float(lived / whole) if whole > thresholds.SHORTEST_RATE_S * NS_PER_S else None
 
 
-def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> None:
+def _measure_starts(numbers: Numbers, recording: Recording, trainers: Trainers) -> None:
     """How often workers are started anew. Those found at the first sample were not started while we watched."""
     seen, ended_ns = recording.processes, recording.ended_ns
     known = [seen[worker] for _, workers in trainers for worker in workers if worker in seen]

@@ -31,6 +31,28 @@ WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """Something to tell a reader, in no language yet: ``perfdoctor.reports`` has the words.
+
+    Attributes:
+        id: module and function of its words, ``saving.save_behind`` for instance.
+        values: what it tells, by name: plain values, evidence, other messages, or tuples of these.
+    """
+
+    id: str
+    values: tuple[tuple[str, Any], ...] = ()
+
+
+# What people read: a message, or plain text where perfdoctor did not write it (a user's rule, a probe's reason).
+Text = str | Message
+
+
+def say(what: str, /, **values: Any) -> Message:
+    """A message with its values."""
+    return Message(what, tuple(values.items()))
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """A measured number that a finding rests on.
 
@@ -41,8 +63,8 @@ class Evidence:
         probe: which probe saw it.
     """
 
-    name: str
-    value: float | str
+    name: Text
+    value: float | Text
     unit: str
     probe: str
 
@@ -64,6 +86,19 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A fix of perfdoctor's own: its message has the words for title, why and change."""
+
+    message: Message
+    predicted_speedup: float | None = None
+
+
+def advise(what: str, speedup: float | None = None, /, **values: Any) -> Advice:
+    """Advice with its values, and the speed-up that it can bring at best, where that can be computed."""
+    return Advice(say(what, **values), speedup)
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One cause that costs time.
 
@@ -81,10 +116,10 @@ class Finding:
     share: float
     severity: str
     predicted_speedup: float
-    summary: str
+    summary: Text
     evidence: tuple[Evidence, ...] = ()
-    fixes: tuple[Fix, ...] = ()
-    refuted_by: str = ""
+    fixes: tuple[Fix | Advice, ...] = ()
+    refuted_by: Text = ""
     ranks: tuple[int, ...] = ()
 
     @property
@@ -112,7 +147,7 @@ class Verdict:
     predicted_speedup: float
     straggler_rank: int | None
     level: str
-    summary: str
+    summary: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +163,8 @@ class NotExamined:
     """What was not examined, why, and what would enable it."""
 
     probe: str
-    reason: str
-    enable: str
+    reason: Text
+    enable: Text
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 from perfdoctor.analysis.from_traces import diagnose_ranks
 from perfdoctor.causes import GPU_COMPUTE
 from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, NotExamined, Verdict
-from perfdoctor.operations.graph import build_graph
 from perfdoctor.operations.ranks import list_ranks
-from perfdoctor.operations.table import OperationTable, read_table
+from perfdoctor.operations.table import OperationTable, build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
 from perfdoctor.rules.balance import balance_fixes
 

@@ -17,8 +17,8 @@ from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamin
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
-from perfdoctor.rules.verdict import MIN_SHARE, first_cause, late_shares, straggler, surest
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.verdict import first_cause, late_shares, straggler, surest
 from perfdoctor.traces.coverage import missing_for_cause
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
@@ -75,20 +75,20 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     )
 
 
-def _first_cause(accounts: Sequence[Account], facts: Facts) -> str | None:
+def _first_cause(accounts: Sequence[Account], facts: Case) -> str | None:
     """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
     late = late_shares(accounts)
     cause = first_cause(facts.shares, late, TRACED)
     ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
     unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
+    return None if unseen >= max(thresholds.MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
 
 
-def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Facts:
+def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
     accounts = merged.accounts
     together = Amounts.summed(account.causes().fractions() for account in accounts)
-    return Facts(
+    return Case(
         shares=together.fractions(),
         trainers=tuple(_trainer(rank, account) for rank, account in zip(ranks, accounts, strict=True)),
         culprits=find_culprits(accounts),
@@ -141,7 +141,7 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
 
 
 def _verdict(
-    accounts: Sequence[Account], facts: Facts, findings: list[Finding], cause: str | None, silence: str
+    accounts: Sequence[Account], facts: Case, findings: list[Finding], cause: str | None, silence: str
 ) -> Verdict:
     if silence:
         return no_verdict(TRACED, silence)
@@ -206,7 +206,7 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
-def _job(ranks: Sequence[Rank], facts: Facts, merged: MergedRanks) -> dict[str, Any]:
+def _job(ranks: Sequence[Rank], facts: Case, merged: MergedRanks) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,

@@ -16,8 +16,8 @@ MAY_KNOW = {
     "api": {"probes"},
     "lightning": {"api"},
     "transformers": {"api"},
-    "capture": {"probes", "recording", "reports"},
-    "commands": {"capture", "recording", "reports"},
+    "capture": {"probes", "recording"},
+    "commands": {"capture", "probes", "recording", "reports"},
     "__main__": set(),
     "knowledge": set(),
     "timeline": {"recording", "knowledge"},
@@ -26,6 +26,7 @@ MAY_KNOW = {
     "traces": {"recording", "knowledge", "timeline", "metrics", "attribution"},
     "operations": {"recording", "knowledge", "metrics", "attribution", "traces"},
     "rules": {"metrics", "knowledge"},
+    "facts": {"rules"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
     "reports": set(),
 }

@@ -25,6 +25,10 @@ class Threshold(float):
         threshold.unit, threshold.source = unit, source
         return threshold
 
+    def __getnewargs__(self) -> tuple[float, str, str]:  # type: ignore[override]
+        """What a copy is made of: a threshold may become a value of a finding, which is copied."""
+        return float(self), self.unit, self.source
+
 
 # --- timeline: what each thread did ---------------------------------------------------------------------------------
 

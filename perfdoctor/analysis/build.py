@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict, say
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Case
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import confidence, decide, straggler
 
 
@@ -51,6 +51,20 @@ def _breakdown(case: Case) -> tuple[CauseShare, ...]:
     """What is not known at all is unattributed."""
     shares = case.shares or {UNATTRIBUTED: 1.0}
     return tuple(CauseShare(cause, share) for cause, share in shares.items() if share > 0)
+
+
+def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
+    """A trainer as rules see it, without what else was seen of its process: its account in fractions of its time."""
+    watched = account.seconds or 1.0
+    return Trainer(
+        rank=account.trainer.rank or 0,
+        pid=account.trainer.pid,
+        shares=account.causes().fractions(),
+        phases=phases,
+        blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
+        worker_pids=(),
+        workers=0,
+    )
 
 
 def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequence[Finding], level: str) -> Verdict:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.analysis.build import build
+from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
@@ -15,7 +15,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import straggler, surest
-from perfdoctor.traces.coverage import missing_for_cause
+from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
@@ -44,7 +44,7 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
 
 
 def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
-    """Makes the diagnosis of one job, from what remained of its ranks' traces.
+    """Makes the diagnosis of one job, from what remained of its ranks' traces, or of a table of their operations.
 
     Raises:
         PerfDoctorError: they are not of one run.
@@ -72,7 +72,10 @@ def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
     together = Amounts.summed(account.causes().fractions() for account in accounts)
     return Case(
         shares=together.fractions(),
-        trainers=tuple(_trainer(rank, account) for rank, account in zip(ranks, accounts, strict=True)),
+        trainers=tuple(
+            replace(describe_trainer(account, {"data": rank.loading}), workers=rank.workers)
+            for rank, account in zip(ranks, accounts, strict=True)
+        ),
         culprits=find_culprits(accounts),
         numbers={
             **gather_numbers(ranks),
@@ -94,19 +97,6 @@ def _slower_kernels(ranks: Sequence[Rank], accounts: Sequence[Account]) -> dict[
     return {} if index is None else compare_same_kernels([rank.same_kernels for rank in ranks], index)
 
 
-def _trainer(rank: Rank, account: Account) -> Trainer:
-    watched = account.seconds or 1.0
-    return Trainer(
-        rank=account.trainer.rank or 0,
-        pid=account.trainer.pid,
-        shares=account.causes().fractions(),
-        phases={"data": rank.loading},
-        blamed={number: amount / watched for number, amount in account.waited_for().items()},
-        worker_pids=(),
-        workers=rank.workers,
-    )
-
-
 def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     first = ranks[0]
     found: dict[str, str | float] = {}
@@ -123,21 +113,15 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
 
 
 def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, verdict: Verdict) -> list[NotExamined]:
-    cause, late = verdict.cause, verdict.straggler_rank
     found = [missing for rank in ranks for missing in rank.missing]
     found += missing_in_job(ranks, merged)
-    found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
-    if late is not None and cause is None:
-        why = f"The trace does not show what rank {late} does while the others wait for it."
+    found += missing_for_cause(verdict.cause, loading=any(rank.loading and rank.workers for rank in ranks))
+    if verdict.cause is None and verdict.straggler_rank is not None:
         numbered = zip(ranks, merged.accounts, strict=True)
-        if mark := next(rank.unexplained for rank, account in numbered if account.trainer.rank == late):
-            why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
-        found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
-    elif cause is None and not any(rank.silence for rank in ranks):
-        stacks = any(rank.call_sites.lines for rank in ranks)
-        why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
-        enable = "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
-        found.append(NotExamined("trace", why, enable))
+        late = next(rank for rank, account in numbered if account.trainer.rank == verdict.straggler_rank)
+        found.append(missing_of_late(verdict.straggler_rank, late.unexplained))
+    elif verdict.cause is None and not any(rank.silence for rank in ranks):
+        found.append(missing_for_most(stacks=any(rank.call_sites.lines for rank in ranks)))
     return list(dict.fromkeys(found))
 
 

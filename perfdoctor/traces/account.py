@@ -206,7 +206,7 @@ def _attribute_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> N
     account.collectives.append(collectives)
     spread_out = account.host.has_data_parallel and not account.trace.messages
     for cause, amounts in collectives.amounts.items():
-        # Collectives of a process that tells of no other ranks, and copies between its GPUs, are nn.DataParallel's.
+        # Collectives of a process that reports no other ranks, and copies between its GPUs, are nn.DataParallel's.
         account.attribute(DATA_PARALLEL if spread_out else cause, collectives.start, collectives.end, amounts)
     for reason, amounts in gaps.reasons.items():
         account.attribute(account.cause_of(reason), gaps.start, gaps.end, amounts)

@@ -170,7 +170,7 @@ def _of_idleness(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
     """What the host did while devices were idle.
 
     Where it was launching, what it launched next is the moment. What it did otherwise is one by itself, and what the
-    device was given next is not to blame.
+    device was given next has no part in it.
     """
     for gaps in account.gaps:
         for reason in _OF_ITS_OWN:

@@ -109,7 +109,7 @@ def are_blocking(alone: Intervals, start: Int64s, end: Int64s) -> Bools:
         end: of the collectives.
     """
     last = np.minimum(end - start, int(thresholds.LAST_OF_COLLECTIVE_NS))
-    return 2 * alone.within(end - last, end) >= np.maximum(last, 1)
+    return np.asarray(2 * alone.within(end - last, end) >= np.maximum(last, 1))
 
 
 def _spent(account: RankAccount, moments: Int64s) -> Floats:

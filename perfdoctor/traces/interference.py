@@ -87,7 +87,7 @@ def _shared(start: Int64s, end: Int64s) -> Intervals:
 def _kinds(account: RankAccount, rows: Int64s) -> Int64s:
     """Numbers for kernels that do the same work: of one name and launch geometry, for one operator with its shapes.
 
-    The outermost operator tells the forward pass from the backward pass; shapes are known of few operators.
+    The outermost operator distinguishes the forward pass from the backward pass; shapes are known of few operators.
     """
     trace = account.trace
     device, host = trace.device, trace.host

@@ -101,12 +101,12 @@ def measure_kernels(account: RankAccount) -> dict[str, float]:
         "traced_recomputed": measure_recomputation(account),
         **_precisions(account, matrix),
     }
-    told = {name: value for name, value in found.items() if value is not None}
+    measured = {name: value for name, value in found.items() if value is not None}
     small = ("traced_recomputed", "traced_layout", "traced_softmax", "traced_fused_attention")
     for name in (*small, *_IN_PRECISION.values()):
-        if told.get(name, 1.0) < thresholds.REPORTED_PART:
-            del told[name]
-    return told
+        if measured.get(name, 1.0) < thresholds.REPORTED_PART:
+            del measured[name]
+    return measured
 
 
 def _precisions(account: RankAccount, matrix: Bools) -> dict[str, float | None]:
@@ -156,7 +156,7 @@ def _optimizer_kernels(account: RankAccount) -> float | None:
 
 
 def measure_recomputation(account: RankAccount) -> float | None:
-    """Fraction of the kernels' time that is forward work done again; None where the trace tells of none."""
+    """Fraction of the kernels' time that is forward work done again; None where the trace shows none."""
     trace = account.trace
     host = trace.host
     again = trace.matching(profiler.RECOMPUTING, host.name)
@@ -198,7 +198,7 @@ def time_same_kernels(account: RankAccount) -> KernelTimes:
 
 
 def compare_same_kernels(ranks: Sequence[KernelTimes], late: int) -> dict[str, Evidence]:
-    """Slow hardware told from more work: how long a late rank's kernels take, beside the same ones of the others.
+    """Slow hardware or more work: how long a late rank's kernels take, beside the same ones of the others.
 
     If most of its time goes to kernels that take longer there than elsewhere, it is the GPU; if they take as long,
     there are more of them, or larger ones.

@@ -183,7 +183,7 @@ def _launch_delay(account: RankAccount) -> float | None:
 
 
 def _memory(account: RankAccount) -> float | None:
-    """Of the fullest device; None where allocations or sizes are not told."""
+    """Of the fullest device; None where allocations or sizes are not reported."""
     trace = account.trace
     sizes = {device: one.memory_bytes for device, one in trace.devices.items() if one.memory_bytes}
     known = sizes.keys() & trace.reserved.keys()

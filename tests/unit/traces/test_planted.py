@@ -1,4 +1,4 @@
-"""Illnesses planted into traces of sound jobs, whose truth is the time by which the device idles more."""
+"""Bottlenecks planted into traces of sound jobs, whose truth is the time by which the device idles more."""
 
 from __future__ import annotations
 

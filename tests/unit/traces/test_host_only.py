@@ -9,9 +9,8 @@ import pytest
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import summarize
 from perfdoctor.traces.reader import read_trace
-from tests.accounting import shares
 from tests.attaching import TARGETS
-from tests.made_traces import LOADER, MadeTrace
+from tests.made_traces import LOADER, MadeTrace, shares
 from tests.worded import diagnose_traces
 
 

@@ -1,9 +1,17 @@
 """The diagnosis: what all reports are made from. Plain values only."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.causes import CAUSES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Part = Literal["findings", "breakdown", "evidence", "fixes", "ranks", "series", "not_examined"]
+"""What of a diagnosis can be had as a DataFrame."""
 
 # What a verdict rests on.
 OUTSIDE = "sampled from outside"
@@ -23,6 +31,28 @@ WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """Something to tell a reader, in no language yet: ``perfdoctor.reports`` has the words.
+
+    Attributes:
+        id: module and function of its words, ``saving.save_behind`` for instance.
+        values: what it tells, by name: plain values, evidence, other messages, or tuples of these.
+    """
+
+    id: str
+    values: tuple[tuple[str, Any], ...] = ()
+
+
+# What people read: a message, or plain text where perfdoctor did not write it (a user's rule, a probe's reason).
+Text = str | Message
+
+
+def say(what: str, /, **values: Any) -> Message:
+    """A message with its values."""
+    return Message(what, tuple(values.items()))
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """A measured number that a finding rests on.
 
@@ -33,8 +63,8 @@ class Evidence:
         probe: which probe saw it.
     """
 
-    name: str
-    value: float | str
+    name: Text
+    value: float | Text
     unit: str
     probe: str
 
@@ -56,6 +86,19 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A fix of perfdoctor's own: its message has the words for title, why and change."""
+
+    message: Message
+    predicted_speedup: float | None = None
+
+
+def advise(what: str, speedup: float | None = None, /, **values: Any) -> Advice:
+    """Advice with its values, and the speed-up that it can bring at best, where that can be computed."""
+    return Advice(say(what, **values), speedup)
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One cause that costs time.
 
@@ -73,10 +116,10 @@ class Finding:
     share: float
     severity: str
     predicted_speedup: float
-    summary: str
+    summary: Text
     evidence: tuple[Evidence, ...] = ()
-    fixes: tuple[Fix, ...] = ()
-    refuted_by: str = ""
+    fixes: tuple[Fix | Advice, ...] = ()
+    refuted_by: Text = ""
     ranks: tuple[int, ...] = ()
 
     @property
@@ -104,7 +147,7 @@ class Verdict:
     predicted_speedup: float
     straggler_rank: int | None
     level: str
-    summary: str
+    summary: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +163,8 @@ class NotExamined:
     """What was not looked at, why, and what would enable it."""
 
     probe: str
-    reason: str
-    enable: str
+    reason: Text
+    enable: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +208,62 @@ class Diagnosis:
     overhead: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     series: tuple[Series, ...] = ()
+
+    def to_frame(self, part: Part = "findings") -> pd.DataFrame:
+        """One part of it as a pandas DataFrame.
+
+        Args:
+            part: ``findings`` (one row per finding, the verdict's first: ``cause``, ``bottleneck``, ``severity``,
+                ``share``, ``predicted_speedup``, ``ranks``, ``summary``, ``refuted_by``), ``breakdown`` (``cause``,
+                ``bottleneck``, ``share``; they sum to 1), ``evidence`` (``cause``, ``name``, ``value``, ``unit``,
+                ``probe``), ``fixes`` (``cause``, ``title``, ``why``, ``change``, ``predicted_speedup``), ``ranks``
+                (``rank``, ``pid``, ``cause``, ``bottleneck``, ``share``), ``series`` (``chart``, ``name``, ``unit``,
+                ``time_s``, ``value``) or ``not_examined`` (``probe``, ``reason``, ``enable``).
+
+        Raises:
+            ValueError: there is no such part.
+        """
+        import pandas as pd
+
+        if part not in _COLUMNS:
+            raise ValueError(f"There is no {part!r} in a diagnosis; there are {', '.join(_COLUMNS)}.")
+        rows = [{name: _encodable(value) for name, value in row.items()} for row in self._rows(part)]
+        frame: pd.DataFrame = pd.DataFrame(rows, columns=_COLUMNS[part])
+        return frame
+
+    def _rows(self, part: Part) -> list[dict[str, Any]]:
+        if part in ("evidence", "fixes"):
+            return [{"cause": one.cause, **asdict(item)} for one in self.findings for item in getattr(one, part)]
+        if part == "ranks":
+            return [
+                {"rank": rank["rank"], "pid": rank["pid"], **_of_cause(line)}
+                for rank in self.ranks for line in rank["breakdown"]
+            ]  # fmt: skip
+        if part == "series":
+            return [
+                {"chart": one.chart, "name": one.name, "unit": one.unit, "time_s": time, "value": value}
+                for one in self.series for time, value in zip(one.times, one.values, strict=True)
+            ]  # fmt: skip
+        return [_of_cause(asdict(one)) if part != "not_examined" else asdict(one) for one in getattr(self, part)]
+
+
+def _encodable(value: Any) -> Any:
+    """Text that UTF-8 can hold, as pandas wants it; names of files may be anything."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _of_cause(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "bottleneck": CAUSES[row["cause"]].bottleneck}
+
+
+_COLUMNS: dict[Part, list[str]] = {
+    "findings": [
+        "cause", "bottleneck", "severity", "share", "predicted_speedup", "ranks", "summary", "refuted_by",
+    ],
+    "breakdown": ["cause", "bottleneck", "share"],
+    "evidence": ["cause", "name", "value", "unit", "probe"],
+    "fixes": ["cause", "title", "why", "change", "predicted_speedup"],
+    "ranks": ["rank", "pid", "cause", "bottleneck", "share"],
+    "series": ["chart", "name", "unit", "time_s", "value"],
+    "not_examined": ["probe", "reason", "enable"],
+}  # fmt: skip

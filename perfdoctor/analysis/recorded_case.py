@@ -18,7 +18,7 @@ from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
 from perfdoctor.metrics.settings import read_settings
 from perfdoctor.recording.clock import seconds
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
@@ -29,7 +29,7 @@ _SHOWN = 5
 _TELLING = 1 / 8
 
 
-def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Facts:
+def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
     """Everything that rules may read."""
     together = Amounts.summed(account.causes() for account in accounts)
     pids = [
@@ -41,7 +41,7 @@ def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) 
     longer = measure_longer(steps)
     own = {cause: _telling(accounts, cause, together[cause]) for cause in together}
     under = below_lines(job.stacks)
-    return Facts(
+    return Case(
         shares=together.fractions(),
         trainers=tuple(_trainer(job, account, [seen, accounted], longer) for account in accounts),
         culprits=find_culprits(accounts),

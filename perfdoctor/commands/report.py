@@ -7,6 +7,7 @@ also from one that was cut short by a crash.
 import argparse
 from pathlib import Path
 
+from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
 
 
@@ -19,12 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads the recording, prints the diagnosis and writes the reports."""
     from perfdoctor.analysis.from_recording import examine
-    from perfdoctor.recording.reader import Recording
 
     require_places(arguments.report, arguments.json)
-    recording = Recording.open(arguments.recording)
-    diagnosis = examine(recording)
-    recording.close()
+    with Recording.open(arguments.recording) as recording:
+        diagnosis = examine(recording)
     deliver(diagnosis, report=arguments.report, json=arguments.json, recording=arguments.recording)
     conclude(diagnosis)
     return 0

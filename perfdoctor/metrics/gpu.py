@@ -79,7 +79,7 @@ def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
 
     def number(name: str) -> float | None:
         evidence = numbers.get(name)
-        return None if evidence is None or isinstance(evidence.value, str) else float(evidence.value)
+        return float(evidence.value) if evidence is not None and isinstance(evidence.value, (int, float)) else None
 
     busy = number("gpu_busy")
     if not busy:

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job
+from perfdoctor.probes.readers.procfs import is_running
+from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job, until
 from tests.insiding import ENOUGH, SCRIPT, TRAIN, run_inside
 
 FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", "60")
@@ -27,8 +28,8 @@ def sidecar_of(started: Started) -> psutil.Process:
 
 def wait_for_steps(recording: Path, count: int = 60) -> None:
     """Waits until so many observed steps have been recorded."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         if recording.exists() and recording.stat().st_size:
             db = sqlite3.connect(f"file:{recording}?mode=ro", uri=True)
             try:
@@ -50,7 +51,7 @@ def test_killed_job_is_reported(tmp_path: Path) -> None:
         started.process.send_signal(signal.SIGKILL)
         assert started.process.stderr is not None
         said = started.process.stderr.read()  # to the end of the sidecar
-        assert not sidecar.is_running() or sidecar.status() == psutil.STATUS_ZOMBIE
+        assert until(lambda: not is_running(sidecar.pid)), "the sidecar stayed"
     told = json.loads((tmp_path / "a.json").read_text())
     is_a_diagnosis(told)
     assert told["verdict"]["cause"] == "cpu.input_preprocessing"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.probes.readers.descriptors import Descriptors
+from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen

@@ -60,7 +60,7 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--package", default="lightning.pytorch")
     parser.add_argument("--items", type=int, default=4000)
-    parser.add_argument("--steps", type=int, default=0, help="0: until perfdoctor has stepped aside")
+    parser.add_argument("--steps", type=int, default=0, help="0: until perfdoctor has detached")
     parser.add_argument("--observe", type=int, default=60)
     parser.add_argument("--item-ms", type=float, default=0.0)
     parser.add_argument("--optimizer-ms", type=float, default=0.0)

@@ -31,7 +31,7 @@ def main():
     observed, pause_s = (150, 0.0) if options.own == "never" else (50, 0.01)
     watched = diagnose(steps=observed, report=None, json=options.json, profile=options.profile)
     steps = profiled = 0
-    # Until it has stepped aside again.
+    # Until it has detached again.
     while steps < 20 or nn.Module.__call__ is not CALL or (options.own == "late" and profiled < 5):
         steps += 1
         with watched:

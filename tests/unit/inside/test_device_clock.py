@@ -1,12 +1,13 @@
-"""The synchronized timer, on a stand-in for the device that this machine lacks."""
+"""The device's clock, on a stand-in for the device that this machine lacks."""
 
 import time
 
 import pytest
 
 from perfdoctor.probes.inside import device_clock as device
+from perfdoctor.probes.inside.device_clock import POOL, DeviceTimer, current_accelerator
 from perfdoctor.probes.inside.ring import DEVICE, FORWARD, POINT, STEP
-from perfdoctor.probes.inside.timer import POOL, DeviceTimer, current_accelerator
+from tests.insiding import MarkList
 from tests.stand_in_device import MS, Stream
 
 
@@ -92,10 +93,9 @@ def test_a_machine_without_an_accelerator_has_none() -> None:
 
 
 def test_a_step_that_lacks_marks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, times = Stream(), {}
+    stream, ring = Stream(), MarkList()
     monkeypatch.setattr(device, "current_accelerator", lambda: stream)
-    said: list[object] = []
-    marks = device.DeviceMarks(lambda kind, value=0: times.setdefault((kind, value), []).append, said.append)
+    marks = device.DeviceMarks(ring)
     assert marks.begin()
     assert marks.step_ended(10**10), "the next step is timed"
     assert not marks.step_ended(10**10 + MS), "but not each of many short ones"
@@ -107,9 +107,9 @@ def test_a_step_that_lacks_marks_is_left_out(monkeypatch: pytest.MonkeyPatch) ->
     stream.capturing = False
     forward(3)
     marks._timer.drain()
-    assert times[FORWARD, 0] == [1, 2, 3], "the host's marks stay"
-    assert len(times[FORWARD + DEVICE, 0]) == 1
-    assert len(times[POINT + DEVICE | STEP, device.FIRST]) == 2
+    assert ring.times(FORWARD) == [1, 2, 3], "the host's marks stay"
+    assert len(ring.times(FORWARD + DEVICE)) == 1
+    assert len(ring.times(POINT + DEVICE | STEP, device.FIRST)) == 2
     assert marks.end()
     assert not marks.end()
-    assert said == []
+    assert ring.said == []

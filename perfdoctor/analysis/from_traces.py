@@ -55,40 +55,40 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     """
     ranks = order_ranks(ranks)
     merged = merge_ranks(ranks, number_ranks(ranks))
-    facts = gather_facts(ranks, merged)
-    findings, broken = find(facts)
+    case = gather_case(ranks, merged)
+    findings, broken = find(case)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
         findings, cause, verdict = [], None, no_verdict(TRACED, silence)
-    elif (cause := _first_cause(merged.accounts, facts)) is None:
+    elif (cause := _first_cause(merged.accounts, case)) is None:
         verdict = _late_for_no_reason(merged.accounts)
     else:
-        verdict = name_cause(cause, merged.accounts, facts, findings, TRACED)
+        verdict = name_cause(cause, merged.accounts, case, findings, TRACED)
         verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
     return Diagnosis(
         version=__version__,
         verdict=verdict,
-        breakdown=list_shares(facts.shares),
+        breakdown=list_shares(case.shares),
         findings=order_findings(findings, cause),
-        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
+        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
         steps=_steps(ranks),
         not_examined=(*_not_examined(ranks, merged, verdict), *broken),
-        job=_job(ranks, facts, merged),
+        job=_job(ranks, case, merged),
     )
 
 
-def _first_cause(accounts: Sequence[Account], facts: Case) -> str | None:
+def _first_cause(accounts: Sequence[Account], case: Case) -> str | None:
     """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
     late = late_shares(accounts)
-    cause = first_cause(facts.shares, late, TRACED)
-    bottleneck = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
+    cause = first_cause(case.shares, late, TRACED)
+    bottleneck = case.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
     unexplained = late.get(UNATTRIBUTED, 0.0)
     if unexplained >= max(thresholds.MIN_SHARE, bottleneck) and straggler(accounts, UNATTRIBUTED) is not None:
         return None
     return cause
 
 
-def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
+def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
     accounts = merged.accounts
     together = Amounts.summed(account.causes().fractions() for account in accounts)
@@ -185,12 +185,12 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
-def _job(ranks: Sequence[Rank], facts: Case, merged: MergedRanks) -> dict[str, Any]:
+def _job(ranks: Sequence[Rank], case: Case, merged: MergedRanks) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,
         "devices": sorted({device for rank in ranks for device in rank.devices}),
-        "watched_seconds": round(facts.watched_s, 6),
+        "watched_seconds": round(case.watched_s, 6),
         "events": sum(rank.events for rank in ranks),
         "trainers": len(ranks),
         "world_size": ranks[0].world,

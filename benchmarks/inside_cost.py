@@ -6,7 +6,8 @@ Two loops: empty steps (the ``with`` alone), and steps of a small real model wit
 made. Each run is a process of its own, and takes turns with and without. Printed is the median over the turns of
 all runs of the difference of the turns' lower quartiles (whoever else runs on the machine only adds to a step), with
 its standard error: the distance of the quartiles over the root of the number of turns, as it is for a median of normal
-values. The sidecar works meanwhile, as it does for users.
+values. The sidecar works meanwhile, as it does for users. Once it has detached there is nothing to put in or take out,
+and the turns are single steps.
 
 TraceML is run as its own documentation says: ``traceml run SCRIPT``, ``init(mode="auto")``, ``trace_step(model)``.
 Without its ``with`` a step still goes through what it has patched, which does not count here. torch.profiler records
@@ -30,7 +31,7 @@ from documents import fill
 KINDS = ("empty", "model")
 # How many steps of a turn count, after those that fill the caches anew, Python's own among them.
 TURN, SETTLE = 80, 60
-ALONE, ASIDE = "diagnose()", "diagnose(), stepped aside"
+ALONE, DETACHED = "diagnose()", "diagnose(), detached"
 TRACEML, PROFILER = "TraceML", "torch.profiler"
 NO_TRACEML = "TraceML is not installed here, and is left out: `pip install traceml-ai` brings it."
 
@@ -113,8 +114,27 @@ def added(bare, watched, steps, *, before=lambda: None, after=lambda: None):
     return differences, alone
 
 
+def alternating(bare, watched, steps):
+    """The same as ``added`` for steps that need no preparation: one watched, one bare, and so on."""
+
+    def unwatched():
+        bare()
+
+    now = time.perf_counter
+    differences, alone = [], []
+    for number in range(steps):
+        took = {}
+        for step in (unwatched, watched) if number % 2 else (watched, unwatched):
+            begun = now()
+            step()
+            took[step] = (now() - begun) * 1e6
+        differences.append(took[watched] - took[unwatched])
+        alone.append(took[unwatched])
+    return differences, alone
+
+
 def measure_diagnose(bare, _, steps):
-    """While perfdoctor watches, and after it has stepped aside."""
+    """While perfdoctor watches, and after it has detached."""
     from perfdoctor import api as inside
     from perfdoctor import diagnose
 
@@ -126,11 +146,12 @@ def measure_diagnose(bare, _, steps):
     while time.monotonic() < until and (inside._session is None or inside._session._observed_from is None):
         timed(watched, 20)
     session = inside._session
-    session._hooks.remove()
-    found = {ALONE: added(bare, watched, steps, before=session._hooks.install, after=session._hooks.remove)}
+    patches = session._patches
+    patches.remove()
+    found = {ALONE: added(bare, watched, steps, before=patches.install, after=patches.remove)}
     session.finish()
-    session.companion.wait(60)
-    return {**found, ASIDE: added(bare, watched, steps)}
+    session.sidecar.wait(60)
+    return {**found, DETACHED: alternating(bare, watched, steps)}
 
 
 def measure_traceml(bare, model, steps):
@@ -206,7 +227,7 @@ def table(found, runs, steps):
     ]
     for name in dict.fromkeys(name for _, name in found):
         (empty, empty_error, _), (model, error, bare) = (found[kind, name] for kind in KINDS)
-        times = "" if name == ASIDE else f"{model / found['model', ALONE][0]:.1f}"
+        times = "" if name == DETACHED else f"{model / found['model', ALONE][0]:.1f}"
         longer = f"{empty:.1f} ± {empty_error:.1f} | {model:.1f} ± {error:.1f}"
         lines.append(f"| {_label(name)} | {longer} | {model / bare:+.1%} | {times} |")
     bare = statistics.median(values[-1] for (kind, _), values in found.items() if kind == "model")

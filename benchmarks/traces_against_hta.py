@@ -23,10 +23,9 @@ import numpy as np
 from documents import fill
 
 from perfdoctor.knowledge.kernels import Work
-from perfdoctor.traces.categories import DEVICE_CATEGORIES
-from perfdoctor.traces.device import split_devices
+from perfdoctor.traces.device import classify_work, split_devices
+from perfdoctor.traces.events import DEVICE_CATEGORIES
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.kernel_work import sort_work
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.steps import Window
@@ -84,7 +83,7 @@ def measure(lane: Lane) -> dict[str, float]:
 
 def own_figures(trace: Trace) -> dict[str, float]:
     """The five figures from the events and the sorting of kernels that perfdoctor's account rests on."""
-    work = sort_work(trace)
+    work = classify_work(trace)
     collective = work == Work.COMMUNICATION
     kernels = trace.device.kind == DeviceKind.KERNEL
     found = measure(Lane(trace.device.start, trace.device.end, kernels & ~collective, collective))
@@ -105,7 +104,7 @@ class Flawed:
             document = json.load(file)
         events = document if isinstance(document, list) else document["traceEvents"]
         events = [one for one in events if one.get("ph") == "X" and one.get("cat") != "Trace" and "dur" in one]
-        work = sort_work(trace)
+        work = classify_work(trace)
         known = dict(zip(trace.device.name.tolist(), (work == Work.COMMUNICATION).tolist(), strict=True))
         self._collectives = {trace.names[name] for name, collective in known.items() if collective}
         self._events = [one for one in events if _number(one, "stream") != -1]

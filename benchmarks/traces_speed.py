@@ -24,8 +24,8 @@ import msgspec
 from documents import fill
 
 from perfdoctor.analysis.from_traces import diagnose_traces
-from perfdoctor.traces.events import Document, Event
-from perfdoctor.traces.files import TraceFile
+from perfdoctor.traces.decode import TraceFile
+from perfdoctor.traces.events import TraceDocument, TraceEvent
 from perfdoctor.traces.reader import find_traces, read_trace
 
 MB = 1e6
@@ -57,7 +57,7 @@ def run_perfdoctor(path: Path) -> dict[str, Any]:
 
 def run_bare(path: Path) -> dict[str, Any]:
     text = b"".join(TraceFile(path))
-    kind: Any = list[Event] if text.lstrip()[:1] == b"[" else Document
+    kind: Any = list[TraceEvent] if text.lstrip()[:1] == b"[" else TraceDocument
     decoder = msgspec.json.Decoder(kind)
     started = time.perf_counter()
     decoded = decoder.decode(text)

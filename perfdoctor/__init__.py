@@ -1,19 +1,28 @@
 """perfdoctor: says why a PyTorch training job is slow, with proof, and what to change."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perfdoctor.analysis.from_recording import examine
     from perfdoctor.api import diagnose, phase
+    from perfdoctor.recording.reader import Recording
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "diagnose", "phase"]
+__all__ = ["Recording", "__version__", "diagnose", "examine", "phase"]
+
+# Where each name is loaded from when it is first asked for: importing perfdoctor stays nearly free.
+_LOADED_FROM = {
+    "diagnose": "perfdoctor.api",
+    "phase": "perfdoctor.api",
+    "Recording": "perfdoctor.recording.reader",
+    "examine": "perfdoctor.analysis.from_recording",
+}
 
 
 def __getattr__(name: str) -> object:
-    """``diagnose`` and ``phase`` are loaded when they are first asked for: importing perfdoctor stays nearly free."""
-    if name in ("diagnose", "phase"):
-        import perfdoctor.api
-
-        return getattr(perfdoctor.api, name)
+    """Loads a public name."""
+    if name in _LOADED_FROM:
+        return getattr(import_module(_LOADED_FROM[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

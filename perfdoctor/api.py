@@ -1,4 +1,4 @@
-"""``with diagnose():`` in a training script: watches some steps from inside, says what holds them back, steps aside.
+"""``with diagnose():`` in a training script: watches some steps from inside, says what holds them back, detaches.
 
     from perfdoctor import diagnose
 
@@ -10,7 +10,8 @@ Where a ``with`` is awkward, ``doctor = diagnose()`` has ``doctor.start()``, ``d
 and ``doctor.stop()``.
 
 The verdict appears on stderr and in ``perfdoctor-report.html``, written by a sidecar process. Nothing here raises into
-the training loop, and ``PERFDOCTOR_DISABLE=1`` makes all of it do nothing.
+the training loop, and ``PERFDOCTOR_DISABLE=1`` makes all of it do nothing. After it has detached nothing of it is left
+in the training process: torch is as it was, and a ``with diagnose():`` that is still there does nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +23,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from operator import index
-from pathlib import Path
 from threading import get_ident
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
-from perfdoctor.probes.inside.options import Wishes
+from perfdoctor.probes.inside.options import Options
 from perfdoctor.probes.inside.ring import BEGIN, END, KINDS
 from perfdoctor.probes.inside.session import Session
 from perfdoctor.probes.inside.sidecar_process import allow_tracer
+from perfdoctor.probes.inside.training_loop import TrainingLoop
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,55 +43,40 @@ REPORT_WAIT_S = 30.0
 # Those of the phases that a user may name which are marked anyway.
 _PHASES = {name: KINDS.index(name) for name in (*KINDS[1:8], "transfer")}
 
+# The session of this process, also when it is over: it has the diagnosis.
 _session: Session | None = None
-_refused = ""
+# Its training loop, while it is watched. Another thread may detach at any time: it is read once.
+_loop: TrainingLoop | None = None
+# Why nothing is watched in this process, or nothing more; "" as long as something is, or may be.
+_closed = ""
+_DISABLED = "disabled"
 _forked = False
 _lock = threading.Lock()
 
 
 class Diagnose:
-    """What ``diagnose()`` gives: a context manager and a decorator; all of a process share one session.
+    """What ``diagnose()`` gives: a context manager and a decorator; all of a process share one session."""
 
-    The usual ``with`` around one step begins and ends here, and not in methods of the session: after a step of a model
-    each call more is found cold.
-    """
+    __slots__ = ("_options", "_started")
 
-    __slots__ = ("_started", "_wishes")
-
-    def __init__(self, wishes: Wishes) -> None:
-        self._wishes = wishes
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._started = False
 
     def __enter__(self) -> Diagnose:
-        session = _session
-        if session is None:
-            self._enter()
-        elif session.thread == get_ident():
-            if session.usual and not session.depth:
-                session.depth = 1
-                session.entered(monotonic_ns())
-            else:
-                session.enter()
+        loop = _loop
+        if loop is not None:
+            loop.enter()
+        elif not _closed:
+            _begin(self._options)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        session = _session
-        if session is None or session.thread != get_ident():
-            return
-        if not session.usual or session.depth != 1:
-            session.leave()
-            return
-        session.depth = 0
-        time_ns = monotonic_ns()
-        session.ended(time_ns)
-        session.worked = False
-        session.steps += 1
-        if time_ns >= session.look_ns or session.steps == session.limit:
-            session.look(time_ns)
-            time_ns = monotonic_ns()
-        session.left_step(time_ns + 1)
+        loop = _loop
+        if loop is not None:
+            loop.leave()
 
     def __call__(self, function: F) -> F:
         """Makes every call of a function one step."""
@@ -107,12 +92,17 @@ class Diagnose:
         """Begins, where a ``with`` around the loop is awkward; ``step()`` then says where each step ends."""
         self.stop()
         self._started = True
-        self._enter(told=True)
+        loop = _loop
+        if loop is not None:
+            loop.enter(reported=True)
+        elif not _closed:
+            _begin(self._options, reported=True)
 
     def step(self) -> None:
         """Ends a step; inside of ``with diagnose()`` around the loop too, where perfdoctor cannot tell steps apart."""
-        if _session is not None and _session.active:
-            _session.step()
+        loop = _loop
+        if loop is not None:
+            loop.step()
 
     def stop(self) -> None:
         """Ends what ``start()`` began: what comes until the next ``start()`` belongs to no step."""
@@ -123,15 +113,8 @@ class Diagnose:
     @property
     def diagnosis(self) -> dict[str, Any] | None:
         """The diagnosis, as the JSON report has it; None until it is there."""
-        companion = None if _session is None else _session.companion
-        return None if companion is None else companion.diagnosis()
-
-    def _enter(self, *, told: bool = False) -> None:
         session = _session
-        if session is None and not _refused:
-            session = _begin(self._wishes)
-        if session is not None and session.active:
-            session.enter(told=told)
+        return None if session is None or session.sidecar is None else session.sidecar.diagnosis()
 
 
 class Phase:
@@ -144,16 +127,16 @@ class Phase:
         self._number: int | None = None
 
     def __enter__(self) -> None:
-        session = _session
-        if session is not None and session.thread == get_ident():
-            self._number = _PHASES.get(self._name) or session.phase_number(self._name)
+        loop, session = _loop, _session
+        if loop is not None and session is not None and loop.thread == get_ident():
+            self._number = _PHASES.get(self._name) or session.own_phase(self._name)
             if self._number is not None:
-                session.marker(BEGIN | self._number)(monotonic_ns())
+                loop.marker(BEGIN | self._number)(monotonic_ns())
 
     def __exit__(self, *_: object) -> None:
-        session = _session
-        if self._number is not None and session is not None and session.active:
-            session.marker(END | self._number)(monotonic_ns())
+        loop = _loop
+        if self._number is not None and loop is not None:
+            loop.marker(END | self._number)(monotonic_ns())
 
 
 def diagnose(
@@ -169,6 +152,9 @@ def diagnose(
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
+    When enough was seen it detaches, and leaves nothing behind in the training process: no patch of torch, no hook, no
+    thread. What is still called does nothing.
+
     Args:
         steps: how many steps to observe; None for 15 seconds, and at least 10 steps.
         warmup: how many steps to leave out at the beginning; the sidecar's start is always left out.
@@ -178,18 +164,15 @@ def diagnose(
         profile: how many steps to profile with torch.profiler after the observed ones; None for up to 5, 0 for none.
         confirm: whether to measure what the input costs by some steps on one batch that is kept in memory. This changes
             the training by as many steps: the loader's batches, their order and its random state stay as they are.
-        serialise: whether to keep the phases of 4 steps apart, where there is an accelerator or more than one rank.
+        serialise: whether to isolate the phases of 4 steps, where there is an accelerator or more than one rank.
     """
-    if _session is not None or _refused:
+    if _closed or _loop is not None:
         return _shared
     try:
-        counts = (_count("steps", steps, 1), _count("warmup", warmup, 0) or 0)
-        files = _absolute("report", report), _absolute("json", json), _absolute("recording", recording)
-        wishes = Wishes(*counts, *files, _count("profile", profile, 0), confirm, serialise)
+        return Diagnose(Options(steps, warmup, report, json, recording, profile, confirm, serialise))
     except (TypeError, ValueError) as error:
-        _refuse(f"perfdoctor does not watch: {error}")
+        _close(f"perfdoctor does not watch: {error}", stacklevel=3)
         return _shared
-    return Diagnose(wishes)
 
 
 def phase(name: str) -> Phase:
@@ -197,95 +180,83 @@ def phase(name: str) -> Phase:
     return Phase(name)
 
 
-_shared = Diagnose(Wishes())
+# Given where its options are of no use.
+_shared = Diagnose(Options(report=None))
 
 
-def _count(name: str, value: int | None, least: int) -> int | None:
-    try:
-        count = None if value is None else index(value)  # numpy's numbers as well
-    except TypeError:
-        count = -1
-    if count is not None and count < least:
-        raise ValueError(f"{name}={value!r} is no number of steps; write a whole number, {least} or more.")
-    return count
-
-
-def _absolute(name: str, path: str | os.PathLike[str] | None) -> str | None:
-    """The script may change its folder later. False is taken for None, as people write it."""
-    try:
-        return str(Path(path).absolute()) if path else None
-    except TypeError:
-        raise ValueError(f"{name}={path!r} is no path; write the name of a file, or None for none.") from None
-
-
-def _refuse(why: str) -> None:
-    """Nothing is watched in this process, and that is said once."""
-    global _refused
-    _refused = why
-    warnings.warn(why, RuntimeWarning, stacklevel=3)
-
-
-def _begin(wishes: Wishes) -> Session | None:
-    """The process's one session; None, with the reason said once, if there can be none."""
-    global _session, _refused
+def _begin(options: Options, *, reported: bool = False) -> None:
+    """Begins the process's one session, and enters its loop; if there can be none, the reason is said once."""
     with _lock:
-        if _session is None and not _refused:
-            _refused = _why_not()
-            if _refused:
-                return None
-            session = None
-            try:
-                session = Session(wishes)
-                _session = session
-                session.start()
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with perfdoctor must not end the training
-                if session is not None:
-                    session.finish()
-                _refused = f"perfdoctor does not watch: {type(error).__name__}: {error}"
-                warnings.warn(_refused, RuntimeWarning, stacklevel=3)
-            else:
-                atexit.register(_at_exit)
-                os.register_at_fork(after_in_child=_after_fork)
-        return _session
+        if _loop is None and not _closed:
+            problem = _why_not() or _start(options)
+            if problem:
+                _close(problem, stacklevel=4)
+    loop = _loop
+    if loop is not None:
+        loop.enter(reported=reported)
 
 
 def _why_not() -> str:
     if os.environ.get("PERFDOCTOR_DISABLE", "0") not in ("", "0"):
-        return "disabled"
+        return _DISABLED
     if not sys.platform.startswith("linux"):
-        why = f"perfdoctor watches on Linux only; this is {sys.platform}."
-    elif "torch" not in sys.modules:
-        why = "perfdoctor does not watch: nothing has imported torch."
-    elif _forked:
-        why = "perfdoctor watches the process that this one was forked from, and not this one."
-    elif sys.modules["torch"].utils.data.get_worker_info() is not None:
-        why = "perfdoctor does not watch loader workers: use diagnose() in the training loop."
-    else:
-        return ""
-    warnings.warn(why, RuntimeWarning, stacklevel=4)
-    return why
+        return f"perfdoctor watches on Linux only; this is {sys.platform}."
+    if "torch" not in sys.modules:
+        return "perfdoctor does not watch: nothing has imported torch."
+    if _forked:
+        return "perfdoctor watches the process that this one was forked from, and not this one."
+    if sys.modules["torch"].utils.data.get_worker_info() is not None:
+        return "perfdoctor does not watch loader workers: use diagnose() in the training loop."
+    return ""
+
+
+def _start(options: Options) -> str:
+    """Starts the session; returns why it cannot."""
+    global _session, _loop
+    session = None
+    try:
+        session = Session(options, _detached)
+        session.start()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with perfdoctor must not end the training
+        if session is not None:
+            session.finish()
+        return f"perfdoctor does not watch: {type(error).__name__}: {error}"
+    _session, _loop = session, session.loop
+    atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=_after_fork)
+    return ""
+
+
+def _close(why: str, *, stacklevel: int) -> None:
+    """Nothing is watched in this process, and that is said once."""
+    global _closed
+    _closed = why
+    if why != _DISABLED:
+        warnings.warn(why, RuntimeWarning, stacklevel=stacklevel)
+
+
+def _detached() -> None:
+    """Nothing is watched any more."""
+    global _loop, _closed
+    _loop, _closed = None, "detached"
 
 
 def _after_fork() -> None:
     """A forked child is not the one that is watched; where Yama asks, the sidecar may look at it as well."""
-    global _session, _refused, _forked
-    session = _session
-    if session is None:
-        return
-    if session.active and session.companion is not None and session.companion.process is not None:
-        allow_tracer(session.companion.process.pid)
-    session.abandon()
-    _session, _refused, _forked = None, "", True
+    global _session, _closed, _forked
+    if _session is not None:
+        _session.after_fork()
+        _session, _closed, _forked = None, "", True
 
 
 def _at_exit() -> None:
     """Lets the sidecar end its work, and says so if it could not."""
     session = _session
-    if session is None or session.pid != os.getpid() or session.companion is None:
+    if session is None or session.pid != os.getpid() or session.sidecar is None:
         return
     session.finish()
-    session.companion.wait(REPORT_WAIT_S)
-    lost = session.companion.lost()
+    session.sidecar.wait(REPORT_WAIT_S)
+    lost = session.sidecar.lost()
     if lost and sys.stderr is not None:
         print(f"perfdoctor: there is no report: {lost}.", file=sys.stderr)
     session.clear()

@@ -1,9 +1,17 @@
 """The diagnosis: what all reports are made from. Plain values only."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.causes import CAUSES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Part = Literal["findings", "verdict", "breakdown", "evidence", "fixes", "ranks", "series", "not_examined"]
+"""What of a diagnosis can be had as a DataFrame."""
 
 # What a verdict rests on.
 OUTSIDE = "sampled from outside"
@@ -18,8 +26,30 @@ WITHOUT_STACKS = (
     "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
     "that time stays unattributed."
 )
-# What makes up for looks that would have cost too much.
+# What makes up for samples that would have cost too much.
 WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something to tell a reader, in no language yet: ``perfdoctor.reports`` has the words.
+
+    Attributes:
+        id: module and function of its words, ``saving.save_behind`` for instance.
+        values: what it tells, by name: plain values, evidence, other messages, or tuples of these.
+    """
+
+    id: str
+    values: tuple[tuple[str, Any], ...] = ()
+
+
+# What people read: a message, or plain text where perfdoctor did not write it (a user's rule, a probe's reason).
+Text = str | Message
+
+
+def say(what: str, /, **values: Any) -> Message:
+    """A message with its values."""
+    return Message(what, tuple(values.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +63,8 @@ class Evidence:
         probe: which probe saw it.
     """
 
-    name: str
-    value: float | str
+    name: Text
+    value: float | Text
     unit: str
     probe: str
 
@@ -56,6 +86,19 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A fix of perfdoctor's own: its message has the words for title, why and change."""
+
+    message: Message
+    predicted_speedup: float | None = None
+
+
+def advise(what: str, speedup: float | None = None, /, **values: Any) -> Advice:
+    """Advice with its values, and the speed-up that it can bring at best, where that can be computed."""
+    return Advice(say(what, **values), speedup)
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One cause that costs time.
 
@@ -73,10 +116,10 @@ class Finding:
     share: float
     severity: str
     predicted_speedup: float
-    summary: str
+    summary: Text
     evidence: tuple[Evidence, ...] = ()
-    fixes: tuple[Fix, ...] = ()
-    refuted_by: str = ""
+    fixes: tuple[Fix | Advice, ...] = ()
+    refuted_by: Text = ""
     ranks: tuple[int, ...] = ()
 
     @property
@@ -104,7 +147,7 @@ class Verdict:
     predicted_speedup: float
     straggler_rank: int | None
     level: str
-    summary: str
+    summary: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +160,11 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class NotExamined:
-    """What was not looked at, why, and what would enable it."""
+    """What was not examined, why, and what would enable it."""
 
     probe: str
-    reason: str
-    enable: str
+    reason: Text
+    enable: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +208,13 @@ class Diagnosis:
     overhead: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     series: tuple[Series, ...] = ()
+
+    def to_frame(self, part: Part = "findings") -> pd.DataFrame:
+        """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.
+
+        Raises:
+            ValueError: there is no such part.
+        """
+        from perfdoctor.reports.frames import render
+
+        return render(self, part)

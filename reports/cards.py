@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix
+from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, Text
 from perfdoctor.reports.places import Places
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, speedup
+from perfdoctor.reports.wording import worded, worded_fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,15 @@ class Card:
 
 def texts(diagnosis: Diagnosis) -> Iterator[str]:
     """The texts of a diagnosis in which lines of code may be named."""
-    yield diagnosis.verdict.summary
+    yield worded(diagnosis.verdict.summary)
     for finding in diagnosis.findings:
-        yield finding.summary
-        yield from (item.value for item in finding.evidence if isinstance(item.value, str))
-        for fix in finding.fixes:
+        yield worded(finding.summary)
+        yield from (worded(item.value) for item in finding.evidence if not isinstance(item.value, (int, float)))
+        for fix in map(worded_fix, finding.fixes):
             yield from (fix.title, fix.why)
 
 
-def card(finding: Finding, places: Places, *, said: str) -> Card:
+def card(finding: Finding, places: Places, *, said: Text) -> Card:
     """A finding as it is shown; ``said`` is the verdict's summary, which is not repeated."""
     cause = CAUSES[finding.cause]
     return Card(
@@ -65,7 +66,7 @@ def card(finding: Finding, places: Places, *, said: str) -> Card:
         ranks=_ranks(finding.ranks),
         summary="" if finding.summary == said else places.shorten(clean(finding.summary)),
         evidence=_evidence(finding.evidence, places),
-        changes=tuple(_change(fix, places) for fix in finding.fixes),
+        changes=tuple(_change(worded_fix(fix), places) for fix in finding.fixes),
         refuted_by=clean(finding.refuted_by),
     )
 

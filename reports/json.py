@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from perfdoctor.diagnosis import Diagnosis, Finding
+from perfdoctor.reports.wording import worded_diagnosis
 
 SCHEMA = 1
 
@@ -24,6 +25,7 @@ def render(diagnosis: Diagnosis) -> str:
     Raises:
         TypeError: one of the free tables (job, steps, ranks, overhead) holds what is not a plain value.
     """
+    diagnosis = worded_diagnosis(diagnosis)
     document = {
         "schema": SCHEMA,
         "perfdoctor": diagnosis.version,

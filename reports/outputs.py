@@ -15,6 +15,7 @@ from typing import TextIO
 
 from perfdoctor.diagnosis import HUNG, WATCH_LONGER, Diagnosis
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports.wording import worded
 
 # Without one of these probes there may be no verdict, whatever the job does.
 _NEEDED = ("threads", "stacks")
@@ -134,7 +135,7 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
         # Where the diagnosis stands on the same terminal already, the reason does too.
-        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {diagnosis.verdict.summary}"
+        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {worded(diagnosis.verdict.summary)}"
         raise PerfDoctorError(f"No bottleneck can be named.{why}", hint=hint)
 
 
@@ -142,7 +143,7 @@ def _next_move(diagnosis: Diagnosis) -> str:
     """What to do where no probe is to blame."""
     if diagnosis.job.get("stopped") == "job ended":
         return "The job has ended. Attach to one that trains."
-    if (hung := re.match(rf"{HUNG} (\d+) ", diagnosis.verdict.summary)) is not None:
+    if (hung := re.match(rf"{HUNG} (\d+) ", worded(diagnosis.verdict.summary))) is not None:
         return f"`py-spy dump --pid {hung[1]}` shows what all of its threads do. Attach again once the job trains."
     if diagnosis.job.get("trainers") == 0:
         return "Attach once the job trains, and name the process that trains or one above it."

@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from perfdoctor.diagnosis import Message, Text
+from perfdoctor.reports.wording import worded
+
 _UNKNOWN = "unknown"
 
 # Control characters (terminal escapes begin with one), marks that reorder text, and what UTF-8 cannot carry.
@@ -39,9 +42,9 @@ _KEY_UNITS = {
 }
 
 
-def clean(text: str) -> str:
+def clean(told: Text) -> str:
     """One line of printable text: blanks run together, what steers a terminal or breaks UTF-8 replaced."""
-    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(text.split()))
+    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(worded(told).split()))
 
 
 def clean_lines(text: str) -> str:
@@ -105,12 +108,12 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.2e}"
 
 
-def quantity(value: float | str | None, unit: str) -> str:
+def quantity(value: float | Text | None, unit: str) -> str:
     """A measured value with its unit, as a person would write it. None is ``unknown``, never a zero."""
-    if value is None or (not isinstance(value, str) and not math.isfinite(value)):
+    if isinstance(value, (str, Message)):
+        return clean(f"{worded(value)} {unit}")
+    if value is None or not math.isfinite(value):
         return _UNKNOWN
-    if isinstance(value, str):
-        return clean(f"{value} {unit}")
     kind, slash, per = unit.strip().partition("/")
     kind = kind.lower()
     if kind.startswith("of "):  # a fraction of something: of the time, of the memory

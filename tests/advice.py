@@ -1,8 +1,9 @@
 """For tests of advice: the finding that rules make of a job, and what it tells to do."""
 
 from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.reports.wording import worded_finding, worded_fix
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 
 
 def finding(
@@ -28,18 +29,18 @@ def finding(
     target = f"file:{path}" if path else target
     paths = {cause: ((target, 1.0),)} if target else {}
     places = {cause: tuple((line, 1 / len(lines)) for line in lines)}
-    facts = Facts(
+    case = Case(
         {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
     )  # fmt: skip
-    found, broken = find(facts)
+    found, broken = find(case)
     assert not broken
-    return next(found for found in found if found.cause == cause)
+    return worded_finding(next(found for found in found if found.cause == cause))
 
 
 def titles(found: Finding) -> list[str]:
-    return [fix.title for fix in found.fixes]
+    return [fix.title for fix in map(worded_fix, found.fixes)]
 
 
 def changes(found: Finding) -> str:
-    return "\n".join(fix.change for fix in found.fixes)
+    return "\n".join(fix.change for fix in map(worded_fix, found.fixes))

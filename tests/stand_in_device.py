@@ -1,7 +1,7 @@
 """An accelerator that this machine lacks: a stream that keeps its own time, and works beside the host.
 
-It stands at the timer's one seam, ``perfdoctor.probes.inside.timer.Accelerator``. What it shows is what perfdoctor
-makes of such a device, and not how one behaves.
+It stands at the one seam, ``perfdoctor.probes.inside.device_clock.Accelerator``. What it shows is what perfdoctor makes
+of such a device, and not how one behaves.
 """
 
 import time

@@ -47,11 +47,11 @@ def keep(told: dict[str, Any], work: Path, into: Path) -> Path:
 
 def trim(trace: Path, to: Path) -> Path | None:
     """Copies of a trace what perfdoctor reads of it, but for stacks; None if that is too large to keep."""
-    from perfdoctor.traces.events import Arguments
+    from perfdoctor.traces.events import EventArguments
 
     whole = json.loads(gzip.decompress(trace.read_bytes()))
     # Stacks name the folders of whoever ran the session.
-    known = {field.encode_name for field in msgspec.structs.fields(Arguments)} - {"Call stack"}
+    known = {field.encode_name for field in msgspec.structs.fields(EventArguments)} - {"Call stack"}
     events = [_trimmed(event, known) for event in whole["traceEvents"] if event.get("ph") in ("X", "B", "E", "M")]
     root = {name: whole[name] for name in _ROOT if name in whole}
     text = json.dumps({**root, "traceEvents": events}, separators=(",", ":")).encode()

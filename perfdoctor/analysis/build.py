@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Finding, Verdict
-from perfdoctor.rules.case import Facts
+from perfdoctor.diagnosis import CauseShare, Finding, Verdict, say
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import confidence, straggler
 
 _TOO_LITTLE = "Too much of the time could not be attributed to name a cause."
@@ -30,18 +30,32 @@ def no_verdict(level: str, why: str = "") -> Verdict:
     return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
 
 
+def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
+    """A trainer as rules see it, without what else was seen of its process: its account in fractions of its time."""
+    watched = account.seconds or 1.0
+    return Trainer(
+        rank=account.trainer.rank or 0,
+        pid=account.trainer.pid,
+        shares=account.causes().fractions(),
+        phases=phases,
+        blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
+        worker_pids=(),
+        workers=0,
+    )
+
+
 def name_cause(
-    cause: str, accounts: Sequence[Account], facts: Facts, findings: Iterable[Finding], level: str
+    cause: str, accounts: Sequence[Account], case: Case, findings: Iterable[Finding], level: str
 ) -> Verdict:
     """The verdict that names a cause, in the words of its finding."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     return Verdict(
         CAUSES[cause].bottleneck,
         cause,
-        facts.share(cause),
+        case.share(cause),
         confidence(accounts, cause, level),
         finding.predicted_speedup if finding else 1.0,
         straggler(accounts, cause),
         level,
-        finding.summary if finding else f"Most of the time goes into {CAUSES[cause].title}.",
+        finding.summary if finding else say("verdict.most", cause=CAUSES[cause].title),
     )

@@ -27,12 +27,13 @@ from perfdoctor.diagnosis import (
     NotExamined,
     Verdict,
 )
+from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.overlap import summary
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, Unavailable
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares
 from perfdoctor.timeline.job import JobTimeline
 
@@ -75,7 +76,7 @@ def examine(recording: Recording) -> Diagnosis:
 
 
 def _verdict(
-    accounts: list[Account], facts: Facts, findings: list[Finding], cause: str | None, silence: str, *, level: str
+    accounts: list[Account], facts: Case, findings: list[Finding], cause: str | None, silence: str, *, level: str
 ) -> Verdict:
     if silence or cause is None:
         return no_verdict(level, silence)
@@ -121,12 +122,14 @@ def _not_examined(job: JobTimeline) -> list[NotExamined]:
     ]
     if not all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
         reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
-        costly = [replace(one, reason=f"{one.reason.rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
+        costly = [replace(one, reason=f"{str(one.reason).rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
         missing = [one for one in missing if one.probe != "stacks"] + costly
+    if problem := user_frames().problem:
+        missing.append(NotExamined("frames", problem, HINT))
     return list(dict.fromkeys(missing))
 
 
-def _job_facts(job: JobTimeline, facts: Facts) -> dict[str, Any]:
+def _job_facts(job: JobTimeline, facts: Case) -> dict[str, Any]:
     root = next(iter(job.recording.rows(ProcessSeen)), None)
     stopped = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return {

@@ -10,26 +10,28 @@ import numpy as np
 
 from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
+from perfdoctor.analysis.build import describe_trainer, list_shares, name_cause, no_verdict, order_findings
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.causes import CAUSES, GPU_COMPUTE, UNATTRIBUTED
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, Verdict
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
-from perfdoctor.rules.verdict import MIN_SHARE, first_cause, late_shares, straggler, surest
-from perfdoctor.traces.arrays import median
-from perfdoctor.traces.behind_kernels import measure_behind_kernels
-from perfdoctor.traces.kernel_evidence import top_named
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.verdict import first_cause, late_shares, straggler, surest
+from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late
+from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
-from perfdoctor.traces.one_job import missing_in_job, number_ranks, order_ranks
-from perfdoctor.traces.paces import compare_paces
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
-from perfdoctor.traces.settle import Settled, settle
-from perfdoctor.traces.silence import missing_for_cause
-
-# As many steps are taken to be in a trace that marks none: the tutorial of torch.profiler records 3 (active=3).
-_FEWEST_STEPS = 3
+from perfdoctor.traces.rank_merge import (
+    MergedRanks,
+    measure_job,
+    merge_ranks,
+    missing_in_job,
+    number_ranks,
+    order_ranks,
+)
+from perfdoctor.traces.statistics import median
 
 
 def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
@@ -46,21 +48,23 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
 
 
 def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
-    """Makes the diagnosis of one job, from what remained of its ranks' traces.
+    """Makes the diagnosis of one job, from what remained of its ranks' traces, or of a table of their operations.
 
     Raises:
         PerfDoctorError: they are not of one run.
     """
     ranks = order_ranks(ranks)
-    settled = settle(ranks, number_ranks(ranks))
-    facts = gather_facts(ranks, settled)
+    merged = merge_ranks(ranks, number_ranks(ranks))
+    facts = gather_facts(ranks, merged)
     findings, broken = find(facts)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     if silence:
-        findings = []
-    cause = None if silence else _first_cause(settled.accounts, facts)
-    verdict = _verdict(settled.accounts, facts, findings, cause, silence)
-    verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
+        findings, cause, verdict = [], None, no_verdict(TRACED, silence)
+    elif (cause := _first_cause(merged.accounts, facts)) is None:
+        verdict = _late_for_no_reason(merged.accounts)
+    else:
+        verdict = name_cause(cause, merged.accounts, facts, findings, TRACED)
+        verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
     return Diagnosis(
         version=__version__,
         verdict=verdict,
@@ -68,59 +72,51 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         findings=order_findings(findings, cause),
         ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
         steps=_steps(ranks),
-        not_examined=(*_not_examined(ranks, settled, cause, verdict.straggler_rank), *broken),
-        job=_job(ranks, facts, settled),
+        not_examined=(*_not_examined(ranks, merged, verdict), *broken),
+        job=_job(ranks, facts, merged),
     )
 
 
-def _first_cause(accounts: Sequence[Account], facts: Facts) -> str | None:
+def _first_cause(accounts: Sequence[Account], facts: Case) -> str | None:
     """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
     late = late_shares(accounts)
     cause = first_cause(facts.shares, late, TRACED)
-    ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
-    unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
+    bottleneck = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
+    unexplained = late.get(UNATTRIBUTED, 0.0)
+    if unexplained >= max(thresholds.MIN_SHARE, bottleneck) and straggler(accounts, UNATTRIBUTED) is not None:
+        return None
+    return cause
 
 
-def gather_facts(ranks: Sequence[Rank], settled: Settled) -> Facts:
+def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
-    accounts = settled.accounts
+    accounts = merged.accounts
     together = Amounts.summed(account.causes().fractions() for account in accounts)
-    return Facts(
+    return Case(
         shares=together.fractions(),
-        trainers=tuple(_trainer(rank, account) for rank, account in zip(ranks, accounts, strict=True)),
+        trainers=tuple(
+            replace(describe_trainer(account, {"data": rank.loading}), workers=rank.workers)
+            for rank, account in zip(ranks, accounts, strict=True)
+        ),
         culprits=find_culprits(accounts),
         numbers={
             **gather_numbers(ranks),
             **_slower_kernels(ranks, accounts),
-            **measure_behind_kernels(ranks, settled.parts),
+            **measure_job(ranks, merged),
         },
         settings=_settings(ranks),
-        lines=top_named(rank.origins.lines for rank in ranks),
+        lines=top_named(rank.call_sites.lines for rank in ranks),
         kernels=top_named(rank.kernels for rank in ranks),
-        operators=top_named(rank.origins.operators for rank in ranks),
+        operators=top_named(rank.call_sites.operators for rank in ranks),
         watched_s=max(rank.window.length for rank in ranks) / NS_PER_S,
     )
 
 
 def _slower_kernels(ranks: Sequence[Rank], accounts: Sequence[Account]) -> dict[str, Evidence]:
     """Of a rank that the others wait for because it computes longer."""
-    late = straggler(accounts, "gpu.compute")
+    late = straggler(accounts, GPU_COMPUTE)
     index = next((index for index, one in enumerate(accounts) if late is not None and one.trainer.rank == late), None)
-    return {} if index is None else compare_paces([rank.paces for rank in ranks], index)
-
-
-def _trainer(rank: Rank, account: Account) -> Trainer:
-    watched = account.seconds or 1.0
-    return Trainer(
-        rank=account.trainer.rank or 0,
-        pid=account.trainer.pid,
-        shares=account.causes().fractions(),
-        phases={"data": rank.loading},
-        blamed={number: amount / watched for number, amount in account.waited_for().items()},
-        worker_pids=(),
-        workers=rank.workers,
-    )
+    return {} if index is None else compare_same_kernels([rank.same_kernels for rank in ranks], index)
 
 
 def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
@@ -138,16 +134,6 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     return found
 
 
-def _verdict(
-    accounts: Sequence[Account], facts: Facts, findings: list[Finding], cause: str | None, silence: str
-) -> Verdict:
-    if silence:
-        return no_verdict(TRACED, silence)
-    if cause is None:
-        return _late_for_no_reason(accounts)
-    return name_cause(cause, accounts, facts, findings, TRACED)
-
-
 def _late_for_no_reason(accounts: Sequence[Account]) -> Verdict:
     """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
     late = straggler(accounts, UNATTRIBUTED)
@@ -161,21 +147,16 @@ def _late_for_no_reason(accounts: Sequence[Account]) -> Verdict:
     return replace(no_verdict(TRACED, summary), straggler_rank=late)
 
 
-def _not_examined(ranks: Sequence[Rank], settled: Settled, cause: str | None, late: int | None) -> list[NotExamined]:
+def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, verdict: Verdict) -> list[NotExamined]:
     found = [missing for rank in ranks for missing in rank.missing]
-    found += missing_in_job(ranks, settled)
-    found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
-    if late is not None and cause is None:
-        why = f"The trace does not show what rank {late} does while the others wait for it."
-        numbered = zip(ranks, settled.accounts, strict=True)
-        if mark := next(rank.unseen for rank, account in numbered if account.trainer.rank == late):
-            why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
-        found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
-    elif cause is None and not any(rank.silence for rank in ranks):
-        stacks = any(rank.origins.lines for rank in ranks)
-        why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
-        enable = "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
-        found.append(NotExamined("trace", why, enable))
+    found += missing_in_job(ranks, merged)
+    found += missing_for_cause(verdict.cause, loading=any(rank.loading and rank.workers for rank in ranks))
+    if verdict.cause is None and verdict.straggler_rank is not None:
+        numbered = zip(ranks, merged.accounts, strict=True)
+        late = next(rank for rank, account in numbered if account.trainer.rank == verdict.straggler_rank)
+        found.append(missing_of_late(verdict.straggler_rank, late.unexplained))
+    elif verdict.cause is None and not any(rank.silence for rank in ranks):
+        found.append(missing_for_most(stacks=any(rank.call_sites.lines for rank in ranks)))
     return list(dict.fromkeys(found))
 
 
@@ -194,7 +175,7 @@ def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
 def _seen_steps(ranks: Sequence[Rank]) -> int:
     """How many steps the confidence may rest on: those marked, or else the seconds that the trace lasts."""
     window = ranks[0].window
-    return len(window.steps) or max(_FEWEST_STEPS, int(window.length / NS_PER_S))
+    return len(window.steps) or max(int(thresholds.FEWEST_STEPS), int(window.length / NS_PER_S))
 
 
 def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
@@ -204,7 +185,7 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
-def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any]:
+def _job(ranks: Sequence[Rank], facts: Case, merged: MergedRanks) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,
@@ -215,7 +196,7 @@ def _job(ranks: Sequence[Rank], facts: Facts, settled: Settled) -> dict[str, Any
         "world_size": ranks[0].world,
     }
     if len(ranks) > 1:
-        errors = [clock.error for clock in settled.clocks.values()]
-        found["matched_collectives"] = settled.matched
+        errors = [clock.error for clock in merged.clocks.values()]
+        found["matched_collectives"] = merged.matched
         found["clock_error_us"] = round(max(errors) / 1000, 3) if errors else None
     return found

@@ -59,10 +59,10 @@ class Profiled:
 
     def retell(self, accounts: Sequence[Account]) -> list[Account]:
         """The trainers' accounts with their GPUs' time as the traces have it, and the reasons of waits as sampled."""
-        from perfdoctor.traces.settle import settle
+        from perfdoctor.traces.rank_merge import merge_ranks
 
         ranks = [self.ranks[account.trainer.pid] for account in accounts]
-        traced = settle(ranks, [account.trainer.rank or 0 for account in accounts]).accounts
+        traced = merge_ranks(ranks, [account.trainer.rank or 0 for account in accounts]).accounts
         return [_joined(one, sampled) for one, sampled in zip(traced, accounts, strict=True)]
 
     def summary(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def read_profiles(recording: Recording) -> Profiled:
     rows = recording.rows(Profile)
     if not rows:
         return Profiled()
-    from perfdoctor.traces.kernel_evidence import top_named
+    from perfdoctor.traces.kernel_stats import top_named
     from perfdoctor.traces.rank import gather_numbers
 
     ranks, unread = {}, []
@@ -91,7 +91,7 @@ def read_profiles(recording: Recording) -> Profiled:
         ranks,
         numbers=gather_numbers(list(ranks.values())),
         kernels=top_named(rank.kernels for rank in ranks.values()),
-        operators=top_named(rank.origins.operators for rank in ranks.values()),
+        operators=top_named(rank.call_sites.operators for rank in ranks.values()),
         not_examined=tuple(unread),
     )
 

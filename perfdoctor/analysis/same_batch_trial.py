@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES
-from perfdoctor.diagnosis import CONFIRMED, Verdict
+from perfdoctor.diagnosis import CONFIRMED, Verdict, say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import TrialSeen
@@ -68,11 +68,9 @@ def judge(verdict: Verdict, trial: Trial | None) -> Verdict:
     """
     if trial is None or verdict.cause not in INPUT_CAUSES:
         return verdict
+    more = trial.saved > (1 + AGREES) * verdict.share
     if trial.saved >= (1 - AGREES) * verdict.share:
-        told = f"A trial confirms it: on a batch kept in memory, a step took {trial.saved:.0%} less."
-        if trial.saved > (1 + AGREES) * verdict.share:
-            told = f"{told} That is more, since making the input also slows down the rest."
-        return replace(verdict, level=CONFIRMED, summary=f"{verdict.summary} {told}")
-    less = f"{trial.saved:.0%} less" if trial.saved > 0 else "no less"
-    told = f"But in a trial on a batch kept in memory, a step took {less} time."
-    return replace(verdict, confidence=min(verdict.confidence, DOUBTED), summary=f"{verdict.summary} {told}")
+        confirmed = say("trial.confirmed", verdict=verdict.summary, saved=trial.saved, more=more)
+        return replace(verdict, level=CONFIRMED, summary=confirmed)
+    doubted = say("trial.doubted", verdict=verdict.summary, saved=trial.saved)
+    return replace(verdict, confidence=min(verdict.confidence, DOUBTED), summary=doubted)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.schema import CodeSample, Symbol
-from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 

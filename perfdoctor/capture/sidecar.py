@@ -26,7 +26,7 @@ from perfdoctor.capture.record import record
 from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import all_probes
-from perfdoctor.probes.inside.ring import ASIDE, FAILED, REPORTED, RingReader
+from perfdoctor.probes.inside.ring import DETACHED, FAILED, REPORTED, RingReader
 from perfdoctor.probes.marks import MarksProbe, marks_of
 from perfdoctor.probes.readers.procfs import is_running
 from perfdoctor.recording.clock import epoch_on_the_clock
@@ -145,7 +145,7 @@ def _follow_up_runs(ring: RingReader) -> Iterator[Sample]:
         Its trial, its serialised steps and its trace, if there are such, and why something is left out.
     """
     until = time.monotonic() + PATIENCE_S
-    while ring.trainer != ASIDE and time.monotonic() < until and is_running(ring.pid):
+    while ring.trainer != DETACHED and time.monotonic() < until and is_running(ring.pid):
         time.sleep(_ASK_EVERY_S)
     # Other marks of that time are of no use.
     yield from (mark for mark in marks_of(ring) if isinstance(mark, SerialMark))

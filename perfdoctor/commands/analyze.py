@@ -51,11 +51,6 @@ def _diagnose_traces(paths: list[Path]) -> Diagnosis:
 
 
 def _diagnose_table(path: Path) -> Diagnosis:
-    try:
-        # Here, not above: traces do without pandas, which takes longer to load than a small one to analyse.
-        from perfdoctor.analysis.from_operations import diagnose_table
-    except ModuleNotFoundError as missing:
-        raise PerfDoctorError(
-            f"{path} needs {missing.name} to be read.", hint="pip install 'perfdoctor[tables]'"
-        ) from None
+    from perfdoctor.analysis.from_operations import diagnose_table
+
     return diagnose_table(path)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Peak(NamedTuple):
-    """A GPU's limits; None where it has no such units, or none that its data sheet tells of.
+    """A GPU's limits; None where it has no such units, or none that its data sheet lists.
 
     Attributes:
         half: float16 or bfloat16, in TFLOP/s, as are the next two. Volta and Turing have float16 only.
@@ -24,7 +24,7 @@ class Peak(NamedTuple):
     bf16: bool = True
 
 
-# The first that matches the name that the driver tells. Where a data sheet gives figures with sparsity only, they are
+# The first that matches the name that the driver reports. Where a data sheet gives figures with sparsity only, they are
 # halved. Above each row, who says so; compared as PyTorch's Inductor, Lightning and others quote it. What nobody was
 # found to quote (NVIDIA's NVL boards, the V100 of DGX Stations) is not here.
 _PEAKS: tuple[tuple[str, Peak], ...] = (
@@ -58,8 +58,19 @@ _PEAKS: tuple[tuple[str, Peak], ...] = (
 )
 
 
+_AMD = re.compile("AMD|Radeon|Instinct")
+# NVIDIA's first compute capability with TF32. Before, tensor cores need half precision and a change of the training
+# recipe, which is advice and no bottleneck.
+_TF32_SINCE = 8.0
+
+
+def has_tf32(device: str, capability: float | None) -> bool:
+    """Whether a GPU's tensor cores take matrix products of single precision, with shortened input."""
+    return (capability or 0.0) >= _TF32_SINCE and not _AMD.search(device)
+
+
 def find_peak(device: str) -> Peak | None:
-    """The limits of a GPU by the name that its driver tells; None if it is not in the table."""
+    """The limits of a GPU by the name that its driver reports; None if it is not in the table."""
     return next((peak for pattern, peak in _PEAKS if re.search(pattern, device)), None)
 
 

@@ -25,6 +25,10 @@ class Threshold(float):
         threshold.unit, threshold.source = unit, source
         return threshold
 
+    def __getnewargs__(self) -> tuple[float, str, str]:  # type: ignore[override]
+        """What a copy is made of: a threshold may become a value of a finding, which is copied."""
+        return float(self), self.unit, self.source
+
 
 # --- timeline: what each thread did ---------------------------------------------------------------------------------
 
@@ -47,11 +51,11 @@ IDLE_CORES_LEFT_OUT = Threshold(
 SWAP_BYTES_PER_S = Threshold(
     256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)"
 )
-STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state; logs are kilobytes")
+STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state, logs are small")
 STATE_BYTES_PER_CALL = Threshold(
     6000,
     "bytes/call",
-    "measured: files that Python buffers pass on 8 kB at a time, arrays 240 kB and more; SQLite writes pages of 4 kB",
+    "measured: files that Python buffers pass on 8 kB at a time, arrays 240 kB and more, SQLite pages of 4 kB",
 )
 MAJOR_FAULTS_PER_S = Threshold(
     10.0, "faults/s", "measured: a mapped dataset takes 20 with read-ahead and 1,000 without; fewer are start-up noise"
@@ -114,6 +118,214 @@ UNFILLED_LINK = Threshold(
 
 # --- metrics: numbers beside the account ----------------------------------------------------------------------------
 
+SHORTEST_RATE_S = Threshold(0.2, "seconds", "judgement: rates over less say more of when was sampled than of the job")
+WORKER_SAMPLES = Threshold(
+    20, "samples", "judgement: fewer do not say how busy a worker is (standard error above 0.11)"
+)
+WORKER_LIFE_PARTS = Threshold(
+    5, "parts of a worker's life", "judgement: one that is idle in a whole part serves another loader"
+)
+WORKER_SWITCHES = Threshold(
+    2, "context switches more than polling makes", "judgement: a worker that wakes up no more often has no work"
+)
+SEEN_STACKS = Threshold(
+    100, "stacks", "of a call that takes 3 % of the time, 100 samples miss all in 5 % of cases: fewer deny nothing"
+)
+LINES_KNOWN = Threshold(
+    1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
+)
+LONGER_PHASE = Threshold(
+    0.05, "of a step", "judgement: by what a rank's phase takes longer than in all others; less is noise"
+)
+GPU_UNIT_HIGH = Threshold(
+    0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
+)
+GPU_UNIT_LOW = Threshold(0.50, "of the busy time", "XProf calls 50 % low (openxla/xprof, convert/smart_suggestion)")
+TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that work less are as good as unused")
+SINGLE_PRECISION = Threshold(
+    0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
+)
+GPU_LIMITED = Threshold(0.50, "of the time", "judgement: a clock that is held down for half of the time")
+CLOCK_DEFICIT = Threshold(
+    0.15, "of the highest clock", "gpuprof's: less, under a power cap alone, is normal on a data-centre GPU"
+)
+FOREIGN_GPU_USE = Threshold(0.10, "of the time", "judgement: other jobs that use the GPU less do not hold it back")
+
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
 
+PLAUSIBLE_SPAN_US = Threshold(
+    86_400e6, "us from most other events", "judgement: a profile takes seconds; one wrong time must not stretch it"
+)
+QUEUED_BEFORE_NS = Threshold(
+    1_000_000, "ns from launch to start", "judgement: an empty device starts a kernel some 10 us after its launch"
+)
+DISPATCH_PAUSE_NS = Threshold(
+    1_000_000,
+    "ns between operators",
+    "measured: the interpreter takes 10 us, and 100 us while a profiler takes stacks; ten times that is no dispatch",
+)
+SET_UP_CALL_NS = Threshold(
+    1_000_000,
+    "ns",
+    "judgement: calls take microseconds; one this long on an idle device loads code, makes a context, tries algorithms",
+)
+LAUNCH_LATENCY_NS = Threshold(
+    5_000, "ns", "measured: from launch call to start on an empty device, 4 to 10 us from Volta to Blackwell (CUPTI)"
+)
+MOST_LAUNCH_LATENCY_NS = Threshold(20_000, "ns", "judgement: twice the longest of the same")
+KERNEL_SWITCH_NS = Threshold(
+    20_000, "ns", "judgement: a device goes from one queued kernel to the next in less; a longer pause has a reason"
+)
+OPERATOR_DISPATCH_NS = Threshold(
+    5_000, "ns", "measured: ATen needs 1 to 5 us for an operator on a single element, and the profiler records it"
+)
+RANGE_RECORDING_NS = Threshold(
+    1_000,
+    "ns",
+    "measured: torch.profiler takes 0.7 to 1.2 us per range on a server of 2024, twice that with shapes or stacks",
+)
+MOST_RECORDING = Threshold(0.5, "of a fetch", "judgement: more of it is never taken off as the profiler's own time")
+ALIKE_COLLECTIVES = Threshold(5, "collectives", "judgement: of fewer of a kind, the fastest may have waited as well")
+FASTEST_COLLECTIVES = Threshold(0.10, "quantile", "judgement: what the fastest of a kind take is transfer")
+MOST_COLLECTIVES = Threshold(0.75, "quantile", "judgement: most of a kind")
+ONE_COLLECTIVE_SIZE = Threshold(
+    2.0, "times the fastest", "judgement: if most take longer, kernels of one name carry different sizes"
+)
+SHORT_COLLECTIVE_NS = Threshold(
+    250_000, "ns", "DistributedDataParallel's default bucket of 25 MB takes so long at 100 GB/s"
+)
+SMALL_COLLECTIVE_BYTES = Threshold(1 << 20, "bytes", "judgement: less takes its time for latency on any link")
+HELPER_DEVICE = Threshold(0.01, "of the busiest device's work", "judgement: a device with less only helps out")
+SMALL_GRID = Threshold(
+    0.5, "blocks per multiprocessor", "judgement: such a grid has no block for half of the multiprocessors"
+)
+SHORT_KERNEL_NS = Threshold(10_000, "ns", "judgement: a shorter kernel is mostly starting and ending")
+REPEATED_KERNELS = Threshold(3, "kernels", "judgement: of fewer, the median may be an outlier")
+COMPARABLE_WORK = Threshold(3, "pieces of a sort", "judgement: of fewer there is nothing to draw from")
+ONE_KERNEL_SIZE = Threshold(
+    1.25, "times between the quartiles", "judgement: work that differs more by itself is of several sizes"
+)
+LENGTHENED = Threshold(1.05, "times", "GPUs' clocks change by some percent (as in rules.gpu)")
+MOSTLY_LENGTHENED = Threshold(
+    0.5, "of the compared time", "judgement: one kind may hide two sizes, most kinds do not"
+)
+CHANCE = Threshold(0.05, "of the draws", "the usual level of significance")
+RUNS_ALONE = Threshold(0.05, "of a piece's time", "judgement: up to this part beside something counts as alone")
+RUNS_BESIDE = Threshold(0.5, "of a piece's time", "judgement: from this part on it counts as beside something")
+COMPARED_WORK = Threshold(
+    0.5, "of the time beside collectives", "judgement: in kernels also seen alone, before nothing means nothing"
+)
+REPORTED_PART = Threshold(0.01, "of the kernels' time", "judgement: less of something is no evidence of anything")
+UNCOMPARED_WORK = Threshold(
+    0.5, "of the time of countable operators", "judgement: where more cannot be compared, the rest says little"
+)
+WARMING_UP = Threshold(
+    0.20, "of the time", "measured: steady steps have next to no first-time work; with so much it is a job's start"
+)
+SHORTEST_TRACE_NS = Threshold(1_000_000, "ns", "judgement: less is no step of a training job")
+LAST_OF_COLLECTIVE_NS = Threshold(
+    10_000, "ns", "judgement: what holds the device up for the last 10 us holds up what comes next"
+)
+COLLECTIVE_END_NS = Threshold(
+    50_000, "ns", "measured: ends of one collective lie up to some 10 us apart on the ranks of one host"
+)
+CLOCK_ERRORS = Threshold(3.0, "standard deviations", "the usual three, beyond which a difference is no error")
+UNSURE_CLOCK_NS = Threshold(500_000, "ns", "judgement: ends that scatter by more are not those of one collective")
+FARTHEST_SHIFT = Threshold(200, "collectives", "judgement: ranks begin to record within some steps of each other")
+EXPLAINED_WAIT = Threshold(
+    0.8, "of what the others wait", "TraceML and Ascend's advisor: a culprit's excess must explain so much"
+)
+UNMATCHED_COLLECTIVES = Threshold(
+    0.2, "of the exposed communication", "judgement: with more seen on one rank only, that is worth a note"
+)
+UNEVEN_WINDOWS = Threshold(1.5, "times the shortest", "judgement: windows that differ by more hold different steps")
+FEWEST_STEPS = Threshold(3, "steps", "the tutorial of torch.profiler records 3 (active=3): so many if none is marked")
+OPERATION_OVERLAP_S = Threshold(
+    200e-6, "s", "measured: clocks of a device let operations overlap by up to 0.1 ms where nothing does"
+)
+ALWAYS_AFTER = Threshold(
+    0.95, "of the steps", "judgement: one step in which the order was another does not make two independent"
+)
+USUAL_OPERATIONS = Threshold(0.5, "of the steps", "judgement: an operation that fewer have is an accident")
+STRAGGLING = Threshold(
+    1.1, "times the step of equal ranks", "\"Understanding Stragglers …\" (OSDI 2025) calls more straggling"
+)
+EXPLAINED_LOSS = Threshold(
+    0.8, "of what is lost", "judgement: equal ranks must win back so much for one rank or stage to be the culprit"
+)
+
 # --- rules: what comes first, what is reported, what is advised -----------------------------------------------------
+
+REPORTED_SHARE = Threshold(
+    0.05,
+    "fraction of wall time",
+    "from here the TensorBoard plugin and XProf speak of input, and Ascend's advisor calls a problem high",
+)
+MEDIUM_SEVERITY = Threshold(
+    0.15,
+    "fraction of wall time",
+    "gpuprof's warning level for stalls; XProf and TraceML call 0.20 high, which is between this and the next",
+)
+HIGH_SEVERITY = Threshold(0.30, "fraction of wall time", "gpuprof's critical level for stalls")
+LEAST_LEFT = Threshold(
+    0.01,
+    "fraction of wall time",
+    "judgement: a share closer to 1 would predict a speed-up beyond what the measurement can carry",
+)
+MOST_OF_A_CAUSE = Threshold(0.5, "fraction of a cause's time", "judgement: more than all the rest together")
+
+# Which cause comes first.
+MIN_SHARE = Threshold(
+    0.10,
+    "fraction of wall time",
+    "TraceML's policy warns from here; 15 s at 50 Hz tell it from 0 with certainty (standard error 0.011)",
+)
+MIN_PYTHON_OVERHEAD = Threshold(
+    0.22, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
+)
+MIN_CONTENTION = Threshold(
+    0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
+)
+MIN_GIL_CONTENTION = Threshold(
+    0.12, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
+)
+MIN_MEMORY_BANDWIDTH = Threshold(
+    0.50,
+    "fraction of wall time",
+    "measured: 0.25 to 0.41 in sound traces; 0.39 of an unfused transformer (Ivanov et al., 'Data movement is all you "
+    "need', 2021)",
+)
+MIN_LOW_OCCUPANCY = Threshold(
+    0.15, "fraction of wall time", "judgement: some small kernels are in every job; more than sound traces have"
+)
+MIN_IMBALANCE = Threshold(
+    0.3,
+    "fraction of wall time",
+    "judgement: ranks whose arithmetic differs wait for each other a little in every job",
+)
+NEARLY = Threshold(
+    0.8, "of the share of a generic cause", "judgement: a specific cause that costs nearly as much says more"
+)
+NEARLY_LOCK_CONTENTION = Threshold(
+    0.6,
+    "of the share of a generic cause",
+    "judgement: a lock makes its holder's work look guilty, although it only matters because the others queue for it",
+)
+OVERSTATED_BY_PROFILER = Threshold(
+    0.85,
+    "of the share of a cause of the host",
+    "a profiler slows the host down by 10 to 20 % as a rule, and not the GPU: these causes must lead by more",
+)
+MAX_UNATTRIBUTED = Threshold(
+    0.5, "fraction of wall time", "judgement: where most is unknown, nothing is named that costs less than the unknown"
+)
+STRAGGLER = Threshold(
+    0.8, "fraction of all waiting for ranks", "what TraceML and Ascend's advisor ask of a culprit"
+)
+CONFIDENCE_OUTSIDE = Threshold(
+    0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"
+)
+CONFIDENCE_INSIDE = Threshold(
+    0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
+)
+CONFIDENCE_TRACED = Threshold(0.98, "probability", "judgement: tracing slows the host down")

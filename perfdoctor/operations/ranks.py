@@ -8,20 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.operations.graph import Graph
-from perfdoctor.operations.table import COLLECTING, COMPUTING, Operation, OperationTable
+from perfdoctor.causes import GARBAGE_COLLECTION, GPU_COMPUTE, UNATTRIBUTED, UNOBSERVED_RANK
+from perfdoctor.operations.table import COLLECTING, COMPUTING, Graph, Operation, OperationTable
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import SLICES, slice_edges
-from perfdoctor.traces.collectives import COLUMNS, Collectives
+from perfdoctor.traces.collectives import COLUMNS, Collectives, are_blocking
+from perfdoctor.traces.communication import SPLIT, exposed_times
 from perfdoctor.traces.intervals import Int64s, Intervals
-from perfdoctor.traces.origins import Origins
 from perfdoctor.traces.rank import Rank
-from perfdoctor.traces.roofline import Roofline
 from perfdoctor.traces.steps import Window
-from perfdoctor.traces.waiting import WAIT, exposed_times
-
-_BLOCKING_NS = 10_000
 
 
 def list_ranks(table: OperationTable, graph: Graph) -> list[Rank]:
@@ -47,9 +42,9 @@ def _rank(table: OperationTable, graph: Graph, begins: Int64s, replica: int, sta
     start = np.array([_times(table.start[one], begins, replica) for one in operations])
     end = np.array([_times(table.end[one], begins, replica) for one in operations])
     kinds = {
-        "gpu.compute": np.array([one.kind in COMPUTING for one in operations]),
-        "cpu.garbage_collection": np.array([one.kind == COLLECTING for one in operations]),
-        WAIT: np.array([one.communicates for one in operations]),
+        GPU_COMPUTE: np.array([one.kind in COMPUTING for one in operations]),
+        GARBAGE_COLLECTION: np.array([one.kind == COLLECTING for one in operations]),
+        UNOBSERVED_RANK: np.array([one.communicates for one in operations]),
     }
     times: dict[str, Intervals] = {}
     left = Intervals.one(window.start, window.end)
@@ -57,7 +52,7 @@ def _rank(table: OperationTable, graph: Graph, begins: Int64s, replica: int, sta
         times[cause] = Intervals.union(start[rows].ravel(), end[rows].ravel()) & left
         left = left - times[cause]
     times[UNATTRIBUTED] = left
-    moving = kinds[WAIT]
+    moving = kinds[UNOBSERVED_RANK]
     members = [one for one in operations if one.communicates]
     keys = [_keys(table, graph, one, replica) for one in members]
     collectives = _collectives(start[moving], end[moving], members, keys, times)
@@ -82,10 +77,9 @@ def _collectives(
     steps = start.shape[1]
     order = np.argsort(start.ravel(), kind="stable")
     start, end = start.ravel()[order], end.ravel()[order]
-    alone = times[WAIT]
-    last = np.minimum(end - start, _BLOCKING_NS)
-    split = np.zeros((len(order), 3))
-    split[:, 2] = exposed_times(alone, start, end)
+    alone = times[UNOBSERVED_RANK]
+    split = np.zeros((len(order), len(SPLIT)))
+    split[:, SPLIT.index(UNOBSERVED_RANK)] = exposed_times(alone, start, end)
     nothing = Intervals.none()
     return Collectives(
         keys=tuple(keys[place // steps][place % steps] for place in order.tolist()),
@@ -96,7 +90,7 @@ def _collectives(
         size=np.full(len(order), np.nan),
         split=split,
         alone=alone.summed(),
-        blocking=2 * alone.within(end - last, end) >= np.maximum(last, 1),
+        blocking=are_blocking(alone, start, end),
         before=np.stack([times.get(cause, nothing).before(start) for cause in COLUMNS], axis=1).astype(np.float64),
         after=np.stack([times.get(cause, nothing).before(end) for cause in COLUMNS], axis=1).astype(np.float64),
     )
@@ -114,24 +108,8 @@ def _summary(
     return Rank(
         source=table.source,
         number=number,
-        world=None,
-        host_name="",
-        pid=None,
-        origin_ns=None,
         events=len(table.steps) * len(table.start) // table.stages,
         window=window,
         slices=slices,
-        loading=0.0,
-        workers=0,
-        devices=(),
-        capability=None,
-        numbers={},
-        kernels={},
-        paces={},
-        origins=Origins({}, {}),
-        roofline=Roofline(),
-        unseen="",
-        silence="",
-        missing=(),
         collectives=collectives,
     )

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.schema import (
@@ -24,6 +24,9 @@ from perfdoctor.recording.schema import (
     Sample,
     ThreadSeen,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 S = TypeVar("S", bound=Sample)
 
@@ -54,12 +57,13 @@ class Recording:
         self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
 
     @classmethod
-    def open(cls, path: Path) -> Recording:
+    def open(cls, path: str | os.PathLike[str]) -> Recording:
         """Opens a recording for reading.
 
         Raises:
             PerfDoctorError: there is no such file, it is no recording, it is damaged or from another version.
         """
+        path = Path(path)
         _require_file(path)
         with ExitStack() as on_failure:
             try:
@@ -85,7 +89,7 @@ class Recording:
         self.close()
 
     def rows(self, kind: type[S]) -> list[S]:
-        """All samples of one kind, in order of time where they have one; none where nobody looked.
+        """All samples of one kind, in order of time where they have one; none where no probe sampled it.
 
         Raises:
             PerfDoctorError: the file is damaged there.
@@ -132,6 +136,16 @@ class Recording:
     def threads(self) -> dict[int, ThreadSeen]:
         """The job's threads by their ids, as they were last seen."""
         return {thread.tid: thread for thread in self.rows(ThreadSeen)}
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Everything as pandas DataFrames, by name; ``docs/notebook.md`` lists them and their columns.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        from perfdoctor.recording.frames import read_frames
+
+        return read_frames(self)
 
     def close(self) -> None:
         """Closes the file."""

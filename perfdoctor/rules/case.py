@@ -1,5 +1,6 @@
 """What rules read: the breakdown, the measured numbers, and how the job is set up."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -37,7 +38,7 @@ class Trainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Case:
     """All that rules may look at.
 
     Attributes:
@@ -80,9 +81,74 @@ class Facts:
 
     def evidence(self, name: str) -> list[Evidence]:
         """A number as evidence: that of the whole job, or else those of its trainers; none where not measured."""
-        owners: list[Facts | Trainer] = [self] if name in self.numbers else list(self.trainers)
+        owners: list[Case | Trainer] = [self] if name in self.numbers else list(self.trainers)
         return [owner.numbers[name] for owner in owners if name in owner.numbers]
+
+    def measured(self, name: str) -> Evidence | None:
+        """A measured number with its unit, None where it was not measured."""
+        return self.numbers[name] if self.number(name) is not None else None
+
+    def setting(self, name: str) -> float | None:
+        """A setting as a number; None if unknown or not a number."""
+        try:
+            value = float(self.settings[name])
+        except (KeyError, ValueError):
+            return None
+        return None if math.isnan(value) else value
+
+    def variable(self, name: str) -> str | None:
+        """An environment variable of the job; None if unset or unknown."""
+        value = self.settings.get(f"env.{name}")
+        return None if value is None else str(value)
+
+    def switched_on(self, name: str) -> bool:
+        """Whether an environment variable is set to something that means yes."""
+        return (self.variable(name) or "").strip().lower() not in ("", "0", "false", "no", "off")
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether the job is known to use a GPU."""
+        return (self.number("gpus") or self.setting("gpus") or 0) > 0
+
+    @property
+    def gpu_memory(self) -> float | None:
+        """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
+        used = self.number("gpu_memory_share")
+        return self.number("traced_memory") if used is None else used
+
+    def trainers_with(self, cause: str) -> list[Trainer]:
+        """The trainers in which a cause lies; all of them where that is not known."""
+        ranks = self.culprits.get(cause, ())
+        return [trainer for trainer in self.trainers if trainer.rank in ranks] or list(self.trainers)
+
+    def hot_line(self, cause: str) -> str | None:
+        """The job's own source line that is on the stack most often, as ``file.py:12 function``."""
+        lines = self.lines.get(cause, ())
+        return lines[0][0] if lines else None
+
+    def hot_path(self, cause: str) -> str | None:
+        """The file that was read, written or waited on most; pipes, sockets and the like do not count."""
+        for target, _ in self.paths.get(cause, ()):
+            kind, _, path = target.partition(":")
+            if kind == "file":
+                return path
+            if target.startswith("/"):
+                return target
+        return None
+
+    def is_read_by_another(self, cause: str) -> bool:
+        """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow."""
+        ends = [part for target, part in self.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
+        return sum(ends) > 0.5
+
+    def file_system(self, path: str | None) -> str | None:
+        """Type of the file system that holds a path, with the word ``network`` behind it where it is one."""
+        if path is None:
+            return None
+        mounts = [name[len("mount.") :] for name in self.settings if name.startswith("mount.")]
+        holding = [mount for mount in mounts if path == mount or path.startswith(mount.rstrip("/") + "/")]
+        return str(self.settings[f"mount.{max(holding, key=len)}"]) if holding else None
 
 
 def _value(evidence: Evidence | None) -> float | None:
-    return float(evidence.value) if evidence is not None and not isinstance(evidence.value, str) else None
+    return float(evidence.value) if evidence is not None and isinstance(evidence.value, (int, float)) else None

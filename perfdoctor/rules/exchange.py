@@ -1,7 +1,7 @@
 """How ranks come to exchange fewer bytes, or fewer messages: the fixes for collectives that all ranks are in."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.lookups import switched_on, uses_gpu, variable
 from perfdoctor.rules.wording import amount, percent
 
@@ -64,52 +64,52 @@ _USE_NCCL = Fix(
 )
 
 
-def fewer_bytes(facts: Facts, cause: str) -> list[Fix]:
+def fewer_bytes(case: Case, cause: str) -> list[Fix]:
     """For ranks that wait for bytes to be moved."""
-    world = world_size(facts) or len(facts.trainers)
-    by_hand = facts.settings.get("ddp") == "no"
+    world = world_size(case) or len(case.trainers)
+    by_hand = case.settings.get("ddp") == "no"
     fixes = [
-        *_transport_fixes(facts),
-        *_one_process(facts, world),
+        *_transport_fixes(case),
+        *_one_process(case, world),
         Fix(
             "Exchange gradients every few steps",
-            f"{_all(world)} ranks are in the exchange for {percent(facts.share(cause))} of the time.{_moved(facts)} "
+            f"{_all(world)} ranks are in the exchange for {percent(case.share(cause))} of the time.{_moved(case)} "
             "Accumulating over 4 steps sends a quarter of the bytes.",
             _ACCUMULATE_BY_HAND if by_hand else _ACCUMULATE,
         ),
-        _compress(facts),
+        _compress(case),
         _IN_DDP if by_hand else _OVERLAP,
     ]
-    return [*fixes, _USE_NCCL] if uses_gpu(facts) else fixes
+    return [*fixes, _USE_NCCL] if uses_gpu(case) else fixes
 
 
-def fewer_messages(facts: Facts, cause: str) -> list[Fix]:
+def fewer_messages(case: Case, cause: str) -> list[Fix]:
     """For ranks that wait for one round of messages after another."""
-    small = _as_one(facts, cause)
-    if facts.settings.get("ddp") != "yes":
+    small = _as_one(case, cause)
+    if case.settings.get("ddp") != "yes":
         fixes = [small, _IN_BUCKETS]
-    elif _by_hand(facts) < facts.share(cause) / 2:
-        fixes = [*_one_process(facts, world_size(facts) or len(facts.trainers)), _SELDOM, _LARGE_BUCKETS]
+    elif _by_hand(case) < case.share(cause) / 2:
+        fixes = [*_one_process(case, world_size(case) or len(case.trainers)), _SELDOM, _LARGE_BUCKETS]
     else:
         fixes = [small]
-    return [*_transport_fixes(facts), *fixes, _FEWER_METRICS]
+    return [*_transport_fixes(case), *fixes, _FEWER_METRICS]
 
 
-def world_size(facts: Facts) -> int | None:
+def world_size(case: Case) -> int | None:
     """How many ranks the launcher started; None where its environment does not say."""
-    return _whole(facts, "WORLD_SIZE")
+    return _whole(case, "WORLD_SIZE")
 
 
-def _transport_fixes(facts: Facts) -> list[Fix]:
+def _transport_fixes(case: Case) -> list[Fix]:
     """Settings of the transport that are in the way."""
     fixes = [
-        Fix(f"Unset {name}", f"It is set to {variable(facts, name)}. {why}", f"unset {name}")
+        Fix(f"Unset {name}", f"It is set to {variable(case, name)}. {why}", f"unset {name}")
         for name, why in _NCCL_OFF
-        if switched_on(facts, name)
+        if switched_on(case, name)
     ]
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
-        several_hosts = (world_size(facts) or 0) > (_whole(facts, "LOCAL_WORLD_SIZE") or 0) > 0
-        if variable(facts, name) == "lo" and several_hosts:
+        several_hosts = (world_size(case) or 0) > (_whole(case, "LOCAL_WORLD_SIZE") or 0) > 0
+        if variable(case, name) == "lo" and several_hosts:
             fixes.append(
                 Fix(
                     f"Name the fast interface in {name}",
@@ -117,19 +117,19 @@ def _transport_fixes(facts: Facts) -> list[Fix]:
                     f"{name}=eth0  # see: ip link",
                 )
             )
-    if (variable(facts, "NCCL_DEBUG") or "").upper() == "TRACE":
+    if (variable(case, "NCCL_DEBUG") or "").upper() == "TRACE":
         fixes.append(Fix("Lower NCCL_DEBUG", "It is set to TRACE: every call is logged.", "NCCL_DEBUG=WARN"))
     return fixes
 
 
-def _compress(facts: Facts) -> Fix:
+def _compress(case: Case) -> Fix:
     """Gradients in 16 bits, in the type that the backend carries: DDP refuses bfloat16 without NCCL (torch 2.13)."""
-    nccl = facts.settings.get("backend", "nccl" if uses_gpu(facts) else "") == "nccl"
+    nccl = case.settings.get("backend", "nccl" if uses_gpu(case) else "") == "nccl"
     kind = "bf16" if nccl else "fp16"
     why = "Half the bytes for the same gradients."
     if not nccl:
         why += " float16 overflows above 65,504: scale the loss down if gradients come near."
-    if facts.settings.get("ddp") == "no":
+    if case.settings.get("ddp") == "no":
         dtype = "bfloat16" if nccl else "float16"
         change = (
             f"small = gradient.to(torch.{dtype})\ntorch.distributed.all_reduce(small)\n"
@@ -143,12 +143,12 @@ def _compress(facts: Facts) -> Fix:
     return Fix("Send gradients in 16 bits", why, change)
 
 
-def _as_one(facts: Facts, cause: str) -> Fix:
+def _as_one(case: Case, cause: str) -> Fix:
     """Small tensors of one kind, laid end to end."""
-    size = amount(facts, "bytes_per_packet")
+    size = amount(case, "bytes_per_packet")
     return Fix(
         "Send many small tensors as one",
-        f"Every collective costs a round of wake-ups, however few bytes it moves: {percent(facts.share(cause))} of the "
+        f"Every collective costs a round of wake-ups, however few bytes it moves: {percent(case.share(cause))} of the "
         f"time.{f' {size} are in a packet on average.' if size else ''}",
         "flat = torch._utils._flatten_dense_tensors(tensors)\n"
         "torch.distributed.all_reduce(flat)\n"
@@ -156,16 +156,16 @@ def _as_one(facts: Facts, cause: str) -> Fix:
     )
 
 
-def _by_hand(facts: Facts) -> float:
+def _by_hand(case: Case) -> float:
     """The part of the time in collectives that the script itself calls."""
-    spent = [trainer.phases.get("gradient sync", 0.0) for trainer in facts.trainers]
+    spent = [trainer.phases.get("gradient sync", 0.0) for trainer in case.trainers]
     return sum(spent) / max(1, len(spent))
 
 
-def _one_process(facts: Facts, world: int) -> list[Fix]:
+def _one_process(case: Case, world: int) -> list[Fix]:
     """Ranks that share one host's cores need not exchange anything."""
-    within = (facts.number("loopback") or 0.0) >= _WITHIN and len(facts.trainers) == world > 1
-    if not within or uses_gpu(facts) or facts.settings.get("backend") == "nccl":
+    within = (case.number("loopback") or 0.0) >= _WITHIN and len(case.trainers) == world > 1
+    if not within or uses_gpu(case) or case.settings.get("backend") == "nccl":
         return []
     return [
         Fix(
@@ -177,20 +177,20 @@ def _one_process(facts: Facts, world: int) -> list[Fix]:
     ]
 
 
-def _moved(facts: Facts) -> str:
+def _moved(case: Case) -> str:
     """What goes where, as a sentence; empty where it was not measured."""
-    if facts.number("received") is None:
+    if case.number("received") is None:
         return ""
-    loopback = facts.number("loopback")
+    loopback = case.number("loopback")
     way = "the loopback of this host" if loopback is not None and loopback >= _WITHIN else "the network"
-    return f" {amount(facts, 'received')} go through {way}."
+    return f" {amount(case, 'received')} go through {way}."
 
 
 def _all(world: int) -> str:
     return "Both" if world == 2 else f"All {world}"
 
 
-def _whole(facts: Facts, name: str) -> int | None:
+def _whole(case: Case, name: str) -> int | None:
     """An environment variable of the job as a whole number; None if it is none."""
-    value = variable(facts, name)
+    value = variable(case, name)
     return int(value) if value is not None and value.isdigit() else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Evidence, Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.wording import percent
 
 # From which share of wall time a cause is reported: the level at which the TensorBoard plugin and XProf speak
@@ -31,42 +31,42 @@ def severity(cause: str, share: float) -> str:
 
 
 def finding(
-    facts: Facts, cause: str, summary: str, numbers: Sequence[str], fixes: Iterable[Fix], refuted_by: str
+    case: Case, cause: str, summary: str, numbers: Sequence[str], fixes: Iterable[Fix], refuted_by: str
 ) -> Finding:
     """A finding whose share is what the breakdown gave to its cause.
 
     Args:
-        facts: what was measured.
+        case: what was measured.
         cause: its id.
         summary: one sentence.
         numbers: names of the numbers to show as evidence where they were measured.
         fixes: the one to do first first; those with a predicted pace change places by it.
         refuted_by: the test that would prove the finding wrong.
     """
-    share = facts.share(cause)
+    share = case.share(cause)
     shown = [
         Evidence(f"wall time spent on {CAUSES[cause].title}", round(share, 4), "of the time", "breakdown")
     ]
-    shown += [evidence for name in numbers for evidence in facts.evidence(name)]
-    ranks = facts.culprits.get(cause, ()) if len(facts.trainers) > 1 else ()
-    if len(set(ranks)) < len(facts.trainers):
+    shown += [evidence for name in numbers for evidence in case.evidence(name)]
+    ranks = case.culprits.get(cause, ()) if len(case.trainers) > 1 else ()
+    if len(set(ranks)) < len(case.trainers):
         shown += [
-            trainer.numbers["longer"] for rank in ranks for trainer in facts.trainers
+            trainer.numbers["longer"] for rank in ranks for trainer in case.trainers
             if trainer.rank == rank and "longer" in trainer.numbers
         ]  # fmt: skip
     shown += [
-        Evidence("where most of it is", text, "", "stacks") for text in _listed(facts.lines.get(cause, ()))
+        Evidence("where most of it is", text, "", "stacks") for text in _listed(case.lines.get(cause, ()))
     ]
     shown += [
-        Evidence("on what most of it is", text, "", "threads") for text in _listed(facts.paths.get(cause, ()))
+        Evidence("on what most of it is", text, "", "threads") for text in _listed(case.paths.get(cause, ()))
     ]
     shown += [
         Evidence("operator that most of it is for", text, "", "trace")
-        for text in _listed(facts.operators.get(cause, ()))
+        for text in _listed(case.operators.get(cause, ()))
     ]
     shown += [
         Evidence("kernel that takes most of it", text, "", "trace")
-        for text in _listed(facts.kernels.get(cause, ()))
+        for text in _listed(case.kernels.get(cause, ()))
     ]
     ordered = _by_pace(tuple(fixes))[: 1 if share < _MINOR else None]
     most = 1.0 if CAUSES[cause].healthy else freed(share)

@@ -1,7 +1,7 @@
 """What a busy GPU is busy with: arithmetic, memory traffic, too little work, or the wrong precision."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, bounded, finding
 from perfdoctor.rules.lookups import memory_used, setting, variable
 from perfdoctor.rules.recomputing import keep_activations
@@ -20,15 +20,15 @@ _SLOWER = 1.1
 _ROOM = 0.5
 
 
-def compute(facts: Facts) -> Finding | None:
+def compute(case: Case) -> Finding | None:
     """The model's own arithmetic on the GPU: healthy."""
     cause = "gpu.compute"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "The model's own arithmetic on the GPU"),
+        takes(case, cause, "The model's own arithmetic on the GPU"),
         (
             "gpu_busy", "traced_same_kernels", "traced_busy", "traced_beside", "traced_lengthened",
             "traced_lengthened_step", "traced_behind", "traced_bus_alone", "traced_bus_behind", "traced_recomputed",
@@ -37,14 +37,14 @@ def compute(facts: Facts) -> Finding | None:
             "traced_matrix_fp64", "roofline", "roofline_1", "roofline_2", "roofline_3", "gpu_dram", "gpu_power",
             "gpu_power_limit",
         ),
-        [*_unequal(facts), *fewer_channels(facts), *keep_activations(facts)],
+        [*_unequal(case), *fewer_channels(case), *keep_activations(case)],
         "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
     )
 
 
-def _unequal(facts: Facts) -> list[Fix]:
+def _unequal(case: Case) -> list[Fix]:
     """What to do about a rank that computes longer than the others, where traces tell why."""
-    times = facts.number("traced_same_kernels")
+    times = case.number("traced_same_kernels")
     if times is None:
         return []
     if times < _SLOWER:
@@ -59,15 +59,15 @@ def _unequal(facts: Facts) -> list[Fix]:
     ]
 
 
-def memory_bandwidth(facts: Facts) -> Finding | None:
+def memory_bandwidth(case: Case) -> Finding | None:
     """Busy, but on memory traffic."""
     cause = "gpu.memory_bandwidth"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
     fixes = [
         Fix(
             "Fuse element-wise operations",
-            f"{_memory_and_tensor_cores(facts)}Each element-wise operation reads and writes its whole tensor.",
+            f"{_memory_and_tensor_cores(case)}Each element-wise operation reads and writes its whole tensor.",
             "model = torch.compile(model)",
         ),
         Fix(
@@ -75,12 +75,12 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
             "Activations in bfloat16 need half the traffic of float32.",
             "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
         ),
-        *_less_traffic(facts),
+        *_less_traffic(case),
     ]
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Memory traffic on the GPU"),
+        takes(case, cause, "Memory traffic on the GPU"),
         (
             "gpu_dram", "gpu_tensor", "gpu_sm", "gpu_busy", "traced_busy", "traced_kernel_time", "traced_softmax",
             "traced_fused_attention", "traced_layout", "traced_beside", "traced_lengthened", "traced_recomputed",
@@ -92,10 +92,10 @@ def memory_bandwidth(facts: Facts) -> Finding | None:
     )
 
 
-def _less_traffic(facts: Facts) -> list[Fix]:
+def _less_traffic(case: Case) -> list[Fix]:
     """What helps attention and convolutions: where kernels were traced, only what they ask for."""
-    traced = facts.number("traced_kernel_time") is not None
-    softmax, layout = facts.number("traced_softmax"), facts.number("traced_layout")
+    traced = case.number("traced_kernel_time") is not None
+    softmax, layout = case.number("traced_softmax"), case.number("traced_layout")
     fixes = []
     if softmax or not traced:
         part = f" Softmax kernels of their own take {percent(softmax)} of the kernels' time." if softmax else ""
@@ -118,23 +118,23 @@ def _less_traffic(facts: Facts) -> list[Fix]:
     return fixes
 
 
-def _memory_and_tensor_cores(facts: Facts) -> str:
+def _memory_and_tensor_cores(case: Case) -> str:
     """What the hardware's counters say, where they were read."""
-    memory, tensor = amount(facts, "gpu_dram"), amount(facts, "gpu_tensor")
+    memory, tensor = amount(case, "gpu_dram"), amount(case, "gpu_tensor")
     return f"Memory traffic fills {memory}, tensor cores {tensor}. " if memory and tensor else ""
 
 
-def low_occupancy(facts: Facts) -> Finding | None:
+def low_occupancy(case: Case) -> Finding | None:
     """Busy with too little work per kernel."""
     cause = "gpu.low_occupancy"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    used = memory_used(facts)
+    used = memory_used(case)
     room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
     larger = Fix(
         "Use a larger batch",
-        f"Kernels run on a part of the GPU only{_multiprocessors(facts)}.{room}",
-        twice_the_batch(facts),
+        f"Kernels run on a part of the GPU only{_multiprocessors(case)}.{room}",
+        twice_the_batch(case),
     )
     fused = Fix(
         "Merge small kernels",
@@ -143,9 +143,9 @@ def low_occupancy(facts: Facts) -> Finding | None:
     )
     fixes = [larger, fused] if used is None or used < _ROOM else [fused, larger]
     found = finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Kernels with too little work for the GPU"),
+        takes(case, cause, "Kernels with too little work for the GPU"),
         (
             "gpu_sm", "gpu_occupancy", "gpu_busy", "gpu_power", "gpu_memory_share", "traced_kernel_time",
             "traced_short_kernels", "roofline",
@@ -156,8 +156,8 @@ def low_occupancy(facts: Facts) -> Finding | None:
     return bounded(found, 1 - found.share / 2)  # twice the work in the same time
 
 
-def _multiprocessors(facts: Facts) -> str:
-    active = amount(facts, "gpu_sm")
+def _multiprocessors(case: Case) -> str:
+    active = amount(case, "gpu_sm")
     return f" ({active} of the multiprocessors' time)" if active else ""
 
 
@@ -175,16 +175,16 @@ _TF32 = Fix(
 )
 
 
-def no_tensor_cores(facts: Facts) -> Finding | None:
+def no_tensor_cores(case: Case) -> Finding | None:
     """Full precision where tensor cores would serve."""
     cause = "gpu.no_tensor_cores"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    capability = setting(facts, "compute_capability")
+    capability = setting(case, "compute_capability")
     fixes = []
-    if variable(facts, "NVIDIA_TF32_OVERRIDE") == "0":
+    if variable(case, "NVIDIA_TF32_OVERRIDE") == "0":
         fixes.append(_ALLOW_TF32_AGAIN)
-    why = f"Tensor cores were busy for {amount(facts, 'gpu_tensor') or 'next to none of the time'}"
+    why = f"Tensor cores were busy for {amount(case, 'gpu_tensor') or 'next to none of the time'}"
     if capability is None or capability >= _AMPERE:
         fixes += [
             Fix(
@@ -205,9 +205,9 @@ def no_tensor_cores(facts: Facts) -> Finding | None:
             )
         )
     found = finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Arithmetic in full precision"),
+        takes(case, cause, "Arithmetic in full precision"),
         (
             "gpu_tensor", "traced_tensor_cores", "traced_matrix_fp8", "traced_matrix_bf16", "traced_matrix_fp16",
             "traced_matrix_tf32", "traced_matrix_fp32", "traced_matrix_fp64", "roofline", "roofline_1", "roofline_2",

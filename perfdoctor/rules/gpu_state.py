@@ -1,7 +1,7 @@
 """What keeps a GPU from working: copies, memory, clocks, and other processes."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.lookups import switched_on, variable
 from perfdoctor.rules.wording import amount, percent, takes, unset
@@ -9,12 +9,12 @@ from perfdoctor.rules.wording import amount, percent, takes, unset
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # the second is the older name, still read
 
 
-def host_transfer(facts: Facts) -> Finding | None:
+def host_transfer(case: Case) -> Finding | None:
     """Exposed copies between host and device."""
     cause = "gpu.host_transfer"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    pinned = facts.settings.get("pin_thread") == "yes" or facts.number("traced_pageable") == 0
+    pinned = case.settings.get("pin_thread") == "yes" or case.number("traced_pageable") == 0
     without_waiting = Fix(
         "Copy without waiting",
         "The batches are pinned, so copies can overlap with computing."
@@ -25,11 +25,11 @@ def host_transfer(facts: Facts) -> Finding | None:
         else "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
     )
     fixes = [
-        *unset(facts, "CUDA_LAUNCH_BLOCKING", "No copy can then overlap with anything."),
+        *unset(case, "CUDA_LAUNCH_BLOCKING", "No copy can then overlap with anything."),
         without_waiting,
         Fix(
             "Send fewer bytes",
-            f"{amount(facts, 'gpu_pcie_received') or 'All batches'} go over PCIe.",
+            f"{amount(case, 'gpu_pcie_received') or 'All batches'} go over PCIe.",
             "Send images as uint8 and convert on the GPU: batch.to(device, "
             "non_blocking=True).float().div_(255)",
         ),
@@ -40,9 +40,9 @@ def host_transfer(facts: Facts) -> Finding | None:
         ),
     ]
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Copying between host and GPU"),
+        takes(case, cause, "Copying between host and GPU"),
         (
             "gpu_pcie_received", "gpu_pcie_sent", "gpu_busy", "traced_copies", "traced_blocked", "traced_pageable",
             "traced_busy", "exposed_rest", "overlap",
@@ -60,16 +60,16 @@ _KEEP_THE_CACHE = Fix(
 )
 
 
-def memory_pressure(facts: Facts) -> Finding | None:
+def memory_pressure(case: Case) -> Finding | None:
     """Allocator retries, cudaMalloc and cudaFree churn."""
     cause = "gpu.memory_pressure"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    allocator = " ".join(variable(facts, name) or "" for name in _ALLOCATOR)
-    used = facts.number("gpu_memory_share")
+    allocator = " ".join(variable(case, name) or "" for name in _ALLOCATOR)
+    used = case.number("gpu_memory_share")
     full = "The GPU's memory is short" if used is None else f"{percent(used)} of the GPU's memory is in use"
     fixes = unset(
-        facts, "PYTORCH_NO_CUDA_MEMORY_CACHING", "Every tensor then costs a cudaMalloc and a cudaFree."
+        case, "PYTORCH_NO_CUDA_MEMORY_CACHING", "Every tensor then costs a cudaMalloc and a cudaFree."
     )
     if "expandable_segments:true" not in allocator.lower().replace(" ", ""):
         fixes.append(
@@ -90,9 +90,9 @@ def memory_pressure(facts: Facts) -> Finding | None:
         ),
     ]
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Running out of GPU memory"),
+        takes(case, cause, "Running out of GPU memory"),
         ("gpu_memory", "gpu_memory_share", "gpu_busy", "traced_allocations", "traced_busy"),
         fixes,
         "Read torch.cuda.memory_stats()['num_alloc_retries'] twice: if it stands still, the allocator does "
@@ -107,25 +107,25 @@ _UNLOCK_CLOCKS = Fix(
 )
 
 
-def throttled(facts: Facts) -> Finding | None:
+def throttled(case: Case) -> Finding | None:
     """Power, heat or clock limits."""
     cause = "gpu.throttled"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    reasons = {what: facts.number(f"gpu_limited_by_{what}") or 0.0 for what in ("heat", "hardware", "power")}
+    reasons = {what: case.number(f"gpu_limited_by_{what}") or 0.0 for what in ("heat", "hardware", "power")}
     reason = max(reasons, key=lambda what: reasons[what])
-    deficit = facts.number("gpu_clock_deficit")
+    deficit = case.number("gpu_clock_deficit")
     slow = f"The clock is {percent(deficit)} below its highest. " if deficit is not None else ""
     remedy = {
         "heat": Fix(
             "Cool the GPU",
-            f"{slow}Heat holds it down ({amount(facts, 'gpu_temperature') or 'temperature unknown'}).",
+            f"{slow}Heat holds it down ({amount(case, 'gpu_temperature') or 'temperature unknown'}).",
             "nvidia-smi -q -d TEMPERATURE,PERFORMANCE   # then fans, filters, placement in the rack",
         ),
         "power": Fix(
             "Raise the power limit, if it was lowered",
-            f"{slow}It draws {amount(facts, 'gpu_power') or 'what it may'} of "
-            f"{amount(facts, 'gpu_power_limit') or 'its limit'}.",
+            f"{slow}It draws {amount(case, 'gpu_power') or 'what it may'} of "
+            f"{amount(case, 'gpu_power_limit') or 'its limit'}.",
             "nvidia-smi -q -d POWER; nvidia-smi -pl WATTS   # as root",
         ),
         "hardware": Fix(
@@ -137,9 +137,9 @@ def throttled(facts: Facts) -> Finding | None:
     locked = _UNLOCK_CLOCKS
     fixes = [remedy[reason], locked] if reasons[reason] > 0 else [locked]
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Lowered GPU clocks"),
+        takes(case, cause, "Lowered GPU clocks"),
         (
             "gpu_clock", "gpu_clock_max", "gpu_clock_deficit", "gpu_limited_by_power", "gpu_limited_by_heat",
             "gpu_limited_by_hardware", "gpu_power", "gpu_power_limit", "gpu_temperature",
@@ -150,15 +150,15 @@ def throttled(facts: Facts) -> Finding | None:
     )
 
 
-def contention(facts: Facts) -> Finding | None:
+def contention(case: Case) -> Finding | None:
     """Another process on the GPU."""
     cause = "gpu.contention"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    others = amount(facts, "gpu_foreign_processes") or "other processes"
-    part = facts.number("gpu_foreign_sm")
+    others = amount(case, "gpu_foreign_processes") or "other processes"
+    part = case.number("gpu_foreign_sm")
     use = f" They use it for {percent(part)} of the time." if part is not None else ""
-    mps = switched_on(facts, "CUDA_MPS_PIPE_DIRECTORY")
+    mps = switched_on(case, "CUDA_MPS_PIPE_DIRECTORY")
     fixes = [
         Fix(
             "Use a GPU of your own",
@@ -175,9 +175,9 @@ def contention(facts: Facts) -> Finding | None:
             )
         )
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Sharing the GPU with other processes"),
+        takes(case, cause, "Sharing the GPU with other processes"),
         ("gpu_foreign_processes", "gpu_foreign_sm", "gpu_busy", "gpu_memory_share"),
         fixes,
         "Stop the other processes for a minute: if the pace stays the same, they are not the cause.",

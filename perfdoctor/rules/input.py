@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, finding, freed
 from perfdoctor.rules.lookups import hot_line, setting, uses_gpu
 from perfdoctor.rules.wording import at, percent, takes
@@ -31,29 +31,29 @@ _PREPARE_ONCE = Fix(
 )
 
 
-def input_preprocessing(facts: Facts) -> Finding | None:
+def input_preprocessing(case: Case) -> Finding | None:
     """Decoding, augmenting, tokenising, collating: the input pipeline's own computation."""
     cause = "cpu.input_preprocessing"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    if _mostly_sampling(facts, cause):
-        return _slow_sampler(facts, cause)
-    plan = plan_workers(facts, cause)
-    fixes = worker_fixes(facts, cause, plan)
-    line = at(facts, cause, _WITHOUT_LOADER if facts.settings.get("loader") == "no" else "the dataset's transforms")
-    decode = _DECODE if facts.below.get(cause, {}).get("PIL", 0.0) >= _DECODES else ""
+    if _mostly_sampling(case, cause):
+        return _slow_sampler(case, cause)
+    plan = plan_workers(case, cause)
+    fixes = worker_fixes(case, cause, plan)
+    line = at(case, cause, _WITHOUT_LOADER if case.settings.get("loader") == "no" else "the dataset's transforms")
+    decode = _DECODE if case.below.get(cause, {}).get("PIL", 0.0) >= _DECODES else ""
     cheaper = Fix(
         f"Make {line} cheaper",
-        f"Preparing the input holds the trainer up for {percent(facts.share(cause))} of the "
-        f"time.{no_more_workers(plan, facts.share(cause))}",
+        f"Preparing the input holds the trainer up for {percent(case.share(cause))} of the "
+        f"time.{no_more_workers(plan, case.share(cause))}",
         f"Work on whole arrays instead of elements{decode}, and leave out what the model does not use.",
-        freed(facts.share(cause)),
+        freed(case.share(cause)),
     )
-    if _only_rows(facts, cause):
-        fixes.append(replace(_WHOLE_BATCHES, predicted_speedup=freed(facts.share(cause))))
+    if _only_rows(case, cause):
+        fixes.append(replace(_WHOLE_BATCHES, predicted_speedup=freed(case.share(cause))))
     else:
         fixes += [cheaper, _PREPARE_ONCE]
-    if uses_gpu(facts):
+    if uses_gpu(case):
         fixes.append(
             Fix(
                 "Augment whole batches on the GPU",
@@ -64,9 +64,9 @@ def input_preprocessing(facts: Facts) -> Finding | None:
             )
         )
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Preparing the input on the CPU"),
+        takes(case, cause, "Preparing the input on the CPU"),
         (
             "workers_busy", "worker_busy", "job_cores", "worker_cores", "neighbour_cores", "page_cache",
             "traced_loading", "traced_busy", "exposed_data",
@@ -77,22 +77,22 @@ def input_preprocessing(facts: Facts) -> Finding | None:
     )
 
 
-def _mostly_sampling(facts: Facts, cause: str) -> bool:
+def _mostly_sampling(case: Case, cause: str) -> bool:
     """Whether most of it is the sampler's: indices are drawn in the trainer, however many workers there are."""
-    drawing = [trainer.number("own_sampling") or 0.0 for trainer in facts.trainers]
-    return bool(drawing) and sum(drawing) / len(drawing) >= _MOSTLY_SAMPLING * facts.share(cause)
+    drawing = [trainer.number("own_sampling") or 0.0 for trainer in case.trainers]
+    return bool(drawing) and sum(drawing) / len(drawing) >= _MOSTLY_SAMPLING * case.share(cause)
 
 
-def _slow_sampler(facts: Facts, cause: str) -> Finding:
-    share = facts.share(cause)
+def _slow_sampler(case: Case, cause: str) -> Finding:
+    share = case.share(cause)
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Drawing the indices of the next batch"),
+        takes(case, cause, "Drawing the indices of the next batch"),
         ("worker_busy", "workers_busy"),
         [
             Fix(
-                f"Draw many batches' indices at once at {at(facts, cause, 'the sampler')}",
+                f"Draw many batches' indices at once at {at(case, cause, 'the sampler')}",
                 f"The loader's sampler runs in the trainer's main thread and takes {percent(share)} of the time. More "
                 "workers will not help: they only get what it has drawn.",
                 "indices = torch.multinomial(weights, 1000 * batch_size, replacement=True)  # once per 1000 batches\n"
@@ -111,9 +111,9 @@ def _slow_sampler(facts: Facts, cause: str) -> Finding:
     )
 
 
-def _only_rows(facts: Facts, cause: str) -> bool:
+def _only_rows(case: Case, cause: str) -> bool:
     """Whether the preparation is torch's own: rows of tensors in memory, taken one by one and stacked."""
-    return facts.settings.get("dataset") == "tensors" and facts.below.get(cause, {}).get("torch", 0.0) >= _TORCHS
+    return case.settings.get("dataset") == "tensors" and case.below.get(cause, {}).get("torch", 0.0) >= _TORCHS
 
 
 _LONGER_EPOCHS = Fix(
@@ -124,12 +124,12 @@ _LONGER_EPOCHS = Fix(
 )
 
 
-def worker_startup(facts: Facts) -> Finding | None:
+def worker_startup(case: Case) -> Finding | None:
     """Workers started anew, each epoch for instance."""
     cause = "cpu.worker_startup"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    starts, life = facts.number("worker_starts"), facts.number("worker_life")
+    starts, life = case.number("worker_starts"), case.number("worker_life")
     why = "Each new worker is forked, imports and opens the dataset again before its first batch."
     if starts is not None:
         why = f"{starts:.0f} workers were started per minute. {why}"
@@ -143,7 +143,7 @@ def worker_startup(facts: Facts) -> Finding | None:
         ),
         _LONGER_EPOCHS,
     ]
-    if facts.settings.get("start_method") == "spawn":
+    if case.settings.get("start_method") == "spawn":
         fixes.append(
             Fix(
                 "Start workers by forkserver",
@@ -153,9 +153,9 @@ def worker_startup(facts: Facts) -> Finding | None:
             )
         )
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Starting loader workers anew"),
+        takes(case, cause, "Starting loader workers anew"),
         ("worker_starts", "worker_life", "exposed_data"),
         fixes,
         "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not "
@@ -205,15 +205,15 @@ def _fewer_tensors(slack: float | None) -> Fix:
     )
 
 
-def data_transfer(facts: Facts) -> Finding | None:
+def data_transfer(case: Case) -> Finding | None:
     """Handing batches from worker to trainer: pickling, shared memory, pinning, ordering."""
     cause = "cpu.data_transfer"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    idle = None if (busy := facts.number("worker_busy")) is None else 1 - busy
+    idle = None if (busy := case.number("worker_busy")) is None else 1 - busy
     slack = idle if idle is not None and idle >= _SLACK else None
-    fixes = [_WHOLE_BATCHES if facts.settings.get("dataset") == "tensors" else _fewer_tensors(slack)]
-    if facts.settings.get("pin_thread") == "yes":
+    fixes = [_WHOLE_BATCHES if case.settings.get("dataset") == "tensors" else _fewer_tensors(slack)]
+    if case.settings.get("pin_thread") == "yes":
         fixes.append(_PIN_LESS)
     if slack:
         fixes.append(
@@ -224,12 +224,12 @@ def data_transfer(facts: Facts) -> Finding | None:
                 "DataLoader(..., in_order=False, prefetch_factor=4)  # the order of batches then varies",
             )
         )
-    if (setting(facts, "workers") or 0) > 0 and not uses_gpu(facts):
+    if (setting(case, "workers") or 0) > 0 and not uses_gpu(case):
         fixes.append(_WITHOUT_WORKERS)
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Handing batches from the workers to the trainer"),
+        takes(case, cause, "Handing batches from the workers to the trainer"),
         ("worker_busy", "workers_busy", "trainer_switches", "exposed_data"),
         fixes,
         "Let the dataset return one tensor of the same number of bytes: if the wait stays, the hand-over is "
@@ -237,12 +237,12 @@ def data_transfer(facts: Facts) -> Finding | None:
     )
 
 
-def lock_contention(facts: Facts) -> Finding | None:
+def lock_contention(case: Case) -> Finding | None:
     """Workers or threads that queue for a lock of the job's own."""
     cause = "cpu.lock_contention"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    place = f" It is taken at {hot_line(facts, cause)}." if hot_line(facts, cause) else ""
+    place = f" It is taken at {hot_line(case, cause)}." if hot_line(case, cause) else ""
     fixes = [
         Fix(
             "Give every worker its own resource instead of a shared lock",
@@ -261,9 +261,9 @@ def lock_contention(facts: Facts) -> Finding | None:
         ),
     ]
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Queueing for a lock of the job's own"),
+        takes(case, cause, "Queueing for a lock of the job's own"),
         ("worker_busy", "worker_cores"),
         fixes,
         "Run with num_workers=1: if the pace stays nearly the same, the lock serialises the workers; if it "

@@ -1,7 +1,7 @@
 """The trainer's Python: dispatch overhead, the interpreter lock and the cyclic collector."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.lookups import hot_line, switched_on
 from perfdoctor.rules.wording import percent, takes, twice_the_batch, unset
@@ -25,22 +25,22 @@ _NO_ANOMALY_MODE = Fix(
 )
 
 
-def debug_fixes(facts: Facts) -> list[Fix]:
+def debug_fixes(case: Case) -> list[Fix]:
     """Takes away switches for debugging that slow down every call."""
-    fixes = [fix for name, why in _DEBUG_SWITCHES for fix in unset(facts, name, why)]
-    fixes = [fix for fix in fixes if "TORCH_DISTRIBUTED_DEBUG" not in fix.title or _is_detail(facts)]
-    below = facts.below.get("cpu.python_overhead", {})
+    fixes = [fix for name, why in _DEBUG_SWITCHES for fix in unset(case, name, why)]
+    fixes = [fix for fix in fixes if "TORCH_DISTRIBUTED_DEBUG" not in fix.title or _is_detail(case)]
+    below = case.below.get("cpu.python_overhead", {})
     traced = sum(below.get(package, 0.0) for package in ("traceback", "linecache"))
     return [_NO_ANOMALY_MODE, *fixes] if traced >= _TRACED else fixes
 
 
-def _is_detail(facts: Facts) -> bool:
-    return str(facts.settings.get("env.TORCH_DISTRIBUTED_DEBUG", "")).upper() == "DETAIL"
+def _is_detail(case: Case) -> bool:
+    return str(case.settings.get("env.TORCH_DISTRIBUTED_DEBUG", "")).upper() == "DETAIL"
 
 
-def optimizer_fixes(facts: Facts) -> list[Fix]:
+def optimizer_fixes(case: Case) -> list[Fix]:
     """A fused optimizer, where the optimizer's own share of the step is large."""
-    shares = [trainer.phases.get("optimizer", 0.0) for trainer in facts.trainers]
+    shares = [trainer.phases.get("optimizer", 0.0) for trainer in case.trainers]
     share = sum(shares) / len(shares) if shares else 0.0
     if share < _OPTIMIZER:
         return []
@@ -54,11 +54,11 @@ def optimizer_fixes(facts: Facts) -> list[Fix]:
     ]
 
 
-def _larger_batch(facts: Facts) -> Fix:
+def _larger_batch(case: Case) -> Fix:
     return Fix(
         "Use a larger batch",
         "The number of calls per step stays the same while each computes more.",
-        f"{twice_the_batch(facts)}  # and check that the loss still falls as before",
+        f"{twice_the_batch(case)}  # and check that the loss still falls as before",
     )
 
 
@@ -83,29 +83,29 @@ _COMPILE_ONCE = Fix(
 )
 
 
-def python_overhead(facts: Facts) -> Finding | None:
+def python_overhead(case: Case) -> Finding | None:
     """Interpreter and operator dispatch in the trainer."""
     cause = "cpu.python_overhead"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    if _compiling(facts) >= _MOSTLY * facts.share(cause):
-        return _recompilation(facts, cause)
-    if (facts.number("library_code") or 0.0) >= _MOSTLY:
-        return _others_work(facts, cause)
-    if (facts.number("interpreter_code") or 0.0) >= _MOSTLY:
-        return _own_python(facts, cause)
-    fixes = [*debug_fixes(facts), _larger_operations(facts, cause)]
-    if not switched_on(facts, "TORCH_COMPILE_DISABLE") and not switched_on(facts, "TORCHDYNAMO_DISABLE"):
+    if _compiling(case) >= _MOSTLY * case.share(cause):
+        return _recompilation(case, cause)
+    if (case.number("library_code") or 0.0) >= _MOSTLY:
+        return _others_work(case, cause)
+    if (case.number("interpreter_code") or 0.0) >= _MOSTLY:
+        return _own_python(case, cause)
+    fixes = [*debug_fixes(case), _larger_operations(case, cause)]
+    if not switched_on(case, "TORCH_COMPILE_DISABLE") and not switched_on(case, "TORCHDYNAMO_DISABLE"):
         fixes.append(_COMPILE)
     else:
         for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
-            fixes += unset(facts, name, "It turns torch.compile off, which would merge small operators.")
-    fixes += optimizer_fixes(facts)
-    fixes.append(_larger_batch(facts))
+            fixes += unset(case, name, "It turns torch.compile off, which would merge small operators.")
+    fixes += optimizer_fixes(case)
+    fixes.append(_larger_batch(case))
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Calling operations (interpreter and dispatch)"),
+        takes(case, cause, "Calling operations (interpreter and dispatch)"),
         ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
         fixes,
         "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, "
@@ -113,54 +113,54 @@ def python_overhead(facts: Facts) -> Finding | None:
     )
 
 
-def _larger_operations(facts: Facts, cause: str) -> Fix:
-    line = hot_line(facts, cause)
+def _larger_operations(case: Case, cause: str) -> Fix:
+    line = hot_line(case, cause)
     return Fix(
         f"Use fewer, larger operations{f' at {line}' if line else ''}",
-        f"{percent(facts.share(cause))} of the time goes into calling operations instead of computing: "
+        f"{percent(case.share(cause))} of the time goes into calling operations instead of computing: "
         "each call costs some microseconds, however little it computes.",
         "Where there is a loop over elements, samples or parameters: one tensor operation in its place (torch.stack, "
         "torch.where, index_add_, torch._foreach_*).",
     )
 
 
-def _most_of_its_lines(facts: Facts, cause: str) -> str:
+def _most_of_its_lines(case: Case, cause: str) -> str:
     """The job's own lines that take most of a cause, "" where none stands out."""
-    lines = [line for line, part in facts.python_lines.get(cause, ()) if part >= _NAMED]
+    lines = [line for line, part in case.python_lines.get(cause, ()) if part >= _NAMED]
     return " and ".join(lines[:_MOST_NAMED])
 
 
-def _others_work(facts: Facts, cause: str) -> Finding:
+def _others_work(case: Case, cause: str) -> Finding:
     """Most of it is libraries at work on what the model puts out: images that are written, targets that are matched."""
-    lines = _most_of_its_lines(facts, cause)
-    packages = [name for name in facts.below.get(cause, {}) if name not in ("", "torch", "python")][:_MOST_NAMED]
+    lines = _most_of_its_lines(case, cause)
+    packages = [name for name in case.below.get(cause, {}) if name not in ("", "torch", "python")][:_MOST_NAMED]
     named = f" ({', '.join(packages)})" if packages else ""
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, f"Work of other libraries{named} beside the model"),
+        takes(case, cause, f"Work of other libraries{named} beside the model"),
         ("library_code", "interpreter_code", "trainer_running", "trainer_cores"),
         [
-            *debug_fixes(facts),
+            *debug_fixes(case),
             Fix(
                 f"Do less, or do it more rarely, at {lines or 'the code that calls them'}",
-                f"{percent(facts.number('library_code') or 0.0)} of what runs around the arithmetic is neither torch "
+                f"{percent(case.number('library_code') or 0.0)} of what runs around the arithmetic is neither torch "
                 "nor Python's interpreter. Compiling the model or a larger batch would not change it.",
                 "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
                 "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for",
             ),
-            *optimizer_fixes(facts),
+            *optimizer_fixes(case),
         ],
         "Leave that work out for some steps: if the pace stays the same, it is not what holds the job up.",
     )
 
 
-def _own_python(facts: Facts, cause: str) -> Finding:
+def _own_python(case: Case, cause: str) -> Finding:
     """Most of the overhead is the interpreter, at work on the job's own Python: torch has no part in it."""
-    lines = _most_of_its_lines(facts, cause)
-    part = percent(facts.number("interpreter_code") or 0.0)
+    lines = _most_of_its_lines(case, cause)
+    part = percent(case.number("interpreter_code") or 0.0)
     fixes = [
-        *debug_fixes(facts),
+        *debug_fixes(case),
         Fix(
             f"Make {lines or 'the Python code of the step'} cheaper",
             f"{part} of what runs around the arithmetic is Python's interpreter and not torch: code of the job's own, "
@@ -169,33 +169,33 @@ def _own_python(facts: Facts, cause: str) -> Finding:
             "rarely, or do it beside training: ProcessPoolExecutor(1).submit(work, plain_data)",
         ),
     ]
-    if facts.below.get(cause, {}).get("torch", 0.0) >= _ALSO:
-        fixes.append(_larger_operations(facts, cause))
+    if case.below.get(cause, {}).get("torch", 0.0) >= _ALSO:
+        fixes.append(_larger_operations(case, cause))
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Python code in the training step"),
+        takes(case, cause, "Python code in the training step"),
         ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
-        [*fixes, *optimizer_fixes(facts)],
+        [*fixes, *optimizer_fixes(case)],
         "Leave that code out for some steps, or let it return a constant: if the pace stays the same, it is not what "
         "holds the job up.",
     )
 
 
-def _compiling(facts: Facts) -> float:
+def _compiling(case: Case) -> float:
     """The part of the time in which torch.compile compiles, from a trace or as the mean of the trainers' stacks."""
-    seen = [trainer.number("own_compiling") or 0.0 for trainer in facts.trainers]
-    return max(facts.number("traced_compiling") or 0.0, sum(seen) / max(1, len(seen)))
+    seen = [trainer.number("own_compiling") or 0.0 for trainer in case.trainers]
+    return max(case.number("traced_compiling") or 0.0, sum(seen) / max(1, len(seen)))
 
 
-def _recompilation(facts: Facts, cause: str) -> Finding:
+def _recompilation(case: Case, cause: str) -> Finding:
     """Most of the overhead is torch.compile, which compiles again and again."""
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Compiling the model again and again"),
+        takes(case, cause, "Compiling the model again and again"),
         ("trainer_running", "traced_compiling", "traced_busy", "own_compiling"),
-        [_COMPILE_ONCE, *debug_fixes(facts)],
+        [_COMPILE_ONCE, *debug_fixes(case)],
         "Run with TORCH_LOGS=recompiles: if it tells of no recompilation after the first steps, compiling is not "
         "what takes the time.",
     )
@@ -208,18 +208,18 @@ _REST = Fix(
 )
 
 
-def gil_contention(facts: Facts) -> Finding | None:
+def gil_contention(case: Case) -> Finding | None:
     """Another Python thread of the trainer holds the interpreter lock."""
     cause = "cpu.gil_contention"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    holder = f" The thread that holds it is at {hot_line(facts, cause)}." if hot_line(facts, cause) else ""
+    holder = f" The thread that holds it is at {hot_line(case, cause)}." if hot_line(case, cause) else ""
     fixes = [
         Fix(
-            f"Move the work at {hot_line(facts, cause)} into a process of its own"
-            if hot_line(facts, cause)
+            f"Move the work at {hot_line(case, cause)} into a process of its own"
+            if hot_line(case, cause)
             else "Move the other thread's work into a process of its own",
-            f"The main thread waits for the interpreter lock for {percent(facts.share(cause))} of the "
+            f"The main thread waits for the interpreter lock for {percent(case.share(cause))} of the "
             f"time.{holder}",
             "from concurrent.futures import ProcessPoolExecutor\n"
             "pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))\n"
@@ -227,7 +227,7 @@ def gil_contention(facts: Facts) -> Finding | None:
         ),
         _REST,
     ]
-    if facts.settings.get("pin_thread") == "yes":
+    if case.settings.get("pin_thread") == "yes":
         fixes.append(
             Fix(
                 "Hand over fewer tensors per batch",
@@ -237,9 +237,9 @@ def gil_contention(facts: Facts) -> Finding | None:
             )
         )
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Waiting for the interpreter lock"),
+        takes(case, cause, "Waiting for the interpreter lock"),
         ("trainer_running", "trainer_cores", "trainer_switches"),
         fixes,
         "Stop the other thread for some steps: if the pace stays the same, the lock is not what holds the "
@@ -255,20 +255,20 @@ _FEWER_OBJECTS = Fix(
 )
 
 
-def garbage_collection(facts: Facts) -> Finding | None:
+def garbage_collection(case: Case) -> Finding | None:
     """The cyclic collector."""
     cause = "cpu.garbage_collection"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
     ranks = (
         " on all ranks in the same step, or every rank waits for each pause of any"
-        if len(facts.trainers) > 1
+        if len(case.trainers) > 1
         else ""
     )
     fixes = [
         Fix(
             "Collect at times of your choosing",
-            f"The collector walks through all Python objects again and again: {percent(facts.share(cause))} "
+            f"The collector walks through all Python objects again and again: {percent(case.share(cause))} "
             "of the time.",
             "import gc\n"
             "gc.collect(); gc.freeze(); gc.disable()  # once, after model and data are set up\n"
@@ -276,18 +276,18 @@ def garbage_collection(facts: Facts) -> Finding | None:
         ),
         _FEWER_OBJECTS,
     ]
-    if hot_line(facts, cause):
+    if hot_line(case, cause):
         fixes.append(
             Fix(
-                f"Look for gc.collect() near {hot_line(facts, cause)}",
+                f"Look for gc.collect() near {hot_line(case, cause)}",
                 "Most collections happen there. If it is called by hand, it can go.",
                 "Remove gc.collect() from the step.",
             )
         )
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "The cyclic garbage collector"),
+        takes(case, cause, "The cyclic garbage collector"),
         ("trainer_rss",),
         fixes,
         "Run some hundred steps after gc.disable(): if the pace stays the same, the collector is not the "

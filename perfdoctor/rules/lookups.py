@@ -1,23 +1,23 @@
-"""What rules ask of the facts: settings and variables of the job, and where a cause lies."""
+"""What rules ask of the case: settings and variables of the job, and where a cause lies."""
 
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 
 
-def culprits(facts: Facts, cause: str) -> list[Trainer]:
+def culprits(case: Case, cause: str) -> list[Trainer]:
     """The trainers in which a cause lies; all of them where that is not known."""
-    ranks = facts.culprits.get(cause, ())
-    return [trainer for trainer in facts.trainers if trainer.rank in ranks] or list(facts.trainers)
+    ranks = case.culprits.get(cause, ())
+    return [trainer for trainer in case.trainers if trainer.rank in ranks] or list(case.trainers)
 
 
-def hot_line(facts: Facts, cause: str) -> str | None:
+def hot_line(case: Case, cause: str) -> str | None:
     """The job's own source line that is on the stack most often, as ``file.py:12 function``."""
-    lines = facts.lines.get(cause, ())
+    lines = case.lines.get(cause, ())
     return lines[0][0] if lines else None
 
 
-def hot_path(facts: Facts, cause: str) -> str | None:
+def hot_path(case: Case, cause: str) -> str | None:
     """The file that was read, written or waited on most; pipes, sockets and the like do not count."""
-    for target, _ in facts.paths.get(cause, ()):
+    for target, _ in case.paths.get(cause, ()):
         kind, _, path = target.partition(":")
         if kind == "file":
             return path
@@ -26,38 +26,38 @@ def hot_path(facts: Facts, cause: str) -> str | None:
     return None
 
 
-def is_read_by_another(facts: Facts, cause: str) -> bool:
+def is_read_by_another(case: Case, cause: str) -> bool:
     """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow, and no file."""
-    ends = [part for target, part in facts.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
+    ends = [part for target, part in case.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
     return sum(ends) > 0.5
 
 
-def setting(facts: Facts, name: str) -> float | None:
+def setting(case: Case, name: str) -> float | None:
     """A setting as a number; None if unknown or not a number."""
     try:
-        value = float(facts.settings[name])
+        value = float(case.settings[name])
     except (KeyError, ValueError):
         return None
     return value if value == value else None
 
 
-def variable(facts: Facts, name: str) -> str | None:
+def variable(case: Case, name: str) -> str | None:
     """An environment variable of the job; None if unset or unknown."""
-    value = facts.settings.get(f"env.{name}")
+    value = case.settings.get(f"env.{name}")
     return None if value is None else str(value)
 
 
-def switched_on(facts: Facts, name: str) -> bool:
+def switched_on(case: Case, name: str) -> bool:
     """Whether an environment variable is set to something that means yes."""
-    return (variable(facts, name) or "").strip().lower() not in ("", "0", "false", "no", "off")
+    return (variable(case, name) or "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
-def uses_gpu(facts: Facts) -> bool:
+def uses_gpu(case: Case) -> bool:
     """Whether the job is known to use a GPU."""
-    return (facts.number("gpus") or setting(facts, "gpus") or 0) > 0
+    return (case.number("gpus") or setting(case, "gpus") or 0) > 0
 
 
-def memory_used(facts: Facts) -> float | None:
+def memory_used(case: Case) -> float | None:
     """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
-    used = facts.number("gpu_memory_share")
-    return facts.number("traced_memory") if used is None else used
+    used = case.number("gpu_memory_share")
+    return case.number("traced_memory") if used is None else used

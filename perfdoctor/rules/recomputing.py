@@ -1,7 +1,7 @@
 """Activation checkpointing: what it costs to do forward work again, where memory would allow to keep its results."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, freed
 from perfdoctor.rules.lookups import memory_used
 from perfdoctor.rules.wording import percent
@@ -24,12 +24,12 @@ x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # eve
 print(torch.cuda.max_memory_reserved() / torch.cuda.mem_get_info()[1])"""
 
 
-def keep_activations(facts: Facts) -> list[Fix]:
+def keep_activations(case: Case) -> list[Fix]:
     """What to keep instead of computing it again; nothing where traces show no such work, or little."""
-    again = (facts.number("traced_recomputed") or 0.0) * sum(map(facts.share, _WORK))
+    again = (case.number("traced_recomputed") or 0.0) * sum(map(case.share, _WORK))
     if again < REPORTED:
         return []
-    used = memory_used(facts)
+    used = memory_used(case)
     why = f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. "
     fewer = Fix("Checkpoint fewer blocks, or none", why + _room(used), _FEWER, freed(again))
     selective = Fix(

@@ -1,7 +1,7 @@
 """Reading from the network, and from swap: data that is farther away than it should be."""
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, finding, freed
 from perfdoctor.rules.lookups import setting
 from perfdoctor.rules.wording import amount, takes
@@ -21,15 +21,15 @@ _FURTHER_AHEAD = Fix(
 )
 
 
-def network_read(facts: Facts) -> Finding | None:
+def network_read(case: Case) -> Finding | None:
     """Reads from sockets: object stores, HTTP, databases."""
     cause = "io.network_read"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    plan = plan_workers(facts, cause)
-    rate = f" They deliver {amount(facts, 'received')}." if facts.number("received") is not None else ""
+    plan = plan_workers(case, cause)
+    rate = f" They deliver {amount(case, 'received')}." if case.number("received") is not None else ""
     fixes = [
-        *worker_fixes(facts, cause, plan),
+        *worker_fixes(case, cause, plan),
         Fix(
             "Fetch the samples of a batch at the same time",
             "A reader spends its time waiting for answers, not computing: many can wait at once without "
@@ -42,16 +42,16 @@ def network_read(facts: Facts) -> Finding | None:
             "Keep a local copy",
             "What is fetched once need not be fetched again in the next epoch.",
             "Write each object to $TMPDIR/cache at its first use and look there first.",
-            freed(facts.share(cause)),
+            freed(case.share(cause)),
         ),
         _LARGER_OBJECTS,
     ]
-    if (setting(facts, "workers") or 0) > 0:
+    if (setting(case, "workers") or 0) > 0:
         fixes.append(_FURTHER_AHEAD)
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Waiting for data from the network"),
+        takes(case, cause, "Waiting for data from the network"),
         ("received", "packets", "retransmits", "worker_busy", "workers_busy", "worker_cores", "exposed_data"),
         fixes,
         "Serve the same samples from local files: if the pace stays the same, the network is not what holds "
@@ -59,13 +59,13 @@ def network_read(facts: Facts) -> Finding | None:
     )
 
 
-def swap(facts: Facts) -> Finding | None:
+def swap(case: Case) -> Finding | None:
     """Memory paged in and out."""
     cause = "io.swap"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    workers = int(max((trainer.workers for trainer in facts.trainers), default=0))
-    limit = setting(facts, "memory_limit_bytes")
+    workers = int(max((trainer.workers for trainer in case.trainers), default=0))
+    limit = setting(case, "memory_limit_bytes")
     capped = f" The control group may use {limit / 1e9:.3g} GB." if limit else ""
     fixes = []
     if workers > 1:
@@ -93,9 +93,9 @@ def swap(facts: Facts) -> Finding | None:
         ),
     ]
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Paging memory in from swap"),
+        takes(case, cause, "Paging memory in from swap"),
         ("swap_in", "swap_out", "swapped", "major_faults", "trainer_rss", "memory_available", "memory_pressure"),
         fixes,
         "Watch si in vmstat 1 while the job runs: if it stays 0, the job does not wait for swap.",

@@ -1,128 +1,72 @@
 """Writing: checkpoints and logs."""
 
 import math
+from collections.abc import Iterator
 
-from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
-from perfdoctor.rules.finding import REPORTED, finding, freed
-from perfdoctor.rules.lookups import hot_line, hot_path, is_read_by_another
-from perfdoctor.rules.storage import file_system
-from perfdoctor.rules.wording import percent, takes
-
-# A cost that nobody needs to look at any more: the level below which nothing is reported.
-_BEARABLE = REPORTED
-
-# No storage is faster than memory.
-_IN_MEMORY = ("tmpfs", "ramfs")
-
-_SAVE_BEHIND = """\
-state = {name: value.detach().to('cpu', copy=True) for name, value in model.state_dict().items()}
-if saving is not None: saving.result()
-saving = saver.submit(torch.save, state, path)  # saver = ThreadPoolExecutor(1)"""
-_SAVE_TOGETHER = """\
-from torch.distributed.checkpoint import async_save
-# needs a CPU backend too: init_process_group('cpu:gloo,cuda:nccl')
-if saving is not None: saving.result()
-saving = async_save({'model': model.state_dict()}, checkpoint_id=folder)"""
+from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE
+from perfdoctor.diagnosis import Advice, advise, say
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.file_systems import IN_MEMORY
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.rule import Rule, freed
 
 
-def times_rarer(share: float, bearable: float = _BEARABLE) -> int:
-    """How many times more rarely something must happen until its share of the time is bearable."""
-    rest = max(1 - share, 0.01)
+def _save_otherwise(case: Case) -> Iterator[Advice]:
+    share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
+    times = _times_rarer(share)
+    yield advise(
+        "saving.save_behind",
+        freed(share, share),  # in the background the writes still take as long as now
+        path=path,
+        share=share,
+        line=case.hot_line(CHECKPOINT_WRITE),
+        ranks=len(case.trainers),
+    )
+    yield advise(
+        "saving.save_less_often",
+        freed(share * (1 - 1 / times)),
+        share=share,
+        times=times,
+        bearable=thresholds.REPORTED_SHARE,
+    )
+    if case.file_system(path) not in IN_MEMORY:
+        yield advise("saving.faster_storage")
+
+
+def _log_otherwise(case: Case) -> Iterator[Advice]:
+    share = case.share(LOG_WRITE)
+    times = _times_rarer(share)
+    yield advise(
+        "saving.log_less_often",
+        freed(share * (1 - 1 / times)),
+        path=case.hot_path(LOG_WRITE),
+        share=share,
+        line=case.hot_line(LOG_WRITE),
+        times=times,
+    )
+    yield advise("saving.faster_reader" if case.is_read_by_another(LOG_WRITE) else "saving.no_flush")
+    yield advise("saving.another_thread")
+
+
+def _times_rarer(share: float) -> int:
+    """How many times more rarely something must happen until its share of the time is not reported any more."""
+    bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
     return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
 
 
-_FASTER_STORAGE = Fix(
-    "Save to faster storage first",
-    "A copy to a fast local disk, moved on by another process, frees the step sooner.",
-    "torch.save(state, f'{local}/checkpoint.pt')  # then rsync in the background",
-)
-
-
-def checkpoint_write(facts: Facts) -> Finding | None:
-    """Saving state."""
-    cause = "io.checkpoint_write"
-    share = facts.share(cause)
-    if share < REPORTED:
-        return None
-    path = hot_path(facts, cause)
-    line = f" It is done at {hot_line(facts, cause)}." if hot_line(facts, cause) else ""
-    rarer = times_rarer(share)
-    fixes = [
-        Fix(
-            "Save while training goes on",
-            f"The trainer stands still while {path or 'a checkpoint'} is written: {percent(share)} of the "
-            f"time.{line} Only the copy in memory must be made in the step.",
-            _SAVE_TOGETHER if len(facts.trainers) > 1 else _SAVE_BEHIND,
-            freed(share, share),  # in the background the writes still take as long as now
-        ),
-        Fix(
-            f"Save {rarer} times less often",
-            f"At the present pace of saving {percent(share)} of the time goes there; {rarer} times rarer "
-            f"leaves less than {percent(_BEARABLE)}.",
-            f"if step % ({rarer} * save_every) == 0: save(...)",
-            freed(share * (1 - 1 / rarer)),
-        ),
-    ]
-    if file_system(facts, path) not in _IN_MEMORY:
-        fixes.append(_FASTER_STORAGE)
-    return finding(
-        facts,
-        cause,
-        takes(facts, cause, "Saving checkpoints"),
+SAVING_RULES = (
+    Rule(
+        CHECKPOINT_WRITE,
+        say("saving.checkpoints"),
         ("written_to_storage", "written_by_calls", "device_written", "device_busy"),
-        fixes,
-        "Leave saving out for some hundred steps: if the pace stays the same, it is not the cause.",
-    )
-
-
-_NO_FLUSH = Fix(
-    "Do not flush every line to the disk",
-    "A flush hands the line to the system; fsync, and a file opened for synchronous writing, wait for the device.",
-    "log = open(path, 'a', buffering=1 << 16)  # no flush(), no os.fsync() in the step",
-)
-_FASTER_READER = Fix(
-    "Let whoever reads the log keep up",
-    "It is written into a pipe or a connection, which is full: a line waits until the program at the other end has "
-    "read others.",
-    "python train.py >> train.log 2>&1  # instead of a pipe: a file, which tail -F may follow\n"
-    "logging.FileHandler(path)          # instead of a connection: a file, which the collector reads by itself",
-)
-
-
-def log_write(facts: Facts) -> Finding | None:
-    """Writing logs and metrics."""
-    cause = "io.log_write"
-    share = facts.share(cause)
-    if share < REPORTED:
-        return None
-    path, line = hot_path(facts, cause), hot_line(facts, cause)
-    rarer = times_rarer(share)
-    fixes = [
-        Fix(
-            f"Log {rarer} times less often",
-            f"Writing {path or 'the log'} takes {percent(share)} of the "
-            f"time{f', at {line}' if line else ''}.",
-            f"if step % {rarer} == 0: log(...)",
-            freed(share * (1 - 1 / rarer)),
-        ),
-        _FASTER_READER if is_read_by_another(facts, cause) else _NO_FLUSH,
-        Fix(
-            "Write from another thread",
-            "The step then only queues the record.",
-            "from logging.handlers import QueueHandler, QueueListener\n"
-            "records = queue.SimpleQueue(); logger.addHandler(QueueHandler(records))\n"
-            "QueueListener(records, handler).start()  # handler: the one that is slow now",
-        ),
-    ]
-    return finding(
-        facts,
-        cause,
-        takes(facts, cause, "Writing logs"),
+        _save_otherwise,
+        say("saving.checkpoints_refuted"),
+    ),
+    Rule(
+        LOG_WRITE,
+        say("saving.logs"),
         ("write_calls", "written_to_storage", "device_busy", "exposed_rest", "overlap"),
-        fixes,
-        "Leave logging out, or send the log to /dev/null: if the pace stays the same, writing it is not the cause.",
-    )
-
-
-SAVING_RULES = (checkpoint_write, log_write)
+        _log_otherwise,
+        say("saving.logs_refuted"),
+    ),
+)

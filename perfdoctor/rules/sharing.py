@@ -1,7 +1,7 @@
 """Collectives and kernels that share a GPU and hold each other up."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, freed
 from perfdoctor.rules.wording import amount, percent
 
@@ -24,43 +24,43 @@ _ELSEWHERE = Fix(
 )
 
 
-def fewer_channels(facts: Facts) -> list[Fix]:
+def fewer_channels(case: Case) -> list[Fix]:
     """For kernels that take longer beside collectives."""
-    longer, times = facts.number("traced_lengthened"), facts.number("traced_beside")
+    longer, times = case.number("traced_lengthened"), case.number("traced_beside")
     if longer is None or times is None or longer < REPORTED:
         return []
-    step = amount(facts, "traced_lengthened_step")
+    step = amount(case, "traced_lengthened_step")
     why = (
         f"Beside collectives kernels take {times:.2g} times as long as the same ones alone: {percent(longer)} of the "
         f"time{f', {step} of each step' if step else ''}. Each channel of a collective occupies a multiprocessor, and "
-        f"all of them memory bandwidth.{_network(facts)}"
+        f"all of them memory bandwidth.{_network(case)}"
     )
     return [Fix("Give collectives fewer multiprocessors", why, _FEWER_CHANNELS, freed(longer)), _ELSEWHERE]
 
 
-def held_up_by_kernels(facts: Facts, cause: str) -> list[Fix]:
+def held_up_by_kernels(case: Case, cause: str) -> list[Fix]:
     """For collectives that are long because kernels run beside them, and not because of the network."""
-    saved, times = facts.number("traced_held_up"), facts.number("traced_behind")
-    if saved is None or times is None or saved < _MOST * facts.share(cause):
+    saved, times = case.number("traced_held_up"), case.number("traced_behind")
+    if saved is None or times is None or saved < _MOST * case.share(cause):
         return []
-    saved = min(saved, facts.share(cause))
+    saved = min(saved, case.share(cause))
     why = (
         f"Behind kernels collectives take {times:.2g} times as long as the same ones alone, which costs "
-        f"{percent(saved)} of the time.{_network(facts)} A faster network would not help."
+        f"{percent(saved)} of the time.{_network(case)} A faster network would not help."
     )
     return [Fix("Give collectives a stream of high priority", why, _PRIORITY, freed(saved)), _ELSEWHERE]
 
 
-def sharing_costs(facts: Facts, cause: str) -> str:
+def sharing_costs(case: Case, cause: str) -> str:
     """Sentences for a finding about the transfer in collectives; "" where they do not suffer from kernels."""
-    if not held_up_by_kernels(facts, cause):
+    if not held_up_by_kernels(case, cause):
         return ""
-    return f" Most of that is because kernels run beside the collectives.{_network(facts)}"
+    return f" Most of that is because kernels run beside the collectives.{_network(case)}"
 
 
-def _network(facts: Facts) -> str:
+def _network(case: Case) -> str:
     """What the network gives to a collective by itself, where kernels are what makes it slow."""
-    alone, behind = amount(facts, "traced_bus_alone"), amount(facts, "traced_bus_behind")
+    alone, behind = amount(case, "traced_bus_alone"), amount(case, "traced_bus_behind")
     if not alone or not behind:
         return ""
     return f" The network is not to blame: it carries {alone} of a collective alone, and {behind} behind kernels."

@@ -3,7 +3,7 @@
 import shlex
 
 from perfdoctor.diagnosis import Finding, Fix
-from perfdoctor.rules.case import Facts
+from perfdoctor.rules.case import Case
 from perfdoctor.rules.finding import REPORTED, finding
 from perfdoctor.rules.lookups import hot_path
 from perfdoctor.rules.wording import amount, percent, takes
@@ -25,33 +25,33 @@ _AGAIN = 0.1
 _PAGE_MB = 4096 / 1e6
 
 
-def storage_read(facts: Facts) -> Finding | None:
+def storage_read(case: Case) -> Finding | None:
     """Reads from local or mounted storage, page faults of mapped files included."""
     cause = "io.storage_read"
-    if facts.share(cause) < REPORTED:
+    if case.share(cause) < REPORTED:
         return None
-    plan = plan_workers(facts, cause)
-    full = (facts.number("device_busy") or 0.0) >= _DEVICE_FULL
-    more_readers = [] if full else worker_fixes(facts, cause, plan)
-    fixes = [*_pattern_fixes(facts), *_place_fixes(facts, cause)]
+    plan = plan_workers(case, cause)
+    full = (case.number("device_busy") or 0.0) >= _DEVICE_FULL
+    more_readers = [] if full else worker_fixes(case, cause, plan)
+    fixes = [*_pattern_fixes(case), *_place_fixes(case, cause)]
     # More readers come first only where the device has room: they are the cheapest change.
     fixes = [*more_readers, *fixes]
     if full:
-        busy = percent(facts.number("device_busy") or 0)
+        busy = percent(case.number("device_busy") or 0)
         why = f" More workers will not help: the device had requests under way for {busy} of the time."
     else:
-        why = no_more_workers(plan, facts.share(cause))
+        why = no_more_workers(plan, case.share(cause))
     fixes.append(
         Fix(
             "Read fewer bytes",
-            f"Reading holds the job up for {percent(facts.share(cause))} of the time.{why}",
+            f"Reading holds the job up for {percent(case.share(cause))} of the time.{why}",
             "Store samples smaller: compressed, resized to the training size, as uint8 or float16.",
         )
     )
     return finding(
-        facts,
+        case,
         cause,
-        takes(facts, cause, "Reading from storage"),
+        takes(case, cause, "Reading from storage"),
         (
             "read_from_storage", "read_by_calls", "page_cache", "bytes_per_read", "major_faults", "device_busy",
             "device_read", "read_latency", "read_from_server", "refaults", "workers_busy", "exposed_data",
@@ -62,11 +62,11 @@ def storage_read(facts: Facts) -> Finding | None:
     )
 
 
-def _pattern_fixes(facts: Facts) -> list[Fix]:
+def _pattern_fixes(case: Case) -> list[Fix]:
     """How the job reads: mapped and faulting page by page, or in small pieces."""
     fixes = []
-    faults, size = facts.number("major_faults"), facts.number("bytes_per_read")
-    fetched, asked = facts.number("read_from_storage"), facts.number("read_by_calls")
+    faults, size = case.number("major_faults"), case.number("bytes_per_read")
+    fetched, asked = case.number("read_from_storage"), case.number("read_by_calls")
     mostly_mapped = fetched is not None and asked is not None and asked < _MAPPED_CALLS * fetched
     unknown = fetched is None or asked is None
     mapped = faults is not None and (
@@ -76,14 +76,14 @@ def _pattern_fixes(facts: Facts) -> list[Fix]:
         fixes.append(
             Fix(
                 "Read mapped files in larger pieces",
-                f"Most bytes come through page faults of a mapped file ({amount(facts, 'major_faults')}), a "
+                f"Most bytes come through page faults of a mapped file ({amount(case, 'major_faults')}), a "
                 "few pages at a time, and not through read calls.",
                 "Shuffle blocks of neighbouring samples instead of single ones, or read a sample with one "
                 "os.pread(); before random access: mm.madvise(mmap.MADV_WILLNEED).",
             )
         )
     elif size is not None and size < _SMALL_READ and not mostly_mapped:
-        rate = facts.number("read_calls")
+        rate = case.number("read_calls")
         calls = f" ({rate:,.0f} calls each second)" if rate is not None else ""
         fixes.append(
             Fix(
@@ -97,12 +97,12 @@ def _pattern_fixes(facts: Facts) -> list[Fix]:
     return fixes
 
 
-def _place_fixes(facts: Facts, cause: str) -> list[Fix]:
+def _place_fixes(case: Case, cause: str) -> list[Fix]:
     """Where the data lies: a network file system, or storage slower than memory that has room for it."""
-    path = hot_path(facts, cause)
-    system = file_system(facts, path)
+    path = hot_path(case, cause)
+    system = file_system(case, path)
     where = path or "the data"
-    available = facts.number("memory_available")
+    available = case.number("memory_available")
     fixes = []
     if system is not None and "network" in system:
         fixes.append(
@@ -115,7 +115,7 @@ def _place_fixes(facts: Facts, cause: str) -> list[Fix]:
             )
         )
     room = f" {available / 1000:,.1f} GB of memory are available." if available is not None else ""
-    if facts.number("page_cache") is None or (facts.number("page_cache") or 0) < _HIT:
+    if case.number("page_cache") is None or (case.number("page_cache") or 0) < _HIT:
         fixes.append(
             Fix(
                 "Keep the data in memory, if it fits",
@@ -123,11 +123,11 @@ def _place_fixes(facts: Facts, cause: str) -> list[Fix]:
                 f"find {_folder(path)} -type f -exec cat {{}} + > /dev/null   # once, before training",
             )
         )
-    if _thrashing(facts):
+    if _thrashing(case):
         fixes.append(
             Fix(
                 "Train on a part of the data per host",
-                f"The page cache is too small for the data: {facts.number('refaults') or 0:,.0f} pages each "
+                f"The page cache is too small for the data: {case.number('refaults') or 0:,.0f} pages each "
                 "second are read again soon after they were dropped.",
                 "Give each host its own fixed share of the files, small enough for its memory.",
             )
@@ -135,21 +135,21 @@ def _place_fixes(facts: Facts, cause: str) -> list[Fix]:
     return fixes
 
 
-def _thrashing(facts: Facts) -> bool:
+def _thrashing(case: Case) -> bool:
     """Whether a good part of what is read was in the page cache not long ago."""
-    refaults, fetched = facts.number("refaults"), facts.number("read_from_storage")
+    refaults, fetched = case.number("refaults"), case.number("read_from_storage")
     return (
         refaults is not None and fetched is not None and refaults * _PAGE_MB > max(_AGAIN * fetched, _PAGE_MB)
     )
 
 
-def file_system(facts: Facts, path: str | None) -> str | None:
+def file_system(case: Case, path: str | None) -> str | None:
     """Type of the file system that holds a path, with the word ``network`` behind it where it is one."""
     if path is None:
         return None
-    mounts = [name[len("mount.") :] for name in facts.settings if name.startswith("mount.")]
+    mounts = [name[len("mount.") :] for name in case.settings if name.startswith("mount.")]
     holding = [mount for mount in mounts if path == mount or path.startswith(mount.rstrip("/") + "/")]
-    return str(facts.settings[f"mount.{max(holding, key=len)}"]) if holding else None
+    return str(case.settings[f"mount.{max(holding, key=len)}"]) if holding else None
 
 
 def _folder(path: str | None) -> str:

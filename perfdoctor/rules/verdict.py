@@ -12,40 +12,13 @@ import numpy.typing as npt
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.resampling import with_replacement
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
 
-# A cause must cost this fraction of the wall time to be called the bottleneck: peers warn from 0.10 (TraceML's
-# policy), and sampling 15 s at 50 Hz tells 0.10 from 0 with certainty (standard error 0.011).
-MIN_SHARE = 0.10
-# Some of these is in every job that trains on the CPU; only an excess of it is an illness.
-# So it is with memory traffic in every job on a GPU: 0.25 to 0.41 of the wall time of sound traces, 0.39 of an unfused
-# transformer (Ivanov et al., "Data movement is all you need", 2021).
-MIN_SHARE_OF = {
-    "cpu.python_overhead": 0.22,
-    "cpu.contention": 0.15,
-    "cpu.gil_contention": 0.12,
-    "gpu.memory_bandwidth": 0.50,
-    "gpu.low_occupancy": 0.15,
-}
-# Causes that every job has some of anyway give way to a specific one that costs nearly as much.
-GENERIC = frozenset(("cpu.input_preprocessing", "cpu.python_overhead", "cpu.contention"))
-NEARLY = 0.8
-# A lock makes its holder's work look guilty, although it only matters because the others queue for it.
-NEARLY_OF = {"cpu.lock_contention": 0.6}
-# Ranks whose arithmetic differs wait for each other a little in every job; this much of the wall time is an imbalance.
-MIN_IMBALANCE = 0.3
-# Where more than this is unattributed, nothing is named that costs less than the unknown.
-MAX_UNATTRIBUTED = 0.5
-# A profiler slows the host down, by 10 to 20 % as a rule, and not the GPU: what it overstates comes first only where it
-# leads by more.
-OVERSTATED = {TRACED: {"cpu.kernel_launch": 0.85, "cpu.python_overhead": 0.85}}
 RESAMPLES = 200
-# Sampling from outside sees states and stacks at different instants. Marks from inside make phases and steps exact, but
-# what a thread waits for is still sampled. Tracing slows the host down.
-CONFIDENCE_CAP = {OUTSIDE: 0.95, INSIDE: 0.98, TRACED: 0.98}
 _SEED = 20
 
 
@@ -55,33 +28,56 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     Args:
         by_share: cause to fraction of wall time.
         late: of that, what ranks waited for in other ones. A rank with more of a healthy cause than others holds them
-            back as an ill one would.
+            back as one with a bottleneck would.
         level: what the shares rest on.
     """
-    overstated = OVERSTATED.get(level, {})
-    ill = {
-        cause: share
-        for cause, share in by_share.items()
-        if cause != UNATTRIBUTED and not CAUSES[cause].healthy and share >= MIN_SHARE_OF.get(cause, MIN_SHARE)
-    }
     unknown = by_share.get(UNATTRIBUTED, 0.0)
-    if ill:
-        top = max(ill, key=lambda cause: ill[cause] * overstated.get(cause, 1.0))
-        if top in GENERIC:
-            specific = {
-                cause: share
-                for cause, share in ill.items()
-                if cause not in GENERIC and cause not in overstated and share >= NEARLY_OF.get(cause, NEARLY) * ill[top]
-            }
-            top = max(specific, key=lambda cause: specific[cause], default=top)
-        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > ill[top]}
+    known = {cause: share for cause, share in by_share.items() if cause != UNATTRIBUTED}
+    large = {
+        cause: share
+        for cause, share in known.items()
+        if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum()
+    }
+    if large:
+        top = _largest(large, level)
+        most = large[top]
+        unequal = {cause: share for cause, share in (late or {}).items() if CAUSES[cause].healthy and share > most}
         if unequal:
             return max(unequal, key=lambda cause: unequal[cause])
-        return top if ill[top] >= unknown * MIN_SHARE or unknown < MAX_UNATTRIBUTED else None
-    healthy = {cause: share for cause, share in by_share.items() if cause in CAUSES and CAUSES[cause].healthy}
-    if not healthy or unknown > MAX_UNATTRIBUTED:
+        enough = most >= unknown * thresholds.MIN_SHARE or unknown < thresholds.MAX_UNATTRIBUTED
+        return top if enough else None
+    healthy = {cause: share for cause, share in known.items() if CAUSES[cause].healthy}
+    if not healthy or unknown > thresholds.MAX_UNATTRIBUTED:
         return None
     return max(healthy, key=lambda cause: healthy[cause])
+
+
+def _largest(large: Mapping[str, float], level: str) -> str:
+    """Of the causes that can be the bottleneck the one that costs most; a generic one gives way to a specific one."""
+    top = max(large, key=lambda cause: large[cause] * _overstated(cause, level))
+    if not CAUSES[top].generic:
+        return top
+    specific = {
+        cause: share
+        for cause, share in large.items()
+        if not CAUSES[cause].generic
+        and _overstated(cause, level) == 1
+        and share >= CAUSES[cause].nearly() * large[top]
+    }
+    return max(specific, key=lambda cause: specific[cause], default=top)
+
+
+def _overstated(cause: str, level: str) -> float:
+    """By what the share of a cause counts: less than 1 where what measured it slowed down what it measured."""
+    overstated = CAUSES[cause].overstated
+    return overstated() if overstated is not None and level == TRACED else 1.0
+
+
+def _most_confidence(level: str) -> float:
+    """How sure a verdict can be at most, by what it rests on."""
+    if level == OUTSIDE:
+        return thresholds.CONFIDENCE_OUTSIDE
+    return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)
 
 
 def confidence(accounts: Sequence[Account], cause: str | None, level: str) -> float:
@@ -118,7 +114,7 @@ def agreement(
     weights = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
     found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
     agreed = sum(first_cause(*shares, level) == cause for shares in zip(found, late, strict=True))
-    return min(CONFIDENCE_CAP.get(level, 1.0), agreed / RESAMPLES)
+    return float(min(_most_confidence(level), agreed / RESAMPLES))
 
 
 def surest(steps: int) -> float:
@@ -143,15 +139,16 @@ def late_shares(accounts: Sequence[Account]) -> dict[str, float]:
 def straggler(accounts: Sequence[Account], cause: str | None) -> int | None:
     """The rank that the others wait for; None if there is none, or if it is not always the same one.
 
-    A rank is the straggler if it is blamed for at least 80 % of all waiting for ranks (what TraceML and Ascend's
-    advisor ask of a culprit), and if that waiting is a part of the verdict's cause that matters.
+    A rank is the straggler if nearly all waiting for ranks is for it, and if that waiting is a part of the verdict's
+    cause that matters.
     """
     if cause is None or cause.startswith("communication.") or len(accounts) < 2:
         return None
     blamed = Amounts.summed(account.waited_for() for account in accounts)
     waited = blamed.total
     watched = max(account.seconds for account in accounts)
-    if waited < (MIN_IMBALANCE if CAUSES[cause].healthy else MIN_SHARE) * watched:
+    least = thresholds.MIN_IMBALANCE if CAUSES[cause].healthy else thresholds.MIN_SHARE
+    if waited < least * watched:
         return None
     rank = max(blamed, key=lambda rank: blamed[rank])
-    return rank if blamed[rank] >= 0.8 * waited else None
+    return rank if blamed[rank] >= thresholds.STRAGGLER * waited else None

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.finding import freed
 from perfdoctor.rules.lookups import culprits, setting, uses_gpu
 from perfdoctor.rules.wording import counted, percent
@@ -55,24 +55,24 @@ class WorkerPlan:
         return self.useful > self.now and self.pace < _WORTHWHILE
 
 
-def plan_workers(facts: Facts, cause: str) -> WorkerPlan | None:
+def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     """A plan for the trainer that waits for data most; None where the numbers for it are missing."""
-    trainers = culprits(facts, cause)
+    trainers = culprits(case, cause)
     if not trainers:
         return None
     trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
     trainer, beside = _without_idle_loader(trainer)
     waiting = trainer.phases.get("data", 0.0)
-    busy = _busy(facts, trainer, waiting)
+    busy = _busy(case, trainer, waiting)
     if busy is None or busy <= 0:
         return None
     own = max(1 - waiting, _LEAST_OWN)
     needed = max(1, math.ceil(busy / own - 1e-6))
-    cores = setting(facts, "cores")
-    floor = _cores_floor(facts, busy + own if trainer.workers else 1.0, cores)
+    cores = setting(case, "cores")
+    floor = _cores_floor(case, busy + own if trainer.workers else 1.0, cores)
     useful = needed
     if cores is not None:
-        room = cores / (len(facts.trainers) * _core_per_worker(facts, trainer, waiting))
+        room = cores / (len(case.trainers) * _core_per_worker(case, trainer, waiting))
         useful = max(1, min(useful, int(room + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
     pace = max(own, busy / useful, floor if cores is not None else 0.0)
@@ -96,46 +96,46 @@ def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
     return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
 
 
-def _busy(facts: Facts, trainer: Trainer, waiting: float) -> float | None:
+def _busy(case: Case, trainer: Trainer, waiting: float) -> float | None:
     """Seconds of preparation per second: the workers', or the trainer's own where it has none."""
     if trainer.workers == 0:
         return waiting
     own = trainer.number("workers_busy")
-    return own if own is not None else facts.number("workers_busy")
+    return own if own is not None else case.number("workers_busy")
 
 
-def _core_per_worker(facts: Facts, trainer: Trainer, waiting: float) -> float:
+def _core_per_worker(case: Case, trainer: Trainer, waiting: float) -> float:
     """The part of a core that a busy worker uses: less than 1 where it waits for storage or a network."""
     if trainer.workers == 0:
-        running = facts.number("trainer_running")
+        running = case.number("trainer_running")
         part = None if running is None or waiting <= 0 else running / waiting
     else:
-        used, busy = facts.number("worker_cores"), facts.number("workers_busy")
-        part = None if used is None or not busy else used / (busy * len(facts.trainers))
+        used, busy = case.number("worker_cores"), case.number("workers_busy")
+        part = None if used is None or not busy else used / (busy * len(case.trainers))
     return 1.0 if part is None else min(1.0, max(part, 1 / _MOST_PER_CORE))
 
 
-def _cores_floor(facts: Facts, assumed: float, cores: float | None) -> float:
+def _cores_floor(case: Case, assumed: float, cores: float | None) -> float:
     """Work is conserved: the CPU seconds of one second cannot take less than this on the cores there are.
 
     Args:
-        facts: what was measured.
+        case: what was measured.
         assumed: CPU seconds per second where they were not measured: one for whoever is busy.
         cores: cores that the job may use.
     """
     if not cores:
         return _LEAST_OWN
-    used = facts.number("job_cores")
-    neighbours = facts.number("neighbour_cores") or 0.0
-    host = setting(facts, "host_cores")
+    used = case.number("job_cores")
+    neighbours = case.number("neighbour_cores") or 0.0
+    host = setting(case, "host_cores")
     free = cores if host is None else min(cores, host - neighbours)
     return max(_LEAST_OWN, (assumed if used is None else used) / max(free, 0.5))
 
 
-def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]:
+def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Fix]:
     """More workers, or work spread evenly, with the numbers of this job; nothing where that would not help."""
     if plan is not None and plan.uneven:
-        return [_spread(facts, cause, plan, *plan.uneven)]
+        return [_spread(case, cause, plan, *plan.uneven)]
     if plan is None or not plan.helps:
         return []
     need = (
@@ -144,27 +144,27 @@ def worker_fixes(facts: Facts, cause: str, plan: WorkerPlan | None) -> list[Fix]
     )
     need += f" in this loader, the {plan.beside} there are serve another" if plan.beside else ""
     if plan.useful < plan.needed and plan.cores is not None:
-        used = facts.number("job_cores")
+        used = case.number("job_cores")
         taken = f", of which the job keeps {used:.2g} busy already" if used else ""
         need += f", and on {counted(plan.cores, 'core')}{taken}, more than {plan.useful} would gain nothing"
-    pinned = uses_gpu(facts) and facts.settings.get("pin_thread") != "yes"
+    pinned = uses_gpu(case) and case.settings.get("pin_thread") != "yes"
     pin = ", pin_memory=True" if pinned else ""
     change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
     if plan.now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
     # Workers help against all causes in the input; this finding may promise no more than its own share.
-    pace = freed(facts.share(cause), plan.pace)
+    pace = freed(case.share(cause), plan.pace)
     return [Fix(f"Use {counted(plan.useful, 'loader worker')}", f"{need}.", change, pace)]
 
 
-def _spread(facts: Facts, cause: str, plan: WorkerPlan, busiest: float, following: float) -> Fix:
+def _spread(case: Case, cause: str, plan: WorkerPlan, busiest: float, following: float) -> Fix:
     return Fix(
         "Give each loader worker as much to do",
         f"One worker is busy {percent(busiest)} of the time, the next one {percent(following)}: batches are handed "
         "over in turn, so the trainer and the other workers wait for that one. More workers will not help.",
         "itertools.islice(samples, info.id, None, info.num_workers)  # by samples, where it was by files\n"
         "DataLoader(..., in_order=False)  # or, from PyTorch 2.6: batches as they come, fewer from a slow worker",
-        freed(facts.share(cause), max(plan.own, plan.busy / plan.now)),
+        freed(case.share(cause), max(plan.own, plan.busy / plan.now)),
     )
 
 

@@ -19,8 +19,11 @@ class Counter:
     values: npt.NDArray[np.float64]
 
     def growth(self, from_ns: float, to_ns: float) -> float:
-        """How much it grew in a span."""
-        return float(np.diff(np.interp([from_ns, to_ns], self.times_ns, self.values))[0])
+        """How much it grew in a span; where it began anew, what it fell by does not count."""
+        first, last = np.searchsorted(self.times_ns, [from_ns, to_ns])
+        ends = np.interp([from_ns, to_ns], self.times_ns, self.values)
+        values = np.concatenate([ends[:1], self.values[first:last], ends[1:]])
+        return float(np.maximum(np.diff(values), 0.0).sum())
 
 
 class Counters:

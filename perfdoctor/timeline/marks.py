@@ -24,7 +24,7 @@ class Segment:
     """A stretch of the marked thread's time in one part of a step.
 
     Attributes:
-        phase: as the account knows it: one of ``perfdoctor.timeline.code_location.PHASES``.
+        phase: as the account knows it: one of ``perfdoctor.knowledge.frames.PHASES``.
         name: as reports show it: the phase, or the name that the user gave.
         detail: a finer location inside it, as in ``perfdoctor.timeline.code_location.CodeLocation``.
         marked: torch's own call was marked; otherwise it is the user's code, and the phase is concluded from what

@@ -78,13 +78,18 @@ class StackSeries:
                 found.append((distance, index, int(self.stacks[index])))
         return [(distance, number) for distance, _, number in sorted(found)]
 
-    def amounts_ns(self) -> Amounts[int]:
-        """Nanoseconds by stack, each at most 0.4 s at a time."""
-        found: Amounts[int] = Amounts()
+    def entries(self) -> Iterator[tuple[int, int, int]]:
+        """When each stack was first seen, how many nanoseconds it stands for, at most 0.4 s, and which it is."""
         ends = [*self.times_ns[1:].tolist(), self.times_ns[-1] + _LONGEST_NS // 10]
         for number, start, end in zip(self.stacks.tolist(), self.times_ns.tolist(), ends, strict=True):
             if number >= 0:
-                found[number] += min(end - start, _LONGEST_NS)
+                yield start, min(end - start, _LONGEST_NS), number
+
+    def amounts_ns(self) -> Amounts[int]:
+        """Nanoseconds by stack, each at most 0.4 s at a time."""
+        found: Amounts[int] = Amounts()
+        for _, lasted_ns, number in self.entries():
+            found[number] += lasted_ns
         return found
 
 

@@ -9,47 +9,57 @@ from functools import cached_property
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.causes import (
+    CHECKPOINT_WRITE,
+    DATA_PARALLEL,
+    GPU_COMPUTE,
+    HOST_TRANSFER,
+    INPUT_PREPROCESSING,
+    KERNEL_LAUNCH,
+    LOW_OCCUPANCY,
+    MEMORY_BANDWIDTH,
+    MEMORY_PRESSURE,
+    NO_TENSOR_CORES,
+    PYTHON_OVERHEAD,
+    SYNCHRONIZATION,
+    UNATTRIBUTED,
+    UNOBSERVED_RANK,
+)
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.kernels import Work
-from perfdoctor.traces.device import DeviceTime, split_devices
-from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.host_only import FETCHING, fetching_ns, split_host
-from perfdoctor.traces.idle import Gaps, Reason, explain_idle
-from perfdoctor.traces.intervals import Floats, Intervals, spread
-from perfdoctor.traces.kernel_work import sort_work
-from perfdoctor.traces.launches import find_launches
-from perfdoctor.traces.model import HostKind, Int8s, Int64s, Trace
-from perfdoctor.traces.nesting import Nesting, nest
+from perfdoctor.traces.communication import CollectiveTimes, time_collectives, time_host_collectives
+from perfdoctor.traces.device import DeviceTime, classify_work, split_devices
+from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.host_only import fetching_ns, split_host
+from perfdoctor.traces.idle import Gaps, IdleReason, explain_idle
+from perfdoctor.traces.intervals import Floats, Intervals, Nesting, nest, spread
+from perfdoctor.traces.model import UNKNOWN, HostKind, Int8s, Int64s, Trace, find_launches
 from perfdoctor.traces.steps import Window, find_window
-from perfdoctor.traces.waiting import WAIT, Exchanges, split_communication, split_host_collectives
 
-_DATA_PARALLEL = "communication.data_parallel"
 CAUSE_OF_WORK = {
-    Work.ARITHMETIC: "gpu.compute",
-    Work.SINGLE_PRECISION: "gpu.no_tensor_cores",
-    Work.MEMORY: "gpu.memory_bandwidth",
-    Work.SMALL: "gpu.low_occupancy",
-    Work.COPY: "gpu.host_transfer",
+    Work.ARITHMETIC: GPU_COMPUTE,
+    Work.SINGLE_PRECISION: NO_TENSOR_CORES,
+    Work.MEMORY: MEMORY_BANDWIDTH,
+    Work.SMALL: LOW_OCCUPANCY,
+    Work.COPY: HOST_TRANSFER,
 }
 CAUSE_OF_IDLENESS = {
-    Reason.LOADING: "cpu.input_preprocessing",
-    Reason.SAVING: "io.checkpoint_write",
-    Reason.COMPILING: "cpu.python_overhead",
-    Reason.ALLOCATING: "gpu.memory_pressure",
-    Reason.SYNCHRONIZING: "cpu.synchronization",
-    Reason.COPYING: "gpu.host_transfer",
-    Reason.COLLECTIVE: "communication.unattributed_wait",
-    Reason.SPREADING: _DATA_PARALLEL,
-    Reason.DISPATCHING: "cpu.kernel_launch",
-    Reason.OWN_CODE: "cpu.python_overhead",
-    Reason.SWITCHING: "gpu.low_occupancy",
-    Reason.SETTING_UP: UNATTRIBUTED,
-    Reason.UNSEEN: UNATTRIBUTED,
+    IdleReason.LOADING: INPUT_PREPROCESSING,
+    IdleReason.SAVING: CHECKPOINT_WRITE,
+    IdleReason.COMPILING: PYTHON_OVERHEAD,
+    IdleReason.ALLOCATING: MEMORY_PRESSURE,
+    IdleReason.SYNCHRONIZING: SYNCHRONIZATION,
+    IdleReason.COPYING: HOST_TRANSFER,
+    IdleReason.COLLECTIVE: UNOBSERVED_RANK,
+    IdleReason.SPREADING: DATA_PARALLEL,
+    IdleReason.DISPATCHING: KERNEL_LAUNCH,
+    IdleReason.OWN_CODE: PYTHON_OVERHEAD,
+    IdleReason.SWITCHING: LOW_OCCUPANCY,
+    IdleReason.SETTING_UP: UNATTRIBUTED,
+    IdleReason.UNEXPLAINED: UNATTRIBUTED,
 }
 # The window is cut into this many equal slices, to see how much the account varies from one to the next.
 SLICES = 20
-# A device with less work than this beside the busiest one only helps out.
-_HELPER = 0.01
 
 
 @dataclass
@@ -60,8 +70,8 @@ class RankAccount:
         devices: the devices' time; empty for a job on the CPU.
         gaps: their idle times, in the same order.
         work: a ``Work`` for each device event.
-        exchanges: collectives, and what of them is exposed.
-        booked: by cause, when it took how many nanoseconds: ``(start, end, amount)``.
+        collectives: of each device, and what of them is exposed.
+        attributed: by cause, when it took how many nanoseconds: ``(start, end, amount)``.
     """
 
     trace: Trace
@@ -70,13 +80,22 @@ class RankAccount:
     work: Int8s
     devices: list[DeviceTime] = field(default_factory=list)
     gaps: list[Gaps] = field(default_factory=list)
-    exchanges: list[Exchanges] = field(default_factory=list)
-    booked: dict[str, list[tuple[Int64s, Int64s, Floats]]] = field(default_factory=dict)
+    collectives: list[CollectiveTimes] = field(default_factory=list)
+    attributed: dict[str, list[tuple[Int64s, Int64s, Floats]]] = field(default_factory=dict)
 
     @cached_property
     def launches(self) -> Int64s:
         """For each device event, the row of the call that launched it, or ``UNKNOWN``."""
         return find_launches(self.trace)
+
+    def launched_at(self, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """Thread and start of the calls that launched some device events; ``UNKNOWN`` where the trace has no call."""
+        calls, call = self.trace.calls, self.launches[rows]
+        if not len(calls):
+            return call, call
+        seen = call != UNKNOWN
+        thread = np.where(seen, calls.thread[call], UNKNOWN).astype(np.int64)
+        return thread, np.where(seen, calls.start[call], UNKNOWN)
 
     @cached_property
     def recompiles(self) -> bool:
@@ -85,7 +104,7 @@ class RankAccount:
         At the start the first steps compile, and those that follow do not. That takes at least two steps to tell.
         """
         steps = np.array(self.window.steps, dtype=np.int64).reshape(-1, 2)
-        spent = self.host.doing(None)[Doing.COMPILING].within(steps[:, 0], steps[:, 1])
+        spent = self.host.activity(None)[Activity.COMPILING].within(steps[:, 0], steps[:, 1])
         first = int(np.flatnonzero(np.append(spent, 0) == 0)[0])  # the first step that compiles nothing
         return len(steps) > 1 and (2 * first > len(steps) or bool(spent[first:].sum() > spent[:first].sum()))
 
@@ -123,34 +142,34 @@ class RankAccount:
     def loading(self) -> float:
         """Fraction of the window in which the main thread fetches batches."""
         if not self.devices:
-            return self.shares.get(FETCHING, 0.0)
-        times = self.host.doing(self.host.main)[Doing.LOADING]
+            return self.shares.get(INPUT_PREPROCESSING, 0.0)
+        times = self.host.activity(self.host.main)[Activity.LOADING]
         return (times & Intervals.one(self.window.start, self.window.end)).total / max(self.window.length, 1)
 
-    def idle_for(self, reason: Reason) -> float:
+    def idle_for(self, reason: IdleReason) -> float:
         """Fraction of the devices' time that was idle for a reason."""
         length = self.window.length * max(len(self.gaps), 1)
         return float(sum(gaps.reasons[reason].sum() for gaps in self.gaps)) / max(length, 1)
 
-    def cause_of(self, reason: Reason) -> str:
-        """What idleness for a reason is booked on."""
-        return UNATTRIBUTED if reason is Reason.COMPILING and not self.recompiles else CAUSE_OF_IDLENESS[reason]
+    def cause_of(self, reason: IdleReason) -> str:
+        """What idleness for a reason is attributed to."""
+        return UNATTRIBUTED if reason is IdleReason.COMPILING and not self.recompiles else CAUSE_OF_IDLENESS[reason]
 
-    def book(self, cause: str, start: Int64s, end: Int64s, amounts: Floats) -> None:
-        """Books amounts of time on a cause, each evenly over its span."""
+    def attribute(self, cause: str, start: Int64s, end: Int64s, amounts: Floats) -> None:
+        """Attributes amounts of time to a cause, each evenly over its span."""
         given = amounts > 0
         if given.any():
-            self.booked.setdefault(cause, []).append((start[given], end[given], amounts[given]))
+            self.attributed.setdefault(cause, []).append((start[given], end[given], amounts[given]))
 
-    def book_times(self, cause: str, times: Intervals) -> None:
-        """Books a set of times on a cause."""
-        self.book(cause, times.start, times.end, (times.end - times.start).astype(np.float64))
+    def attribute_times(self, cause: str, times: Intervals) -> None:
+        """Attributes a set of times to a cause."""
+        self.attribute(cause, times.start, times.end, (times.end - times.start).astype(np.float64))
 
     def before(self, times: Int64s) -> dict[str, Floats]:
-        """By cause, how many nanoseconds were booked before each of some times."""
+        """By cause, how many nanoseconds of it lie before each of some times."""
         return {
-            cause: sum((spread(*parts, times) for parts in booked), np.zeros(len(times)))
-            for cause, booked in self.booked.items()
+            cause: sum((spread(*parts, times) for parts in attributed), np.zeros(len(times)))
+            for cause, attributed in self.attributed.items()
         }
 
 
@@ -163,36 +182,36 @@ def account_for(trace: Trace) -> RankAccount:
     """Accounts for all wall time of a trace."""
     window = find_window(trace)
     host = Host(trace, window.steps)
-    account = RankAccount(trace, window, host, sort_work(trace))
+    account = RankAccount(trace, window, host, classify_work(trace))
     if not len(trace.device):
-        split = split_host(trace, host, account.operators, window, compiling=account.cause_of(Reason.COMPILING))
-        fetched = split.pop(FETCHING)
-        account.book(FETCHING, fetched.start, fetched.end, fetching_ns(host, fetched))
+        split = split_host(trace, host, account.operators, window, compiling=account.cause_of(IdleReason.COMPILING))
+        fetched = split.pop(INPUT_PREPROCESSING)
+        account.attribute(INPUT_PREPROCESSING, fetched.start, fetched.end, fetching_ns(host, fetched))
         for cause, times in split.items():
-            account.book_times(cause, times)
-        account.exchanges.append(split_host_collectives(host, split[WAIT]))
+            account.attribute_times(cause, times)
+        account.collectives.append(time_host_collectives(host, split[UNOBSERVED_RANK]))
         return account
     account.devices = _at_work(split_devices(trace, account.work, window))
     for device in account.devices:
         gaps = explain_idle(host, account.launches, device)
         account.gaps.append(gaps)
-        _book_device(account, device, gaps)
+        _attribute_device(account, device, gaps)
     return account
 
 
-def _book_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> None:
+def _attribute_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> None:
     for work, cause in CAUSE_OF_WORK.items():
-        account.book_times(cause, device.alone[work])
-    exchanges = split_communication(account.trace, account.work, device)
-    account.exchanges.append(exchanges)
+        account.attribute_times(cause, device.alone[work])
+    collectives = time_collectives(account.trace, account.work, device)
+    account.collectives.append(collectives)
     spread_out = account.host.has_data_parallel and not account.trace.messages
-    for cause, amounts in exchanges.amounts.items():
-        # Collectives of a process that tells of no other ranks, and copies between its GPUs, are nn.DataParallel's.
-        account.book(_DATA_PARALLEL if spread_out else cause, exchanges.start, exchanges.end, amounts)
+    for cause, amounts in collectives.amounts.items():
+        # Collectives of a process that reports no other ranks, and copies between its GPUs, are nn.DataParallel's.
+        account.attribute(DATA_PARALLEL if spread_out else cause, collectives.start, collectives.end, amounts)
     for reason, amounts in gaps.reasons.items():
-        account.book(account.cause_of(reason), gaps.start, gaps.end, amounts)
+        account.attribute(account.cause_of(reason), gaps.start, gaps.end, amounts)
 
 
 def _at_work(devices: list[DeviceTime]) -> list[DeviceTime]:
     most = max((device.busy.total for device in devices), default=0)
-    return [device for device in devices if device.busy.total >= _HELPER * most]
+    return [device for device in devices if device.busy.total >= thresholds.HELPER_DEVICE * most]

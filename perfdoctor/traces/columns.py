@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -11,13 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.traces.arrays import is_among
-from perfdoctor.traces.categories import IGNORED, KINDS, NO_DURATION, Kind, Table
-from perfdoctor.traces.events import Event, Loose
-from perfdoctor.traces.fields import message, product, whole_number, whole_numbers
+from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.traces.events import (
+    IGNORED,
+    KINDS,
+    NO_DURATION,
+    Loose,
+    RowKind,
+    TargetTable,
+    TraceEvent,
+    message,
+    product,
+    whole_number,
+    whole_numbers,
+)
 from perfdoctor.traces.flops import COUNTED
-from perfdoctor.traces.model import UNKNOWN, Calls, DeviceEvents, DeviceKind, HostKind, HostRanges, Message
-from perfdoctor.traces.tables import Numbers, joined, timed, without_misplaced
+from perfdoctor.traces.model import UNKNOWN, Calls, DeviceEvents, DeviceKind, HostKind, HostRanges, Message, is_among
 
 # Loops over millions of events run in C with these.
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
@@ -47,7 +56,7 @@ class Columns:
     Attributes:
         stacks: Python stacks, as the file has them.
         inputs: shapes, types and values of arguments, as the file has them.
-        strangers: categories that are not known, and how many duration events they had.
+        unknown_categories: categories that are not known, and how many duration events they had.
         negative: durations below zero, taken as zero.
         unended: ranges without an end, taken as zero.
         misplaced: events at impossible times, left out.
@@ -59,14 +68,14 @@ class Columns:
 
     def __init__(self) -> None:
         self.names = Numbering()
-        for name in COUNTED:  # have the lowest numbers, by which they are told
+        for name in COUNTED:  # have the lowest numbers, by which they are recognised
             self.names[name]
         self.threads = Numbering()
         self.stacks = Numbering()
         self.inputs = Numbering()
         self._geometries = Numbering()
         self._blocks: list[int] = []
-        self.strangers: dict[str, int] = defaultdict(int)
+        self.unknown_categories: dict[str, int] = defaultdict(int)
         self.negative = 0
         self.unended = 0
         self.misplaced = 0
@@ -79,12 +88,12 @@ class Columns:
         self._calls: list[dict[str, Numbers]] = []
         self._messages: list[tuple[int, Message]] = []
         self._devices_so_far = 0
-        self._open: dict[tuple[Loose, Loose], list[Event]] = defaultdict(list)
+        self._open: dict[tuple[Loose, Loose], list[TraceEvent]] = defaultdict(list)
 
-    def add(self, events: list[Event]) -> None:
+    def add(self, events: list[TraceEvent]) -> None:
         """Takes the events of one piece."""
         self.events += len(events)
-        by_category: dict[str | None, list[Event]] = defaultdict(list)
+        by_category: dict[str | None, list[TraceEvent]] = defaultdict(list)
         for event in events:
             if event.ph == "X":
                 by_category[event.cat].append(event)
@@ -94,45 +103,45 @@ class Columns:
                 self._note_reserved(event)
             elif event.ph not in NO_DURATION:
                 self.unreadable += 1
-        by_kind: dict[Kind, list[Event]] = defaultdict(list)
+        by_kind: dict[RowKind, list[TraceEvent]] = defaultdict(list)
         for category, found in by_category.items():
             self._sort_category((category or "").lower(), found, by_kind)
         if by_kind:
             self._add_rows(by_kind)
 
-    def _note_reserved(self, event: Event) -> None:
-        """What an allocation tells; those on the host have no device."""
+    def _note_reserved(self, event: TraceEvent) -> None:
+        """What an allocation reports; those on the host have no device."""
         device, reserved = whole_number(event.args.reserved_on), whole_number(event.args.reserved)
         if device >= 0:
             self.reserved[device] = max(self.reserved[device], reserved)
 
-    def _pair(self, event: Event, by_category: dict[str | None, list[Event]]) -> None:
+    def _pair(self, event: TraceEvent, by_category: dict[str | None, list[TraceEvent]]) -> None:
         """Joins a beginning and an end, which nest on each thread."""
         unended = self._open[event.pid, event.tid]
         if event.ph == "B":
             unended.append(event)
         elif unended and event.ts is not None:
             begun = unended.pop()
-            whole = Event("X", begun.cat, begun.name, begun.ts, event.ts - (begun.ts or 0.0), begun.pid, begun.tid)
+            whole = TraceEvent("X", begun.cat, begun.name, begun.ts, event.ts - (begun.ts or 0.0), begun.pid, begun.tid)
             by_category[begun.cat].append(whole)
         else:
             self.unreadable += 1
 
-    def _sort_category(self, category: str, events: list[Event], by_kind: dict[Kind, list[Event]]) -> None:
+    def _sort_category(self, category: str, events: list[TraceEvent], by_kind: dict[RowKind, list[TraceEvent]]) -> None:
         if (kind := KINDS.get(category)) is not None:
             by_kind[kind] += events
         elif not category:
             self.unreadable += len(events)
         elif category not in IGNORED:
-            self.strangers[category] += len(self._complete(events))
+            self.unknown_categories[category] += len(self._complete(events))
 
-    def _complete(self, events: list[Event]) -> list[Event]:
+    def _complete(self, events: list[TraceEvent]) -> list[TraceEvent]:
         """The events that have a start and a name; mostly all."""
         found = [event for event in events if event.ts is not None and event.name]
         self.unreadable += len(events) - len(found)
         return found
 
-    def _add_rows(self, by_kind: dict[Kind, list[Event]]) -> None:
+    def _add_rows(self, by_kind: dict[RowKind, list[TraceEvent]]) -> None:
         """Adds to all tables at once, because each operation on columns costs more than some hundred rows."""
         kinds = sorted(by_kind)
         events = [event for kind in kinds for event in by_kind[kind]]
@@ -152,22 +161,24 @@ class Columns:
         }
         host, calls = (
             sum(count for (table, _), count in zip(kinds, counts, strict=True) if table <= last)
-            for last in (Table.HOST, Table.CALLS)
+            for last in (TargetTable.HOST, TargetTable.CALLS)
         )
         columns_of = [
             {name: column[rows] for name, column in columns.items()}
             for rows in (slice(host), slice(host, calls), slice(calls, None))
         ]
         if host:
-            operators = by_kind.get((Table.HOST, HostKind.OPERATOR), [])
-            self._host.append({**columns_of[Table.HOST], **self._of_host(events[:host], operators, columns["name"])})
+            operators = by_kind.get((TargetTable.HOST, HostKind.OPERATOR), [])
+            self._host.append(
+                {**columns_of[TargetTable.HOST], **self._of_host(events[:host], operators, columns["name"])}
+            )
         if calls > host:
-            self._calls.append({**columns_of[Table.CALLS], **self._of_calls(events[host:calls])})
+            self._calls.append({**columns_of[TargetTable.CALLS], **self._of_calls(events[host:calls])})
         if len(events) > calls:
-            kind = columns_of[Table.DEVICE]["kind"]
-            self._device.append({**columns_of[Table.DEVICE], **self._of_device(events[calls:], kind)})
+            kind = columns_of[TargetTable.DEVICE]["kind"]
+            self._device.append({**columns_of[TargetTable.DEVICE], **self._of_device(events[calls:], kind)})
 
-    def _durations(self, events: list[Event]) -> Numbers:
+    def _durations(self, events: list[TraceEvent]) -> Numbers:
         """In the file's microseconds."""
         duration = np.fromiter(map(_DURATION, events), dtype=np.float64, count=len(events))  # None becomes nan
         missing, negative = np.isnan(duration), duration < 0
@@ -175,10 +186,10 @@ class Columns:
         self.negative += int(negative.sum())
         return np.where(missing | negative, 0.0, duration)
 
-    def _where(self, events: list[Event]) -> Numbers:
+    def _where(self, events: list[TraceEvent]) -> Numbers:
         return self.threads.of(map(_THREAD, events), len(events))
 
-    def _of_host(self, events: list[Event], operators: list[Event], names: Numbers) -> dict[str, Numbers]:
+    def _of_host(self, events: list[TraceEvent], operators: list[TraceEvent], names: Numbers) -> dict[str, Numbers]:
         """What only ranges on the host have; operators come first."""
         stacks = np.full(len(events), UNKNOWN, dtype=np.int32)
         inputs = stacks.copy()
@@ -191,10 +202,10 @@ class Columns:
                 inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
         return {"thread": self._where(events), "stack": stacks, "inputs": inputs}
 
-    def _of_calls(self, events: list[Event]) -> dict[str, Numbers]:
+    def _of_calls(self, events: list[TraceEvent]) -> dict[str, Numbers]:
         return {"thread": self._where(events), "correlation": whole_numbers(map(_CORRELATION, events), len(events))}
 
-    def _of_device(self, events: list[Event], kinds: Numbers) -> dict[str, Numbers]:
+    def _of_device(self, events: list[TraceEvent], kinds: Numbers) -> dict[str, Numbers]:
         """What only events on a device have; kernels come first."""
         count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
         correlation = whole_numbers(map(_CORRELATION, events), count)
@@ -224,18 +235,70 @@ class Columns:
 
     def _mark_steps(self, host: HostRanges) -> None:
         """Until 2021 Kineto wrote the profiler's steps among the operators; nothing is being dispatched by them."""
-        steps = [row for name, row in self.names.items() if name.startswith("ProfilerStep")]
+        steps = [row for name, row in self.names.items() if name.startswith(profiler.STEP_PREFIX)]
         host.kind[is_among(host.name, steps)] = HostKind.ANNOTATION
 
     def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
-        tables, self.misplaced = without_misplaced([joined(parts) for parts in (self._device, self._host, self._calls)])
+        tables, self.misplaced = _without_misplaced(
+            [_joined(parts) for parts in (self._device, self._host, self._calls)]
+        )
         origin = float(min((table["start"].min() for table in tables if table), default=0.0))
-        device, rows = timed(tables[0], DeviceEvents, origin)
-        host, _ = timed(tables[1], HostRanges, origin)
+        device, rows = _timed(tables[0], DeviceEvents, origin)
+        host, _ = _timed(tables[1], HostRanges, origin)
         self._mark_steps(host)
-        calls, _ = timed(tables[2], Calls, origin)
+        calls, _ = _timed(tables[2], Calls, origin)
         place = {int(row): index for index, row in enumerate(rows)} if self._messages else {}
         messages = {place[row]: message for row, message in self._messages if row in place}
         return device, host, calls, messages, origin
+
+
+Numbers = npt.NDArray[Any]
+RawTable = dict[str, Numbers]
+
+
+def _joined(parts: Iterable[RawTable]) -> RawTable:
+    """One table of those of all pieces."""
+    listed = list(parts)
+    return {key: np.concatenate([part[key] for part in listed]) for key in listed[0]} if listed else {}
+
+
+def _without_misplaced(tables: Sequence[RawTable]) -> tuple[list[RawTable], int]:
+    """The rows that are within a day of most others: one wrong time must not stretch the whole trace.
+
+    Returns:
+        The tables, each with its rows numbered as they were, and how many rows are left out.
+    """
+    starts = np.concatenate([table["start"] for table in tables if table] or [np.zeros(0)])
+    middle = float(np.partition(starts, len(starts) // 2)[len(starts) // 2]) if len(starts) else 0.0
+    found: list[RawTable] = []
+    for table in tables:
+        if table:
+            table["row"] = np.arange(len(table["start"]))
+            farthest = np.maximum(np.abs(table["start"] - middle), table["duration"])
+            sound = farthest < thresholds.PLAUSIBLE_SPAN_US
+            found.append({key: column[sound] for key, column in table.items()} if sound.any() else {})
+        else:
+            found.append({})
+    return found, sum(map(_rows, tables)) - sum(map(_rows, found))
+
+
+def _rows(table: RawTable) -> int:
+    return len(table["start"]) if table else 0
+
+
+def _timed(table: RawTable, kind: Any, origin: float) -> tuple[Any, Numbers]:
+    """The table as an instance of its class, sorted by start, in nanoseconds since the origin."""
+    types = {"kind": np.int8, "name": np.int32, "thread": np.int32, "device": np.int32}
+    types |= {"stack": np.int32, "inputs": np.int32}
+    fields = list(kind.__dataclass_fields__)
+    if not table:
+        return kind(**{name: np.zeros(0, dtype=types.get(name, np.int64)) for name in fields}), np.zeros(0, np.int64)
+    start = np.rint((table.pop("start") - origin) * 1000).astype(np.int64)
+    table["end"] = start + np.rint(table.pop("duration") * 1000).astype(np.int64)
+    table["start"] = start
+    # Of ranges that start together the longest comes first: it encloses the others.
+    order = np.lexsort((-table["end"], start))
+    rows = table["row"][order]
+    return kind(**{name: table[name][order].astype(types.get(name, np.int64), copy=False) for name in fields}), rows

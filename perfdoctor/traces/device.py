@@ -1,4 +1,4 @@
-"""Each device's wall time, split without a rest: working on what, moving what, or idle.
+"""What each event on a device is for, and each device's wall time, split without a rest.
 
 Where several things run at once, the time goes to the most useful of them (see ``Work``): what is hidden behind
 arithmetic costs nothing.
@@ -10,11 +10,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.knowledge.kernels import Work
-from perfdoctor.traces.arrays import distinct
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.hardware import has_tf32
+from perfdoctor.knowledge.kernels import Work, name_work
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import Int8s, Trace
+from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Trace, distinct, is_among
 from perfdoctor.traces.steps import Window
+
+
+def classify_work(trace: Trace) -> Int8s:
+    """A ``Work`` for each device event."""
+    by_name = np.zeros(len(trace.names), dtype=np.int8)
+    for name in trace.occurring(trace.device.name):
+        by_name[name] = name_work(trace.names[name])
+    work = by_name[trace.device.name] if len(trace.device) else np.zeros(0, dtype=np.int8)
+    kernels = trace.device.kind == DeviceKind.KERNEL
+    copies = (trace.device.kind == DeviceKind.COPY) & (work == Work.ARITHMETIC)
+    work = np.where(copies, np.int8(Work.COPY), work)
+    for row in trace.messages:
+        work[row] = Work.COMMUNICATION
+    work[(work == Work.SINGLE_PRECISION) & ~_has_tf32(trace)] = Work.ARITHMETIC
+    work[kernels & (work < Work.SMALL) & _is_small(trace)] = Work.SMALL
+    return work.astype(np.int8)
+
+
+def _has_tf32(trace: Trace) -> Bools:
+    able = [index for index, device in trace.devices.items() if has_tf32(device.name, device.capability)]
+    return is_among(trace.device.device, able)
+
+
+def _is_small(trace: Trace) -> Bools:
+    """Kernels whose grid leaves most multiprocessors without a block; False where that is not known."""
+    small = np.zeros(len(trace.device), dtype=np.bool_)
+    for index, device in trace.devices.items():
+        if device.multiprocessors:
+            few = trace.device.blocks < thresholds.SMALL_GRID * device.multiprocessors
+            small |= (trace.device.device == index) & few & (trace.device.blocks != UNKNOWN)
+    return small
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from perfdoctor.knowledge import profiler
 from perfdoctor.traces.model import Inputs
 
-# Bytes of an element, by the names of PyTorch's scalar types.
-_BYTES = {
-    "c10::BFloat16": 2, "c10::Half": 2, "float": 4, "double": 8,
-    "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1, "c10::Float8_e4m3fnuz": 1, "c10::Float8_e5m2fnuz": 1,
-}  # fmt: skip
 # No call does more; a damaged file may say so.
 _MOST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class _Least:
     """What one call has to do at least.
 
     Attributes:
@@ -53,11 +49,11 @@ class Effort:
 
 
 def count(name: str, inputs: Inputs) -> Effort | None:
-    """What a call of an operator has to do; None where it cannot be told from what the trace shows."""
+    """What a call of an operator has to do; None where what the trace shows does not determine it."""
     try:
         amount = COUNTED[name](inputs)
         dtype = inputs.types[amount.of]
-        size = _BYTES[dtype]
+        size = profiler.SCALAR_BYTES[dtype]
     except (KeyError, IndexError, ValueError, ZeroDivisionError):
         return None  # another overload, something that is not a tensor, or a value that was not recorded
     if not 0 < amount.flops < _MOST or not 0 < amount.elements < _MOST:
@@ -66,22 +62,20 @@ def count(name: str, inputs: Inputs) -> Effort | None:
     return Effort(amount.flops, amount.elements * size, dtype, text)
 
 
-def _product(left: tuple[int, ...], right: tuple[int, ...], of: int) -> Amount:
+def _product(left: tuple[int, ...], right: tuple[int, ...], of: int) -> _Least:
     """Of matrices, or of as many pairs of them as there are."""
     if len(left) != len(right) or left[-1] != right[-2] or left[:-2] != right[:-2]:
         raise ValueError
     batch = math.prod(left[:-2])
     rows, inner, columns = left[-2], left[-1], right[-1]
-    return Amount(
-        2 * batch * rows * inner * columns, batch * (rows * inner + inner * columns + rows * columns), of
-    )
+    return _Least(2 * batch * rows * inner * columns, batch * (rows * inner + inner * columns + rows * columns), of)
 
 
-def _first_two(given: Inputs) -> Amount:
+def _first_two(given: Inputs) -> _Least:
     return _product(given.shapes[0], given.shapes[1], 0)
 
 
-def _second_and_third(given: Inputs) -> Amount:
+def _second_and_third(given: Inputs) -> _Least:
     return _product(given.shapes[1], given.shapes[2], 1)
 
 
@@ -90,10 +84,10 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.strip("[]").split(","))
 
 
-def _convolution(padding_at: int) -> Callable[[Inputs], Amount]:
+def _convolution(padding_at: int) -> Callable[[Inputs], _Least]:
     """Of ``(input, weight, ...)``, with padding, stride and dilation from one argument on."""
 
-    def counted(given: Inputs) -> Amount:
+    def counted(given: Inputs) -> _Least:
         image, weight = given.shapes[:2]
         padding, stride, dilation = (_sizes(given.values[padding_at + one]) for one in range(3))
         output = [image[0], weight[0]]
@@ -105,7 +99,7 @@ def _convolution(padding_at: int) -> Callable[[Inputs], Amount]:
     return counted
 
 
-def _convolution_backward(given: Inputs) -> Amount:
+def _convolution_backward(given: Inputs) -> _Least:
     """Of ``(grad_output, input, weight, ..., output_mask)``: a convolution for each gradient that is asked for."""
     if given.values[7] != "False":  # transposed: the roles of the two images are exchanged
         raise ValueError
@@ -114,12 +108,12 @@ def _convolution_backward(given: Inputs) -> Amount:
     return _convolved(output, image, weight, sum("True" in one for one in wanted))
 
 
-def _convolved(output: tuple[int, ...], image: tuple[int, ...], weight: tuple[int, ...], times: int) -> Amount:
+def _convolved(output: tuple[int, ...], image: tuple[int, ...], weight: tuple[int, ...], times: int) -> _Least:
     flops = 2 * math.prod(output) * math.prod(weight[1:])
-    return Amount(times * flops, times * (math.prod(output) + math.prod(image) + math.prod(weight)))
+    return _Least(times * flops, times * (math.prod(output) + math.prod(image) + math.prod(weight)))
 
 
-def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], Amount]:
+def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], _Least]:
     """Of query, key and value (batch, heads, length, size) from one argument on.
 
     Args:
@@ -128,20 +122,20 @@ def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], 
         products: matrix products: two forward, five backward.
     """
 
-    def counted(given: Inputs) -> Amount:
+    def counted(given: Inputs) -> _Least:
         query, key, value = given.shapes[first : first + 3]
         batch, heads, length, size = query
         causal = {"True": 0.5, "False": 1.0}[given.values[causal_at]]
         flops = products * batch * heads * length * key[2] * (size + value[3])
         elements = 2 * math.prod(query) + math.prod(key) + math.prod(value)
-        return Amount(round(flops * causal), elements * (1 if products == _FORWARD else 2), first)
+        return _Least(round(flops * causal), elements * (1 if products == _FORWARD else 2), first)
 
     return counted
 
 
 _FORWARD, _BACKWARD = 2, 5
 # Operators that call none of the others, so that nothing counts twice.
-COUNTED: Mapping[str, Callable[[Inputs], Amount]] = MappingProxyType({
+COUNTED: Mapping[str, Callable[[Inputs], _Least]] = MappingProxyType({
     "aten::mm": _first_two,
     "aten::bmm": _first_two,
     "aten::_scaled_mm": _first_two,

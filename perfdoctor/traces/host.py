@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.traces.arrays import is_among
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
+from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 
-class Doing(IntEnum):
+class Activity(IntEnum):
     """What a thread is in, in the order in which time is given where ranges nest."""
 
     LOADING = 0
@@ -29,43 +29,6 @@ class Doing(IntEnum):
     OWN_CODE = 10
 
 
-# PyTorch marks each fetch of a batch; with stacks its Python frame is there too.
-_LOADING = re.compile(r"enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): __next__")
-_SAVING = re.compile(r"torch/serialization\.py\(\d+\): save$|torch/distributed/checkpoint/.*: (async_)?save$")
-# Since 2.0 torch.compile marks what it times of its own work; with stacks its Python frames are there too. What runs
-# compiled code ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo Cache Lookup") compiles nothing.
-_COMPILING = re.compile(
-    r" \(dynamo_timed\)$|torch/_dynamo/convert_frame\.py\(\d+\): _compile$"
-    r"|triton/compiler/compiler\.py\(\d+\): compile$"
-)
-# Freeing device memory waits until the device has done all its work, which is why it counts as allocating and not as
-# synchronizing; pinned host memory is allocated with the same lock held.
-_ALLOCATING = re.compile(
-    r"^(cuda|hip|cu)(Malloc|Free|HostAlloc|HostRegister|MallocHost|FreeHost|MallocAsync|FreeAsync|MemCreate|MemMap"
-    r"|MemRelease|MemUnmap|MemSetAccess|MemAddressReserve|HostMalloc|HostFree)"
-)
-_SYNCHRONIZING = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(synchronize|synchronizeStream)$")
-_COPY_CALL = re.compile(r"^(cuda|hip|cu)Memcpy")
-_TO_HOST = re.compile(r"^Memcpy DtoH|Device -> (Pageable|Pinned|Host)")
-_TO_DEVICE = re.compile(r"^Memcpy HtoD|(Pageable|Pinned|Host) -> Device")
-_COLLECTIVE = re.compile(r"^(gloo|mpi|ucc):|^c10d::(barrier|monitored_barrier)")
-# PyTorch marks nn.DataParallel's forward pass. Its autograd functions (torch/nn/parallel/_functions.py) and, with
-# stacks, its Python frames spread the model and the batch over the GPUs and collect what comes of it.
-_DATA_PARALLEL = re.compile(r"^DataParallel\.forward$")
-_SPREADING = re.compile(
-    r"^(Broadcast|ReduceAddCoalesced|Scatter|Gather)(Backward)?$"
-    r"|torch/nn/parallel/(replicate|scatter_gather|comm|_functions)\.py\(\d+\): "
-)
-# Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.
-_AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|monitored_barrier) of ")
-# Between two operators the interpreter takes some 10 us, and 100 us while a profiler takes stacks. What launches
-# nothing for ten times as long is not dispatch.
-JOINED_NS = 1_000_000
-# Calls take microseconds. One that takes this long while the device idles loads code, makes a context, or tries
-# algorithms: what a job does once. (A launch also waits while the device's queue is full, but then the device works.)
-SET_UP_NS = 1_000_000
-
-
 class Host:
     """The threads of one trace.
 
@@ -77,14 +40,14 @@ class Host:
     def __init__(self, trace: Trace, steps: tuple[tuple[int, int], ...] = ()) -> None:
         self.trace = trace
         self.main = self._find_main(steps)
-        self._doing: dict[int | None, dict[Doing, Intervals]] = {}
-        self._following: dict[int | None, dict[Doing, Intervals]] = {}
+        self._activity: dict[int | None, dict[Activity, Intervals]] = {}
+        self._following: dict[int | None, dict[Activity, Intervals]] = {}
 
-    def doing(self, thread: int | None) -> dict[Doing, Intervals]:
+    def activity(self, thread: int | None) -> dict[Activity, Intervals]:
         """The times of a thread by what it does, disjoint; of all threads together for None."""
-        if thread not in self._doing:
-            self._doing[thread] = self._sort(thread)
-        return self._doing[thread]
+        if thread not in self._activity:
+            self._activity[thread] = self._sort(thread)
+        return self._activity[thread]
 
     def spent(self, thread: int | None, start: Int64s, end: Int64s) -> Int64s:
         """For each of many spans, how much of it went into what.
@@ -92,17 +55,17 @@ class Host:
         While a thread is in nothing that the trace shows, it waits for another: for the main thread, or else for any.
 
         Returns:
-            Nanoseconds, one row per span, one column per ``Doing``.
+            Nanoseconds, one row per span, one column per ``Activity``.
         """
         doing = self._followed(thread)
-        return np.stack([doing[one].within(start, end) for one in Doing], axis=1)
+        return np.stack([doing[one].within(start, end) for one in Activity], axis=1)
 
-    def _followed(self, thread: int | None) -> dict[Doing, Intervals]:
+    def _followed(self, thread: int | None) -> dict[Activity, Intervals]:
         if thread not in self._following:
-            found = {one: Intervals.none() for one in Doing}
+            found = {one: Intervals.none() for one in Activity}
             taken = Intervals.none()
             for other in dict.fromkeys((thread, self.main, None)):
-                for one, times in self.doing(other).items():
+                for one, times in self.activity(other).items():
                     found[one] = found[one] | (times - taken)
                 taken = Intervals.union(
                     np.concatenate([times.start for times in found.values()]),
@@ -114,37 +77,37 @@ class Host:
     @cached_property
     def draining(self) -> Bools:
         """Which calls wait until the device has done what it was given."""
-        return self._calls(_SYNCHRONIZING) | (self._calls(_COPY_CALL) & self._copies(_TO_HOST))
+        return self._calls(profiler.SYNCHRONIZING) | (self._calls(profiler.COPY_CALL) & self._copies(profiler.TO_HOST))
 
     @cached_property
     def allocating(self) -> Bools:
         """Which calls allocate or free memory of the device."""
-        return self._calls(_ALLOCATING)
+        return self._calls(profiler.ALLOCATING)
 
     @cached_property
     def fetching(self) -> Bools:
         """Which ranges are fetches of a batch."""
-        return self._named(_LOADING)
+        return self._named(profiler.LOADING)
 
     @cached_property
     def saving(self) -> Bools:
         """Which ranges save a checkpoint."""
-        return self._named(_SAVING)
+        return self._named(profiler.SAVING)
 
     @cached_property
     def compiling(self) -> Bools:
         """Which ranges compile the model."""
-        return self._named(_COMPILING)
+        return self._named(profiler.COMPILING)
 
     @cached_property
     def awaiting(self) -> Bools:
         """Which ranges are built-in functions in which a thread waits for other threads."""
-        return self._named(_AWAITING)
+        return self._named(profiler.AWAITING)
 
     @cached_property
     def copying_in(self) -> Bools:
         """Which calls launch a copy to the device."""
-        return self._calls(_COPY_CALL) & self._copies(_TO_DEVICE)
+        return self._calls(profiler.COPY_CALL) & self._copies(profiler.TO_DEVICE)
 
     @cached_property
     def blocked(self) -> Bools:
@@ -154,7 +117,7 @@ class Host:
         has done what came before it.
         """
         calls, device = self.trace.calls, self.trace.device
-        copies = np.flatnonzero(self._launched_copies(_TO_DEVICE))
+        copies = np.flatnonzero(self._launched_copies(profiler.TO_DEVICE))
         found: Bools = self.copying_in.copy()
         if found.any():
             order = copies[np.argsort(device.correlation[copies], kind="stable")]
@@ -165,21 +128,21 @@ class Host:
     @cached_property
     def collectives(self) -> Bools:
         """Which ranges are collectives on the host."""
-        return self._named(_COLLECTIVE)
+        return self._named(profiler.HOST_COLLECTIVE)
 
     @cached_property
     def has_data_parallel(self) -> bool:
         """Whether one process spreads the model over several GPUs with ``nn.DataParallel``."""
-        return bool(self._named(_DATA_PARALLEL).any())
+        return bool(self._named(profiler.DATA_PARALLEL).any())
 
     @cached_property
     def spreading(self) -> Bools:
         """Which ranges are ``nn.DataParallel``'s: scatter, replicate, gather, and the backward passes of these."""
         if not self.has_data_parallel:
             return np.zeros(len(self.trace.host), dtype=np.bool_)
-        return self._named(_SPREADING)
+        return self._named(profiler.SPREADING)
 
-    def _sort(self, thread: int | None) -> dict[Doing, Intervals]:
+    def _sort(self, thread: int | None) -> dict[Activity, Intervals]:
         ranges, calls = self.trace.host, self.trace.calls
         on_host = self._on(thread, ranges.thread)
         on_calls = self._on(thread, calls.thread)
@@ -187,22 +150,24 @@ class Host:
         launches = Intervals.union(calls.start[on_calls], calls.end[on_calls])
         operators = self._ranges(on_host & (ranges.kind == HostKind.OPERATOR)) | launches
         found = {
-            Doing.LOADING: self._ranges(on_host & self.fetching),
-            Doing.SAVING: self._ranges(on_host & self.saving),
-            Doing.COMPILING: self._ranges(on_host & self.compiling),
-            Doing.ALLOCATING: self._during(on_calls & self.allocating),
-            Doing.SYNCHRONIZING: self._during(on_calls & self.draining),
-            Doing.COPYING_IN: self._during(on_calls & self.copying_in),
-            Doing.COLLECTIVE: self._ranges(on_host & self.collectives),
-            Doing.SPREADING: self._ranges(on_host & self.spreading),
-            Doing.SETTING_UP: self._during(on_calls & (calls.end - calls.start > SET_UP_NS)),
-            Doing.DISPATCHING: Intervals.union(operators.start, operators.end, joining=JOINED_NS),
-            Doing.OWN_CODE: self._ranges(on_host & python),
+            Activity.LOADING: self._ranges(on_host & self.fetching),
+            Activity.SAVING: self._ranges(on_host & self.saving),
+            Activity.COMPILING: self._ranges(on_host & self.compiling),
+            Activity.ALLOCATING: self._during(on_calls & self.allocating),
+            Activity.SYNCHRONIZING: self._during(on_calls & self.draining),
+            Activity.COPYING_IN: self._during(on_calls & self.copying_in),
+            Activity.COLLECTIVE: self._ranges(on_host & self.collectives),
+            Activity.SPREADING: self._ranges(on_host & self.spreading),
+            Activity.SETTING_UP: self._during(on_calls & (calls.end - calls.start > thresholds.SET_UP_CALL_NS)),
+            Activity.DISPATCHING: Intervals.union(
+                operators.start, operators.end, joining=int(thresholds.DISPATCH_PAUSE_NS)
+            ),
+            Activity.OWN_CODE: self._ranges(on_host & python),
         }
         if thread is not None:  # what others do meanwhile explains more than the frame that waits for them
-            found[Doing.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
+            found[Activity.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
         taken = Intervals.none()
-        for one in Doing:
+        for one in Activity:
             found[one], taken = found[one] - taken, taken | found[one]
         return found
 

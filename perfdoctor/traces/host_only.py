@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.intervals import Floats, Int64s, Intervals
+from perfdoctor.causes import (
+    CHECKPOINT_WRITE,
+    INPUT_PREPROCESSING,
+    MODEL_COMPUTE,
+    PYTHON_OVERHEAD,
+    UNATTRIBUTED,
+    UNOBSERVED_RANK,
+)
+from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.intervals import NONE, Floats, Int64s, Intervals, Nesting
 from perfdoctor.traces.model import Trace
-from perfdoctor.traces.nesting import NONE, Nesting
 from perfdoctor.traces.steps import Window
 
-FETCHING = "cpu.input_preprocessing"
 _CAUSE = {
-    Doing.LOADING: FETCHING,
-    Doing.SAVING: "io.checkpoint_write",
-    Doing.COLLECTIVE: "communication.unattributed_wait",
+    Activity.LOADING: INPUT_PREPROCESSING,
+    Activity.SAVING: CHECKPOINT_WRITE,
+    Activity.COLLECTIVE: UNOBSERVED_RANK,
 }
-# What an operator costs beside its arithmetic: choosing a kernel, allocating, the autograd node, and the profiler's own
-# record. ATen needs 1 to 5 us for an operator on a single element.
-DISPATCH_NS = 5_000
-# What torch.profiler takes to record one range, without shapes and stacks: 0.7 to 1.2 us on a server of 2024, and twice
-# that with either. A transform of single samples is made of thousands of operators that take no longer themselves.
-RECORD_NS = 1_000
-# Operators of ATen and of other libraries; not the nodes of autograd.
-_LIBRARY = re.compile(r"^(?!autograd::)\w+::")
 
 
-def split_host(
-    trace: Trace, host: Host, operators: Nesting, window: Window, *, compiling: str
-) -> dict[str, Intervals]:
+def split_host(trace: Trace, host: Host, operators: Nesting, window: Window, *, compiling: str) -> dict[str, Intervals]:
     """Cause to the times of the window that go to it: disjoint, and without a rest.
 
     Args:
@@ -50,15 +44,15 @@ def split_host(
     of, start, end = find_arithmetic(trace, operators)
     on = trace.host.thread[operators.rows[of]]
     for thread in (host.main, None):
-        doing = host.doing(thread)
+        doing = host.activity(thread)
         here = (on == thread) | (thread is None)
         arithmetic = Intervals.union(start[here], end[here])
-        for one in (Doing.LOADING, Doing.SAVING, Doing.COLLECTIVE):
+        for one in (Activity.LOADING, Activity.SAVING, Activity.COLLECTIVE):
             left = _take(found, _CAUSE[one], doing[one], left)
-        left = _take(found, compiling, doing[Doing.COMPILING], left)
-        left = _take(found, "cpu.model_compute", arithmetic, left)
-        dispatching = doing[Doing.DISPATCHING] | doing[Doing.OWN_CODE]
-        left = _take(found, "cpu.python_overhead", dispatching, left)
+        left = _take(found, compiling, doing[Activity.COMPILING], left)
+        left = _take(found, MODEL_COMPUTE, arithmetic, left)
+        dispatching = doing[Activity.DISPATCHING] | doing[Activity.OWN_CODE]
+        left = _take(found, PYTHON_OVERHEAD, dispatching, left)
     _take(found, UNATTRIBUTED, left, left)
     return found
 
@@ -72,7 +66,9 @@ def fetching_ns(host: Host, times: Intervals) -> Floats:
     begun = np.sort(ranges.start[ranges.thread == host.main])
     recorded = np.searchsorted(begun, times.end) - np.searchsorted(begun, times.start)
     lengths = (times.end - times.start).astype(np.float64)
-    taken: Floats = np.maximum(lengths - recorded * RECORD_NS, lengths / 2)
+    taken: Floats = np.maximum(
+        lengths - recorded * thresholds.RANGE_RECORDING_NS, lengths * (1 - thresholds.MOST_RECORDING)
+    )
     return taken
 
 
@@ -98,8 +94,8 @@ def find_arithmetic(trace: Trace, operators: Nesting) -> tuple[Int64s, Int64s, I
     """
     leaf = np.ones(len(operators), dtype=np.bool_)
     leaf[operators.parent[operators.parent != NONE]] = False
-    computes = leaf | trace.matching(_LIBRARY, trace.host.name[operators.rows])
+    computes = leaf | trace.matching(profiler.LIBRARY_OPERATOR, trace.host.name[operators.rows])
     of, start, end = operators.stretches()
-    start = start + DISPATCH_NS
+    start = start + int(thresholds.OPERATOR_DISPATCH_NS)
     long = (end > start) & computes[of]
     return of[long], start[long], end[long]

@@ -17,18 +17,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
-from perfdoctor.traces.arrays import distinct, median
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.device import DeviceTime
-from perfdoctor.traces.host import Doing, Host
-from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import UNKNOWN, Int64s
+from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.intervals import Floats, Intervals
+from perfdoctor.traces.model import UNKNOWN, Bools, Int64s, distinct
+from perfdoctor.traces.statistics import median
 
-Floats = npt.NDArray[np.float64]
 
-
-class Reason(Enum):
+class IdleReason(Enum):
     """Why a device was idle."""
 
     LOADING = "fetching a batch"
@@ -43,28 +41,22 @@ class Reason(Enum):
     DISPATCHING = "launching work"
     OWN_CODE = "running Python code that launches nothing"
     SWITCHING = "going from one queued kernel to the next"
-    UNSEEN = "nothing that the trace shows"
+    UNEXPLAINED = "nothing that the trace shows"
 
 
 _REASON = {
-    Doing.LOADING: Reason.LOADING,
-    Doing.SAVING: Reason.SAVING,
-    Doing.COMPILING: Reason.COMPILING,
-    Doing.ALLOCATING: Reason.ALLOCATING,
-    Doing.SYNCHRONIZING: Reason.SYNCHRONIZING,
-    Doing.COPYING_IN: Reason.COPYING,
-    Doing.COLLECTIVE: Reason.COLLECTIVE,
-    Doing.SPREADING: Reason.SPREADING,
-    Doing.SETTING_UP: Reason.SETTING_UP,
-    Doing.DISPATCHING: Reason.DISPATCHING,
-    Doing.OWN_CODE: Reason.OWN_CODE,
+    Activity.LOADING: IdleReason.LOADING,
+    Activity.SAVING: IdleReason.SAVING,
+    Activity.COMPILING: IdleReason.COMPILING,
+    Activity.ALLOCATING: IdleReason.ALLOCATING,
+    Activity.SYNCHRONIZING: IdleReason.SYNCHRONIZING,
+    Activity.COPYING_IN: IdleReason.COPYING,
+    Activity.COLLECTIVE: IdleReason.COLLECTIVE,
+    Activity.SPREADING: IdleReason.SPREADING,
+    Activity.SETTING_UP: IdleReason.SETTING_UP,
+    Activity.DISPATCHING: IdleReason.DISPATCHING,
+    Activity.OWN_CODE: IdleReason.OWN_CODE,
 }
-# From the end of a launch call to the start of its kernel on an empty device; the median of a trace is used where it
-# has such launches. CUPTI's traces of Volta to Blackwell here have 4 to 10 us.
-_LATENCY_NS = 5_000
-_MOST_LATENCY_NS = 20_000
-# A device goes from one queued kernel to the next within this; a longer pause has a reason of its own.
-_SWITCH_NS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ class Gaps:
     end: Int64s
     thread: Int64s
     until: Int64s
-    reasons: dict[Reason, Floats]
+    reasons: dict[IdleReason, Floats]
     launch_delay_ns: float | None
 
 
@@ -103,13 +95,13 @@ def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
     latency = _latency(start, end, ready, known)
     until = np.where(known, np.minimum(ready, end), end - latency)
     queued = known & (ready + latency <= start)
-    reasons = {reason: np.zeros(len(start)) for reason in Reason}
+    reasons = {reason: np.zeros(len(start)) for reason in IdleReason}
     _explain_queued(host, reasons, start, end, queued)
     late = np.flatnonzero(~queued)
     spent = _spent(host, thread[late], until[late] - length[late], until[late])
-    for one in Doing:
+    for one in Activity:
         reasons[_REASON[one]][late] += spent[:, one]
-    reasons[Reason.UNSEEN][late] += length[late] - spent.sum(axis=1)
+    reasons[IdleReason.UNEXPLAINED][late] += length[late] - spent.sum(axis=1)
     _charge_lost_lead(host, time, reasons, until)
     delays = (end - called)[known & (called >= start)]
     return Gaps(start, end, thread, until, reasons, median(delays) if len(delays) else None)
@@ -133,64 +125,62 @@ def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> t
     )
 
 
-def _latency(start: Int64s, end: Int64s, ready: Int64s, known: npt.NDArray[np.bool_]) -> int:
+def _latency(start: Int64s, end: Int64s, ready: Int64s, known: Bools) -> int:
     empty = known & (ready > start) & (ready <= end)
     if not empty.any():
-        return _LATENCY_NS
-    return int(np.clip(median((end - ready)[empty]), 0, _MOST_LATENCY_NS))
+        return int(thresholds.LAUNCH_LATENCY_NS)
+    return int(np.clip(median((end - ready)[empty]), 0, thresholds.MOST_LAUNCH_LATENCY_NS))
 
 
-def _explain_queued(
-    host: Host, reasons: dict[Reason, Floats], start: Int64s, end: Int64s, queued: npt.NDArray[np.bool_]
-) -> None:
+def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], start: Int64s, end: Int64s, queued: Bools) -> None:
     """Gaps before work that was launched already: the device's own switching, or a stream that waits.
 
     If it waits long, and the host waits for the device meanwhile, then neither works.
     """
     length = (end - start).astype(np.float64)
-    short = queued & (length <= _SWITCH_NS)
-    reasons[Reason.SWITCHING][short] = length[short]
+    short = queued & (length <= thresholds.KERNEL_SWITCH_NS)
+    reasons[IdleReason.SWITCHING][short] = length[short]
     long = np.flatnonzero(queued & ~short)
-    waiting = host.doing(host.main)[Doing.SYNCHRONIZING].within(start[long], end[long])
-    reasons[Reason.SYNCHRONIZING][long] = waiting
-    reasons[Reason.UNSEEN][long] = length[long] - waiting
+    waiting = host.activity(host.main)[Activity.SYNCHRONIZING].within(start[long], end[long])
+    reasons[IdleReason.SYNCHRONIZING][long] = waiting
+    reasons[IdleReason.UNEXPLAINED][long] = length[long] - waiting
 
 
 def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
     """What was done in each span, seen from the thread that launched."""
-    found = np.zeros((len(start), len(Doing)))
+    found = np.zeros((len(start), len(Activity)))
     for one in distinct(thread):
         rows = thread == one
         found[rows] = host.spent(int(one) if one != UNKNOWN else None, start[rows], end[rows])
     return found
 
 
-def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[Reason, Floats], until: Int64s) -> None:
+def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[IdleReason, Floats], until: Int64s) -> None:
     """Moves idle time from launching to what cost the host its lead before."""
     for reason, lost in _leads_lost(host, time):
-        charged = _charged(reasons[Reason.DISPATCHING], until, lost, time.busy)
+        charged = _charged(reasons[IdleReason.DISPATCHING], until, lost, time.busy)
         reasons[reason] += charged
-        reasons[Reason.DISPATCHING] -= charged
+        reasons[IdleReason.DISPATCHING] -= charged
 
 
-def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[Reason, Intervals]]:
-    """When the host launched nothing, and why: the most telling reasons first, since they are charged first.
+def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[IdleReason, Intervals]]:
+    """When the host launched nothing, and why: the most specific reasons first, since they are charged first.
 
     A launch that takes long is none of them: it waits while the device's queue is full, which is all the lead there
     is. A copy to the device is one if the call lasts until the device gets to it.
     """
     calls = host.trace.calls
-    for reason, rows in ((Reason.SYNCHRONIZING, host.draining), (Reason.COPYING, host.blocked)):
+    for reason, rows in ((IdleReason.SYNCHRONIZING, host.draining), (IdleReason.COPYING, host.blocked)):
         yield reason, Intervals.union(calls.start[rows], calls.end[rows])
-    main, everywhere = host.doing(host.main), host.doing(None)
-    for one in (Doing.LOADING, Doing.SAVING, Doing.COMPILING, Doing.ALLOCATING, Doing.COLLECTIVE):
+    main, everywhere = host.activity(host.main), host.activity(None)
+    for one in (Activity.LOADING, Activity.SAVING, Activity.COMPILING, Activity.ALLOCATING, Activity.COLLECTIVE):
         yield _REASON[one], main[one]
-    yield Reason.OWN_CODE, everywhere[Doing.OWN_CODE]
+    yield IdleReason.OWN_CODE, everywhere[Activity.OWN_CODE]
     seen = Intervals.union(
         np.concatenate([times.start for times in everywhere.values()]),
         np.concatenate([times.end for times in everywhere.values()]),
     )
-    yield Reason.UNSEEN, (time.busy | time.idle) - seen
+    yield IdleReason.UNEXPLAINED, (time.busy | time.idle) - seen
 
 
 def _charged(launching: Floats, until: Int64s, lost: Intervals, busy: Intervals) -> Floats:

@@ -1,11 +1,14 @@
-"""Sets of time: sorted intervals that do not touch, and what can be done with them at once."""
+"""Sets of time, as sorted intervals, and ranges that nest on their threads: which is the innermost at a moment?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+
+from perfdoctor.traces.model import Bools, HostRanges, Int32s, distinct, is_among
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -75,7 +78,7 @@ class Intervals:
         return self._combined(other, weight=-1, wanted=1) if len(self) and len(other) else self
 
     def _combined(self, other: Intervals, *, weight: int, wanted: int) -> Intervals:
-        """Where the depth is as wanted: this set counts 1, the other one as told."""
+        """Where the depth is as wanted: this set counts 1, the other one its weight."""
         edges = np.concatenate((self.start, self.end, other.start, other.end))
         steps = np.repeat(np.array([1, -1, weight, -weight]), [len(self), len(self), len(other), len(other)])
         order = np.argsort(edges, kind="stable")
@@ -115,3 +118,113 @@ def spread(start: Int64s, end: Int64s, amounts: Floats, times: Int64s) -> Floats
     slopes = np.cumsum(steps[order])[:-1]
     summed = np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
     return np.interp(times, edges[order], summed)
+
+
+NONE = -1
+
+
+class Nesting:
+    """Some ranges of a table.
+
+    Attributes:
+        rows: of the table, in order of thread and start; what encloses others comes before them.
+        parent: for each, which one encloses it most closely: an index into ``rows``, or ``NONE``.
+    """
+
+    def __init__(self, rows: Int64s, start: Int64s, end: Int64s, thread: Int32s) -> None:
+        """Sorts them out.
+
+        Args:
+            rows: which rows of the table; those without duration enclose nothing and are left out.
+            start: of all rows of the table, as are the following.
+            end: not before the start.
+            thread: ranges of different threads have nothing to do with each other.
+        """
+        rows = rows[end[rows] > start[rows]]
+        # One axis for all threads, each on a stretch of its own.
+        self._stretch = int(end[rows].max()) + 1 if len(rows) else 1
+        self._threads = distinct(thread[rows])
+        key = self._key(thread[rows], start[rows])
+        order = np.lexsort((-end[rows], key))
+        self.rows = rows[order]
+        self._start = key[order]
+        self._end = self._start + (end - start)[self.rows]
+        self.parent = self._find_parents()
+        self._edges, self._state = self._find_states()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def innermost(self, thread: Int64s | Int32s, time: Int64s) -> Int64s:
+        """For each of many moments of some thread, the row of the table that is innermost then, or ``NONE``."""
+        if not len(self.rows):
+            return np.full(len(time), NONE, dtype=np.int64)
+        known = is_among(thread, self._threads) & (time >= 0) & (time < self._stretch)
+        place = np.searchsorted(self._edges, self._key(thread, time), side="right") - 1
+        state = np.where(known & (place >= 0), self._state[place], NONE)
+        return np.where(state == NONE, NONE, self.rows[state])
+
+    def outermost(self, count: int) -> Int64s:
+        """For each of the ``count`` rows of the table, the row of what encloses it and is enclosed by nothing.
+
+        ``NONE`` for rows that are not among these.
+        """
+        root = np.arange(len(self.rows))
+        while (inner := self.parent[root] != NONE).any():
+            root = np.where(inner, self.parent[root], root)
+        found = np.full(count, NONE, dtype=np.int64)
+        found[self.rows] = self.rows[root]
+        return found
+
+    def own_time(self) -> Floats:
+        """Nanoseconds of each range that are in none that it encloses, in the order of ``rows``."""
+        length = (self._end - self._start).astype(np.float64)
+        enclosed = self.parent != NONE
+        inner = np.bincount(self.parent[enclosed], weights=length[enclosed], minlength=len(length))
+        return np.asarray(np.maximum(length - inner, 0.0))
+
+    def stretches(self) -> tuple[Int64s, Int64s, Int64s]:
+        """When each range is the innermost one, which may be several times.
+
+        Returns:
+            Which one, as an index into ``rows``; start and end. In order of thread and time.
+        """
+        lasts, of = np.diff(self._edges), self._state[:-1]
+        kept = (of != NONE) & (lasts > 0)
+        start = self._edges[:-1][kept] % self._stretch
+        return of[kept], start, start + lasts[kept]
+
+    def inside(self, start: int, end: int) -> Bools:
+        """Which of ``rows`` begin in a span."""
+        offset = self._start % self._stretch
+        return np.asarray((offset >= start) & (offset < end))
+
+    def _key(self, thread: Int64s | Int32s, time: Int64s) -> Int64s:
+        return np.asarray(np.searchsorted(self._threads, thread) * self._stretch + time, dtype=np.int64)
+
+    def _find_parents(self) -> Int64s:
+        parent = np.full(len(self.rows), NONE, dtype=np.int64)
+        depth = np.arange(len(self.rows)) - np.searchsorted(np.sort(self._end), self._start, side="right")
+        by_depth = np.argsort(depth, kind="stable")
+        cuts = np.flatnonzero(np.diff(depth[by_depth])) + 1
+        levels = np.split(by_depth, cuts)
+        for outer, inner in pairwise(levels):
+            place = np.searchsorted(self._start[outer], self._start[inner], side="right") - 1
+            candidate = outer[np.maximum(place, 0)]
+            encloses = (place >= 0) & (candidate < inner) & (self._end[candidate] > self._start[inner])
+            parent[inner] = np.where(encloses, candidate, NONE)
+        return parent
+
+    def _find_states(self) -> tuple[Int64s, Int64s]:
+        """Moments at which the innermost range changes, and which one it is from then on."""
+        numbers = np.arange(len(self.rows))
+        edges = np.concatenate((self._end, self._start))
+        state = np.concatenate((self.parent, numbers))
+        # At one moment inner ranges end before outer ones, and all ends come before starts.
+        order = np.lexsort((np.concatenate((-numbers, numbers)), np.repeat((0, 1), len(numbers)), edges))
+        return edges[order], state[order]
+
+
+def nest(host: HostRanges, wanted: Bools) -> Nesting:
+    """How some of the ranges on the host nest."""
+    return Nesting(np.flatnonzero(wanted), host.start, host.end, host.thread)

@@ -1,33 +1,30 @@
-"""Collectives matched across ranks: which rows of the ranks' tables are one and the same.
+"""Collectives matched across ranks: which rows of their tables are one and the same; and the ranks' clocks by them.
 
 By number within the group where the file has it; else by the step and the place among its kind in that step. What lies
 outside of the steps, or in traces without any, has only its order: there the shift is taken with which the ends agree
-best. In any case the ranks of one collective must all be in it at some moment; those that are not are told apart, so
+best. In any case the ranks of one collective must all be in it at some moment; those that are not are separated, so
 that groups that share a name (of tensor parallelism, for instance) come out as groups.
+
+A collective ends at nearly the same moment on all of its ranks, which sets their clocks.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.traces.arrays import median
-from perfdoctor.traces.clocks import Clock, Meeting, set_clocks
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats, Int64s
-
-# Ends of one collective lie up to some 10 us apart on the ranks of one host.
-_TOLERANCE_NS = 50_000
-_ERRORS = 3.0
-# Ends that scatter by more than this are not those of one collective.
-_UNSURE_NS = 500_000
-# Ranks begin to record within some steps of each other.
-_FARTHEST = 200
+from perfdoctor.traces.statistics import median
 
 
-def match(ranks: Sequence[Collectives], origins: Sequence[int | None]) -> tuple[list[dict[int, int]], dict[int, Clock]]:
+def match_collectives(
+    ranks: Sequence[Collectives], origins: Sequence[int | None]
+) -> tuple[list[dict[int, int]], dict[int, RankClock]]:
     """Matches the collectives of all ranks and sets the ranks' clocks by them.
 
     Args:
@@ -38,12 +35,12 @@ def match(ranks: Sequence[Collectives], origins: Sequence[int | None]) -> tuple[
         The collectives of at least two ranks, in order of time, and the clocks of the ranks in them.
     """
     named = _by_key(ranks)
-    clocks = set_clocks(ranks, named)
+    clocks = align_clocks(ranks, named)
     found = [*named, *_by_order(ranks, _guesses(clocks, origins))]
-    clocks = _trusted(set_clocks(ranks, found), origins)
-    together = [part for meeting in found for part in _split_apart(ranks, meeting, clocks)]
-    clocks = set_clocks(ranks, together)
-    return sorted(together, key=lambda meeting: _first_start(ranks, meeting, clocks)), clocks
+    clocks = _trusted(align_clocks(ranks, found), origins)
+    together = [part for collective in found for part in _split_apart(ranks, collective, clocks)]
+    clocks = align_clocks(ranks, together)
+    return sorted(together, key=lambda collective: _first_start(ranks, collective, clocks)), clocks
 
 
 def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
@@ -52,25 +49,25 @@ def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
         for row, key in enumerate(one.keys):
             if key is not None:
                 found[key][rank] = row
-    return [meeting for meeting in found.values() if len(meeting) > 1]
+    return [collective for collective in found.values() if len(collective) > 1]
 
 
-def _guesses(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> list[float | None]:
+def _guesses(clocks: Mapping[int, RankClock], origins: Sequence[int | None]) -> list[float | None]:
     """What each rank's clock should be, on one scale: by collectives, or as its host's clock says."""
-    known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= _UNSURE_NS]
+    known = [rank for rank in clocks if origins[rank] is not None and clocks[rank].error <= thresholds.UNSURE_CLOCK_NS]
     # What to add to the hosts' clocks to get times of the rank that the others are compared with.
     bases = [clocks[rank].offset - float(origins[rank] or 0) for rank in known]
     base = median(bases) if bases else -float(next((one for one in origins if one is not None), 0))
     guesses: list[float | None] = []
     for rank, origin in enumerate(origins):
-        if rank in clocks and (clocks[rank].error <= _UNSURE_NS or origin is None):
+        if rank in clocks and (clocks[rank].error <= thresholds.UNSURE_CLOCK_NS or origin is None):
             guesses.append(clocks[rank].offset)
         else:
             guesses.append(None if origin is None else origin + base)
     return guesses
 
 
-def _trusted(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> dict[int, Clock]:
+def _trusted(clocks: Mapping[int, RankClock], origins: Sequence[int | None]) -> dict[int, RankClock]:
     """The clocks; where the ends of collectives do not agree on one, that of the host.
 
     So it is where ranks were taken for one group that are none: they do not end together.
@@ -79,8 +76,8 @@ def _trusted(clocks: Mapping[int, Clock], origins: Sequence[int | None]) -> dict
     found = dict(clocks)
     for rank, clock in clocks.items():
         guess = guesses[rank] if origins[rank] is not None else None
-        if clock.error > _UNSURE_NS and guess is not None:
-            found[rank] = Clock(guess, 0.0)
+        if clock.error > thresholds.UNSURE_CLOCK_NS and guess is not None:
+            found[rank] = RankClock(guess, 0.0)
     return found
 
 
@@ -94,7 +91,7 @@ def _by_order(ranks: Sequence[Collectives], guesses: Sequence[float | None]) -> 
     found: list[dict[int, int]] = []
     for by_rank in kinds.values():
         first = max(by_rank, key=lambda rank: (len(by_rank[rank]), -rank))
-        meetings: list[dict[int, int]] = [{first: row} for row in by_rank[first]]
+        shared: list[dict[int, int]] = [{first: row} for row in by_rank[first]]
         for rank, rows in by_rank.items():
             if rank == first:
                 continue
@@ -102,9 +99,9 @@ def _by_order(ranks: Sequence[Collectives], guesses: Sequence[float | None]) -> 
             expected = None if guess is None or base is None else guess - base
             shift = _shift(ranks[first].end[by_rank[first]], ranks[rank].end[rows], expected)
             for place, row in enumerate(rows):
-                if 0 <= place + shift < len(meetings):
-                    meetings[place + shift][rank] = row
-        found += [meeting for meeting in meetings if len(meeting) > 1]
+                if 0 <= place + shift < len(shared):
+                    shared[place + shift][rank] = row
+        found += [collective for collective in shared if len(collective) > 1]
     return found
 
 
@@ -119,13 +116,16 @@ def _shift(reference: Int64s, ends: Int64s, expected: float | None) -> int:
     longer = len(reference) - len(ends)
     shifts = [
         shift
-        for shift in range(max(1 - len(ends), longer - _FARTHEST), min(len(reference), longer + _FARTHEST))
+        for shift in range(
+            max(1 - len(ends), longer - int(thresholds.FARTHEST_SHIFT)),
+            min(len(reference), longer + int(thresholds.FARTHEST_SHIFT)),
+        )
         if _overlap(reference, ends, shift) >= min(len(ends), max(2, len(ends) // 2))
     ]
     apart = {shift: _apart(reference, ends, shift) for shift in shifts}
     middles = {shift: median(values) for shift, values in apart.items()}
     spreads = {shift: median(np.abs(values - middles[shift])) for shift, values in apart.items()}
-    limit = 2 * min(spreads.values()) + _TOLERANCE_NS
+    limit = 2 * min(spreads.values()) + thresholds.COLLECTIVE_END_NS
     likely = [shift for shift in shifts if spreads[shift] <= limit]
     if expected is None:
         return min(likely, key=lambda shift: abs(shift - longer))
@@ -141,22 +141,81 @@ def _apart(reference: Int64s, ends: Int64s, shift: int) -> Floats:
     return (reference[first : first + count] - ends[first - shift : first - shift + count]).astype(np.float64)
 
 
-def _first_start(ranks: Sequence[Collectives], meeting: Meeting, clocks: Mapping[int, Clock]) -> float:
-    return min(float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in meeting.items())
+def _first_start(ranks: Sequence[Collectives], collective: MatchedCollective, clocks: Mapping[int, RankClock]) -> float:
+    return min(float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items())
 
 
-def _split_apart(ranks: Sequence[Collectives], meeting: Meeting, clocks: Mapping[int, Clock]) -> list[dict[int, int]]:
+def _split_apart(
+    ranks: Sequence[Collectives], collective: MatchedCollective, clocks: Mapping[int, RankClock]
+) -> list[dict[int, int]]:
     """The ranks of a collective; if some had left before others came, they are of several, each with its own end."""
-    start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in meeting.items()}
-    end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in meeting.items()}
-    tolerance = {rank: _TOLERANCE_NS + _ERRORS * clocks[rank].error for rank in meeting}
-    if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in meeting):
-        return [dict(meeting)]
+    start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items()}
+    end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in collective.items()}
+    tolerance = {
+        rank: thresholds.COLLECTIVE_END_NS + thresholds.CLOCK_ERRORS * clocks[rank].error for rank in collective
+    }
+    if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in collective):
+        return [dict(collective)]
     parts: list[dict[int, int]] = []
     first_end = -np.inf
-    for rank in sorted(meeting, key=lambda rank: end[rank]):
+    for rank in sorted(collective, key=lambda rank: end[rank]):
         if end[rank] > first_end + tolerance[rank]:
             parts.append({})
             first_end = end[rank]
-        parts[-1][rank] = meeting[rank]
+        parts[-1][rank] = collective[rank]
     return [part for part in parts if len(part) > 1]
+
+
+# The median absolute deviation of normally distributed values, to their standard deviation.
+_TO_DEVIATION = 1.4826
+
+# A collective: index of the rank to the row in its table.
+MatchedCollective = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RankClock:
+    """What to add to a rank's times, in nanoseconds.
+
+    Attributes:
+        offset: makes them times of the rank with the most collectives.
+        error: standard deviation of a single comparison: how far the ends of collectives lie apart.
+    """
+
+    offset: float
+    error: float
+
+
+def align_clocks(ranks: Sequence[Collectives], shared: Sequence[MatchedCollective]) -> dict[int, RankClock]:
+    """The clocks of all ranks that share collectives with others, by index.
+
+    The offset is the median over all collectives that a rank shares with ranks whose clock is known already: some ends
+    do lie apart (the root of a broadcast is done early), most do not. Ranks that no collectives connect have clocks
+    that cannot be compared, and need not be.
+    """
+    attended = Counter(rank for collective in shared for rank in collective)
+    clocks: dict[int, RankClock] = {}
+    while left := attended.keys() - clocks.keys():
+        compared = _compare(ranks, shared, clocks)
+        if not compared:
+            clocks[max(left, key=lambda rank: (attended[rank], -rank))] = RankClock(0.0, 0.0)
+            continue
+        for rank, offsets in compared.items():
+            offset = median(offsets)
+            clocks[rank] = RankClock(offset, _TO_DEVIATION * median(np.abs(np.array(offsets) - offset)))
+    return clocks
+
+
+def _compare(
+    ranks: Sequence[Collectives], shared: Sequence[MatchedCollective], clocks: Mapping[int, RankClock]
+) -> dict[int, list[float]]:
+    """For each rank whose clock is not known, what its clock would be by each collective."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for collective in shared:
+        known = [ranks[rank].end[row] + clocks[rank].offset for rank, row in collective.items() if rank in clocks]
+        if known:
+            end = median(known)
+            for rank, row in collective.items():
+                if rank not in clocks:
+                    found[rank].append(end - float(ranks[rank].end[row]))
+    return found

@@ -44,7 +44,7 @@ class DeviceEvents:
         kind: a ``DeviceKind``.
         correlation: joins an event with the call that launched it.
         blocks: blocks of threads in the kernel's grid.
-        geometry: a number for the kernel's grid and block, which tells kernels of one name apart.
+        geometry: a number for the kernel's grid and block, which distinguishes kernels of one name.
     """
 
     start: Int64s
@@ -136,8 +136,8 @@ class Inputs:
 
     Attributes:
         shapes: of tensors; () for everything else.
-        types: element types of tensors as PyTorch writes them (``float``, ``c10::BFloat16``); () if not told.
-        values: of everything else, as text; () if not told.
+        types: element types of tensors as PyTorch writes them (``float``, ``c10::BFloat16``); () if not reported.
+        values: of everything else, as text; () if not reported.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -158,8 +158,8 @@ class Trace:
         messages: row of a device event to what the collective carried.
         devices: by the number that device events carry.
         reserved: by the same numbers, the most bytes that PyTorch's allocator had reserved (``profile_memory=True``).
-        strangers: categories of duration events that are not known, with how many there were; a device of a kind
-            that perfdoctor does not know shows up here.
+        unknown_categories: categories of duration events that are not known, with how many there were; a device of a
+            kind that perfdoctor does not know shows up here.
         rank, world: None where the file does not say.
         origin_ns: the host's clock (Unix time) at time 0, to compare ranks; None where the file has only times since
             boot.
@@ -177,7 +177,7 @@ class Trace:
     messages: Mapping[int, Message] = field(default_factory=dict)
     devices: Mapping[int, DeviceProperties] = field(default_factory=dict)
     reserved: Mapping[int, int] = field(default_factory=dict)
-    strangers: Mapping[str, int] = field(default_factory=dict)
+    unknown_categories: Mapping[str, int] = field(default_factory=dict)
     rank: int | None = None
     world: int | None = None
     backend: str = ""
@@ -212,3 +212,30 @@ class Trace:
             rows: a column of indices into ``names``.
         """
         return wanted[rows] if len(rows) else np.zeros(0, dtype=np.bool_)
+
+
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values of a column, each once, ascending."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered
+
+
+def is_among(values: npt.NDArray[Any], wanted: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Which values are among those that are wanted."""
+    ordered = np.sort(np.asarray(wanted))
+    if not len(ordered):
+        return np.zeros(len(values), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.asarray(ordered[place] == values)
+
+
+def find_launches(trace: Trace) -> Int64s:
+    """For each device event, the row of the call that launched it; ``UNKNOWN`` where it is not in the trace."""
+    device, calls = trace.device, trace.calls
+    if not len(calls):
+        return np.full(len(device), UNKNOWN, dtype=np.int64)
+    order = np.argsort(calls.correlation, kind="stable")
+    sorted_ = calls.correlation[order]
+    place = np.minimum(np.searchsorted(sorted_, device.correlation), len(order) - 1)
+    found = (sorted_[place] == device.correlation) & (device.correlation > 0)
+    return np.where(found, order[place], UNKNOWN)

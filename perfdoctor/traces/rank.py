@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.knowledge.kernels import Work
+from perfdoctor.metrics.names import TRACE
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.call_sites import CallSites, annotation_around_unexplained, find_call_sites
 from perfdoctor.traces.collectives import Collectives, list_collectives
-from perfdoctor.traces.evidence import mean_evidence, measure_trace
-from perfdoctor.traces.kernel_evidence import time_kernels
-from perfdoctor.traces.model import Trace
-from perfdoctor.traces.origins import Origins, find_origins
-from perfdoctor.traces.paces import Paces, measure_paces
+from perfdoctor.traces.coverage import missing_in_trace, why_silent
+from perfdoctor.traces.host import Activity
+from perfdoctor.traces.interference import measure_beside_collectives
+from perfdoctor.traces.intervals import NONE, Intervals
+from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
+from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from perfdoctor.traces.silence import missing_in_trace, why_silent
+from perfdoctor.traces.statistics import median
 from perfdoctor.traces.steps import Window
-from perfdoctor.traces.unseen import mark_around_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,43 +33,43 @@ class Rank:
 
     Attributes:
         number: as the file says; None if it does not.
-        origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         slices: nanoseconds by cause in each slice of the window, as this trace alone shows them.
+        origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.
-        paces: what kernels take, to compare with other ranks'.
-        origins: nanoseconds by cause and operator, and by cause and source line.
+        same_kernels: what kernels take, to compare with the same ones on other ranks.
+        call_sites: nanoseconds by cause and operator, and by cause and source line.
         roofline: how near its operators come to the GPU's peak.
-        unseen: the annotation around its idle time of which the trace shows no reason; "" if there is none.
+        unexplained: the annotation around its idle time of which the trace shows no reason; "" if there is none.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
     """
 
     source: str
     number: int | None
-    world: int | None
-    host_name: str
-    pid: int | None
-    origin_ns: int | None
     events: int
     window: Window
     slices: list[Amounts[str]]
-    loading: float
-    workers: int
-    devices: tuple[str, ...]
-    capability: float | None
-    numbers: dict[str, float]
-    kernels: dict[str, Amounts[str]]
-    paces: Paces
-    origins: Origins
-    roofline: Roofline
-    unseen: str
-    silence: str
-    missing: tuple[NotExamined, ...]
     collectives: Collectives
+    world: int | None = None
+    host_name: str = ""
+    pid: int | None = None
+    origin_ns: int | None = None
+    loading: float = 0.0
+    workers: int = 0
+    devices: tuple[str, ...] = ()
+    capability: float | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    kernels: Mapping[str, Amounts[str]] = field(default_factory=dict)
+    same_kernels: KernelTimes = field(default_factory=dict)
+    call_sites: CallSites = field(default_factory=CallSites)
+    roofline: Roofline = field(default_factory=Roofline)
+    unexplained: str = ""
+    silence: str = ""
+    missing: tuple[NotExamined, ...] = ()
 
 
 def summarize(trace: Trace) -> Rank:
@@ -80,15 +87,15 @@ def summarize(trace: Trace) -> Rank:
         window=account.window,
         slices=account.slices,
         loading=account.loading,
-        workers=int(any("_MultiProcessingDataLoaderIter" in name for name in trace.names)),
+        workers=int(any(profiler.LOADER_WITH_WORKERS in name for name in trace.names)),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
         numbers=measure_trace(account),
         kernels=time_kernels(account),
-        paces=measure_paces(account),
-        origins=find_origins(account),
+        same_kernels=time_same_kernels(account),
+        call_sites=find_call_sites(account),
         roofline=roofline,
-        unseen=mark_around_unseen(account),
+        unexplained=annotation_around_unexplained(account),
         silence=why_silent(account),
         missing=(*missing_in_trace(account), *roofline.missing),
         collectives=list_collectives(account),
@@ -118,3 +125,94 @@ def _capability(account: RankAccount) -> float | None:
         return None
     properties = account.trace.devices.get(account.devices[0].device)
     return None if properties is None else properties.capability
+
+
+def measure_trace(account: RankAccount) -> dict[str, float]:
+    """What could be measured on one rank."""
+    measured = {**_of_devices(account), **_of_host(account), **measure_kernels(account)}
+    measured |= measure_beside_collectives(account)
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def mean_evidence(ranks: Iterable[Mapping[str, float]]) -> dict[str, Evidence]:
+    """Means over the ranks of what was measured; a number that no rank has is absent."""
+    found: dict[str, list[float]] = {}
+    for numbers in ranks:
+        for name, value in numbers.items():
+            found.setdefault(name, []).append(value)
+    return {name: _evidence(name, float(np.mean(values))) for name, values in found.items()}
+
+
+def _evidence(name: str, value: float) -> Evidence:
+    words, unit, probe = TRACE[name]
+    return Evidence(words, round(value, 4), unit, probe)
+
+
+def _of_devices(account: RankAccount) -> dict[str, float | None]:
+    if not account.devices or not account.window.length:
+        return {}
+    length = account.window.length
+    device = account.trace.device
+    inside = (device.start >= account.window.start) & (device.start < account.window.end)
+    kernels = inside & (device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
+    taken = (device.end - device.start)[kernels]
+    collectives = inside & (account.work == Work.COMMUNICATION)
+    count = len(account.devices)
+    found = {
+        "traced_busy": sum(one.busy.total for one in account.devices) / count / length,
+        "traced_kernels": int(inside.sum()) / count / (length / NS_PER_S),
+        "traced_copies": sum(one.alone[Work.COPY].total for one in account.devices) / count / length,
+        "traced_kernel_time": median(taken) / 1000 if len(taken) else None,
+        "traced_short_kernels": float((taken < thresholds.SHORT_KERNEL_NS).mean()) if len(taken) else None,
+        "traced_launch_delay": _launch_delay(account),
+        "traced_memory": _memory(account),
+    }
+    if collectives.any():
+        exposed = sum(one.alone[Work.COMMUNICATION].total for one in account.devices)
+        hidden = sum(one.hidden_communication for one in account.devices)
+        found["traced_collectives"] = int(collectives.sum()) / count / (length / NS_PER_S)
+        found["traced_exposed"] = exposed / count / length
+        found["traced_hidden"] = hidden / count / length
+    return found
+
+
+def _launch_delay(account: RankAccount) -> float | None:
+    """Microseconds; None also where the host's and the device's clocks disagree, and the delay comes out negative."""
+    delays = [gaps.launch_delay_ns for gaps in account.gaps if gaps.launch_delay_ns is not None]
+    return min(delays) / 1000 if delays and min(delays) >= 0 else None
+
+
+def _memory(account: RankAccount) -> float | None:
+    """Of the fullest device; None where allocations or sizes are not reported."""
+    trace = account.trace
+    sizes = {device: one.memory_bytes for device, one in trace.devices.items() if one.memory_bytes}
+    known = sizes.keys() & trace.reserved.keys()
+    return max((trace.reserved[device] / sizes[device] for device in known), default=None)
+
+
+def _of_host(account: RankAccount) -> dict[str, float | None]:
+    length = account.window.length
+    calls = account.trace.calls
+    if not length or not len(account.trace.host) + len(calls):
+        return {}
+    whole = Intervals.one(account.window.start, account.window.end)
+    everywhere = account.host.activity(None)
+    inside = (calls.start >= account.window.start) & (calls.start < account.window.end)
+    per_second = NS_PER_S / length
+    found: dict[str, float | None] = {}
+    found["traced_loading"] = account.loading
+    compiling = (everywhere[Activity.COMPILING] & whole).total
+    if compiling and account.recompiles:
+        found["traced_compiling"] = compiling / length
+    if account.window.steps:
+        outermost = account.operators.inside(account.window.start, account.window.end)
+        outermost &= account.operators.parent == NONE
+        found["traced_operators"] = float(outermost.sum()) / len(account.window.steps) or None
+    if len(calls):
+        found["traced_waits"] = int((inside & account.host.draining).sum()) * per_second
+        found["traced_waiting"] = (everywhere[Activity.SYNCHRONIZING] & whole).total / length
+        if account.host.copying_in.any():
+            blocked = Intervals.union(calls.start[account.host.blocked], calls.end[account.host.blocked])
+            found["traced_blocked"] = (blocked & whole).total / length
+        found["traced_allocations"] = int((inside & account.host.allocating).sum()) * per_second
+    return found

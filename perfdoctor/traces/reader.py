@@ -14,10 +14,9 @@ import msgspec
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.schema import is_recording
 from perfdoctor.traces.columns import Columns
-from perfdoctor.traces.events import Document
-from perfdoctor.traces.files import TraceFile
+from perfdoctor.traces.decode import Pieces, TraceFile
+from perfdoctor.traces.events import TraceDocument
 from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
-from perfdoctor.traces.pieces import Pieces
 
 # Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).
 _EPOCH_US = 1e14
@@ -110,7 +109,7 @@ def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Tr
         messages=messages,
         devices=_devices(document.devices),
         reserved=dict(columns.reserved),
-        strangers=dict(columns.strangers),
+        unknown_categories=dict(columns.unknown_categories),
         rank=_count(distributed.get("rank")),
         world=_count(distributed.get("world_size")),
         backend=str(distributed.get("backend") or ""),
@@ -164,7 +163,7 @@ def _complaints(columns: Columns, pieces: Pieces) -> list[str]:
     return found
 
 
-def _origin(first_us: float, document: Document) -> int | None:
+def _origin(first_us: float, document: TraceDocument) -> int | None:
     base = document.base_ns if isinstance(document.base_ns, int) else 0
     if first_us < _EPOCH_US and not base:
         return None

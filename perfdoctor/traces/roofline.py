@@ -15,20 +15,16 @@ import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.hardware import Peak, arithmetic, find_peak
 from perfdoctor.knowledge.kernels import name_precision
 from perfdoctor.metrics.names import ROOFLINE
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.flops import COUNTED, Effort, count
+from perfdoctor.traces.intervals import NONE, nest
 from perfdoctor.traces.model import UNKNOWN, HostKind, Trace
-from perfdoctor.traces.nesting import NONE, nest
 
-_OF_TYPE = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32"}
-# Times shorter than this are kernels' starts and ends, not what they do.
-_SHORTEST_NS = 10_000.0
-# Where more than this of the time cannot be compared, the rest says little.
-_MOST = 0.5
 _NO_SHAPES = "the trace lacks the operators' shapes, types or settings"
 _WITH_SHAPES = "torch.profiler.profile(record_shapes=True), of a recent PyTorch"
 
@@ -68,14 +64,14 @@ class Roofline:
             return {}
         taken = sum(one.taken_ns for one in self.operators)
         values: list[float | str] = [round(sum(one.least_ns for one in self.operators) / taken, 4)]
-        values += [_told(one, taken) for one in self.operators]
+        values += [_describe(one, taken) for one in self.operators]
         return {
             name: Evidence(words, value, unit, probe)
             for (name, (words, unit, probe)), value in zip(ROOFLINE.items(), values, strict=False)
         }
 
 
-def _told(one: Achieved, taken: float) -> str:
+def _describe(one: Achieved, taken: float) -> str:
     limit = "memory bandwidth" if one.by_traffic else "peak arithmetic"
     return f"{one.name}: {one.least_ns / one.taken_ns:.0%} of {limit} ({one.taken_ns / taken:.0%} of their time)"
 
@@ -143,7 +139,7 @@ def _compare(trace: Trace, peak: Peak, calls: Sequence[_Call]) -> Roofline:
         effort = efforts[kind]
         if effort is None:
             left_out[_NO_SHAPES] += call.taken
-        elif call.taken < _SHORTEST_NS:
+        elif call.taken < thresholds.SHORT_KERNEL_NS:
             left_out["they take less than 10 us each, mostly starting and ending"] += call.taken
         elif (needed := _least(effort, peak, call.precision)) is None:
             left_out["the table has no peak for their precision, or their kernels do not tell it"] += call.taken
@@ -153,7 +149,7 @@ def _compare(trace: Trace, peak: Peak, calls: Sequence[_Call]) -> Roofline:
             sums = found.setdefault((name, by_traffic), [0.0, 0.0])
             sums[0] += max(needed.traffic, needed.arithmetic)
             sums[1] += call.taken
-    if left_out.total > _MOST * sum(call.taken for call in calls):
+    if left_out.total > thresholds.UNCOMPARED_WORK * sum(call.taken for call in calls):
         why = max(left_out, key=lambda one: left_out[one])
         return Roofline((), (_missing(why, _WITH_SHAPES),))
     operators = [Achieved(name, least, taken, by_traffic) for (name, by_traffic), (least, taken) in found.items()]
@@ -171,14 +167,15 @@ class _Least(NamedTuple):
 def _least(effort: Effort, peak: Peak, precision: str) -> _Least | None:
     """What a call needs at the peak; None if that is not known.
 
-    The element type tells the precision, and for single precision the kernel's name whether tensor cores shorten it.
+    The element type determines the precision, and for single precision the kernel's name whether tensor cores shorten
+    it.
     """
-    told = _OF_TYPE.get(effort.dtype, "")
-    if told == "fp32":
-        told = precision if precision in ("tf32", "fp32") else ""
-    elif precision not in (told, ""):
+    determined = profiler.SCALAR_PRECISION.get(effort.dtype, "")
+    if determined == "fp32":
+        determined = precision if precision in ("tf32", "fp32") else ""
+    elif precision not in (determined, ""):
         return None
-    rate = arithmetic(peak, told)
+    rate = arithmetic(peak, determined)
     if rate is None:
         return None
-    return _Least(effort.flops / rate * NS_PER_S, effort.bytes / (peak.memory * 1e9) * NS_PER_S, told)
+    return _Least(effort.flops / rate * NS_PER_S, effort.bytes / (peak.memory * 1e9) * NS_PER_S, determined)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.traces.arrays import is_among
-from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace
-
-# An empty device starts a kernel within some 10 us of its launch.
-_QUEUED_NS = 1_000_000
-_STEP = re.compile(r"ProfilerStep\s*#?(\d+)")
+from perfdoctor.knowledge import profiler, thresholds
+from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ def _after_unseen_work(trace: Trace, launched: Bools, start: int) -> int:
     if len(trace.device) and int(trace.device.start[0]) < begun:
         return start  # work from before is in the trace
     call = np.flatnonzero(trace.calls.correlation == trace.device.correlation[first])
-    if len(call) and begun - int(trace.calls.start[call[0]]) > _QUEUED_NS:
+    if len(call) and begun - int(trace.calls.start[call[0]]) > thresholds.QUEUED_BEFORE_NS:
         return max(start, begun)
     return start
 
@@ -86,7 +81,7 @@ def find_steps(trace: Trace) -> dict[tuple[int, int], int]:
 
 
 def _number(name: str) -> int:
-    step = _STEP.match(name)
+    step = profiler.STEP.match(name)
     return -1 if step is None else int(step[1][-18:])
 
 

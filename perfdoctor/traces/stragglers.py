@@ -1,9 +1,9 @@
-"""Waiting told apart from transfer, and followed to the rank that came last and to what it did more of.
+"""Waiting separated from transfer, and followed to the rank that came last and to what it did more of.
 
 A collective cannot begin before its last rank is there: until then the others wait, and only from then on data moves.
 What made the last one late lies before: since the ranks last met, it spent more time on something than those who wait
-for it (its local excess). That something is the cause. If its own excess is waiting for yet another rank, the blame
-goes on to that one, as along the stages of a pipeline.
+for it (its local excess). That something is the cause. If its own excess is waiting for yet another rank, the wait
+is attributed to that one, as along the stages of a pipeline.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import numpy as np
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.traces.clocks import Clock, Meeting
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Floats
+from perfdoctor.traces.matching import MatchedCollective, RankClock
 
-# A culprit's excess must explain this much of what the others wait for it (TraceML, Ascend's advisor).
-EXPLAINED = 0.8
-_ERRORS = 3.0
 _WAITING = np.array([name.startswith("communication.") for name in COLUMNS])
 _UNKNOWN = np.array([name == UNATTRIBUTED for name in COLUMNS])
 
@@ -31,7 +29,7 @@ Charge = Mapping[tuple[int, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Attended:
+class Attendance:
     """One rank's part in one collective that others were seen in.
 
     Attributes:
@@ -54,44 +52,46 @@ class Attended:
 
 
 def attend(
-    ranks: Sequence[Collectives], meetings: Sequence[Meeting], clocks: Mapping[int, Clock]
-) -> Iterator[Attended]:
+    ranks: Sequence[Collectives], shared: Sequence[MatchedCollective], clocks: Mapping[int, RankClock]
+) -> Iterator[Attendance]:
     """Every rank's part in every collective, in order of time."""
-    past: dict[int, list[Meeting]] = defaultdict(list)
-    for meeting in meetings:
-        start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in meeting.items()}
-        end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in meeting.items()}
+    past: dict[int, list[MatchedCollective]] = defaultdict(list)
+    for collective in shared:
+        start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items()}
+        end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in collective.items()}
         late = max(start, key=lambda rank: start[rank])
         transfer = max(0.0, min(end.values()) - start[late])
-        for rank, row in meeting.items():
+        for rank, row in collective.items():
             wait = min(start[late], end[rank]) - start[rank]
-            if wait <= _ERRORS * max(clocks[rank].error, clocks[late].error):
+            if wait <= thresholds.CLOCK_ERRORS * max(clocks[rank].error, clocks[late].error):
                 wait = 0.0
             until = int(ranks[rank].start[row] + wait)
             waited = ranks[rank].exposed(row, until) if wait else 0.0
             excess = np.zeros(len(COLUMNS))
             if waited:
-                excess = _excess(ranks, meeting, past[rank], rank, late) * waited / wait
-            yield Attended(rank, row, late, until, waited, transfer, excess)
-        for rank, row in meeting.items():
+                excess = _excess(ranks, collective, past[rank], rank, late) * waited / wait
+            yield Attendance(rank, row, late, until, waited, transfer, excess)
+        for rank, row in collective.items():
             if ranks[rank].blocking[row]:
-                past[rank].append(meeting)
+                past[rank].append(collective)
 
 
-def _excess(ranks: Sequence[Collectives], meeting: Meeting, past: Sequence[Meeting], rank: int, late: int) -> Floats:
+def _excess(
+    ranks: Sequence[Collectives], collective: MatchedCollective, past: Sequence[MatchedCollective], rank: int, late: int
+) -> Floats:
     """What the late rank spent more than the other since both last left a collective together with nothing else to do.
 
     Clocks do not matter here: each rank's own times are compared.
     """
     together = next((one for one in reversed(past) if late in one and ranks[late].blocking[one[late]]), None)
-    spent = [ranks[one].before[meeting[one]].copy() for one in (late, rank)]
+    spent = [ranks[one].before[collective[one]].copy() for one in (late, rank)]
     if together is not None:
         spent = [amounts - ranks[one].after[together[one]] for amounts, one in zip(spent, (late, rank), strict=True)]
     return np.asarray(spent[0] - spent[1], dtype=np.float64)
 
 
-def charge(parts: Sequence[Attended]) -> dict[int, Charge]:
-    """For each rank that came last in some collective: on whom and what waiting for it is to be booked."""
+def charge(parts: Sequence[Attendance]) -> dict[int, Charge]:
+    """For each rank that came last in some collective: on whom and what waiting for it is to be attributed."""
     waited: dict[int, Amounts[int]] = defaultdict(Amounts)  # rank to those that it waits for
     excess: dict[int, Floats] = {}
     wanted: Amounts[int] = Amounts()
@@ -102,7 +102,7 @@ def charge(parts: Sequence[Attended]) -> dict[int, Charge]:
             excess[part.late] = excess.get(part.late, np.zeros(len(COLUMNS))) + part.excess
     own = {rank: _own_charge(rank, excess[rank], wanted[rank]) for rank in excess}
     charges: dict[int, Charge] = {rank: found for rank, (found, _) in own.items()}
-    for _ in excess:  # the blame goes on at most once through all ranks
+    for _ in excess:  # a wait is passed on at most once through all ranks
         charges = {rank: _passed_on(own[rank], waited[rank].fractions(), charges) for rank in excess}
     return charges
 
@@ -110,7 +110,7 @@ def charge(parts: Sequence[Attended]) -> dict[int, Charge]:
 def _own_charge(rank: int, excess: Floats, waited: float) -> tuple[Charge, float]:
     """What of a rank's lateness is its own, and the part that is its waiting for others."""
     more = np.maximum(excess, 0.0)
-    if more[~_UNKNOWN].sum() < EXPLAINED * waited:
+    if more[~_UNKNOWN].sum() < thresholds.EXPLAINED_WAIT * waited:
         return {(rank, UNATTRIBUTED): 1.0}, 0.0
     passed = float(more[_WAITING].sum() / more.sum())
     mine = np.where(_WAITING, 0.0, more)

@@ -1,9 +1,9 @@
-"""Serialised steps: a few, after the observed ones, in which one phase must end before the next one begins.
+"""Isolated phases: a few steps, after the observed ones, in which one phase must end before the next one begins.
 
-At each border the device is drained, and all ranks meet, so that a phase takes what it takes by itself: nothing hides
-behind anything else. The ranks agree on a step first, without waiting for each other, and then rehearse one: a part
-that only some of them have is no place to meet. If they do not come together, each goes on alone, and the recording
-says why.
+At each border the device is drained, and all ranks meet at a barrier, so that a phase takes what it takes by itself:
+nothing hides behind anything else. The ranks agree on a step first, without waiting for each other, and then rehearse
+one: a part that only some of them have gets no barrier. If they do not come together, each goes on alone, and the
+recording says why. In recordings and reports these are the *serialised* steps.
 """
 
 from __future__ import annotations
@@ -12,10 +12,20 @@ from collections import Counter
 from collections.abc import Callable
 from time import monotonic_ns as now
 
-from perfdoctor.probes.inside.device_clock import MakeMark, Mark
-from perfdoctor.probes.inside.ring import BEGIN, COLLECTOR, EDGES, END, RANK_WAIT, SCOPE, SERIALISED
-from perfdoctor.probes.inside.store_barrier import Meeting, meeting
-from perfdoctor.probes.inside.timer import FAULTS, Accelerator, current_accelerator
+from perfdoctor.probes.inside.device_clock import FAULTS, Accelerator, current_accelerator
+from perfdoctor.probes.inside.ring import (
+    BEGIN,
+    COLLECTOR,
+    EDGES,
+    END,
+    RANK_WAIT,
+    SCOPE,
+    SERIALISED,
+    MakeMark,
+    Mark,
+    RingWriter,
+)
+from perfdoctor.probes.inside.store_barrier import StoreBarrier, store_barrier
 from perfdoctor.recording.clock import NS_PER_S
 
 STEPS = 4
@@ -25,36 +35,25 @@ PATIENT_STEPS, LEAST_S, MOST_S = 5, 2.0, 20.0
 AGREE_S = 5.0
 # From the step in which the last rank is ready: one rank may be some steps ahead, and none asks oftener than this.
 LEAD_STEPS, LEAD_S, ASK_NS = 4, 0.1, NS_PER_S // 200
-_IDLE, _AGREEING, _REHEARSING, _SERIALISING = range(4)
+_IDLE, _AGREEING, _REHEARSING, _ISOLATING = range(4)
 
 
-class Serial:
-    """The serialised steps of one session. Nothing here raises.
+class IsolatedPhases:
+    """The steps with isolated phases of one session. Nothing here raises.
 
     Args:
         wanted: whether to make any.
-        marker: gives the function that makes marks of a kind and value.
-        rewire: lets the hooks make their marks with another such function; None for the usual one.
-        name: what a mark is about, of the user's own phases as well.
-        say: told in one sentence why there are none.
+        ring: takes their marks, or why there are none.
+        rewire: lets the patches make their marks with another function than the ring's; None for the ring's.
     """
 
-    def __init__(
-        self,
-        wanted: bool,
-        marker: MakeMark,
-        rewire: Callable[[MakeMark | None], None],
-        name: Callable[[int], str],
-        say: Callable[[str], None],
-    ) -> None:
+    def __init__(self, wanted: bool, ring: RingWriter, rewire: Callable[[MakeMark | None], None]) -> None:
         self._wanted = wanted
-        self._plain = marker
+        self._ring = ring
         self._rewire = rewire
-        self._name = name
-        self._say = say
         self._state = _IDLE
         self._accelerator: Accelerator | None = None
-        self._meeting: Meeting | None = None
+        self._barrier: StoreBarrier | None = None
         self._patience_s = LEAST_S
         self._begun_ns = self._asked_ns = 0
         self._start_at = 0
@@ -63,15 +62,15 @@ class Serial:
         self._apart: set[str] = set()
 
     def begin(self, time_ns: int, step_s: float, step: int) -> bool:
-        """Agrees with the other ranks on a step; returns whether there is anything to serialise."""
+        """Agrees with the other ranks on a step; returns whether there is anything to isolate."""
         if not self._wanted:
             return False
-        self._accelerator, self._meeting = current_accelerator(), meeting()
+        self._accelerator, self._barrier = current_accelerator(), store_barrier()
         self._patience_s = min(MOST_S, max(LEAST_S, PATIENT_STEPS * step_s))
         self._begun_ns = time_ns
-        if self._meeting is not None:
+        if self._barrier is not None:
             self._state = _AGREEING
-            self._meeting.ready(step + max(LEAD_STEPS, round(LEAD_S / max(step_s, 1e-6))))
+            self._barrier.ready(step + max(LEAD_STEPS, round(LEAD_S / max(step_s, 1e-6))))
         elif self._accelerator is not None:
             self._rehearse()
         return self._state != _IDLE
@@ -82,7 +81,7 @@ class Serial:
             self._agree(time_ns, step)
         elif self._state == _REHEARSING:
             self._start()
-        elif self._state == _SERIALISING:
+        elif self._state == _ISOLATING:
             self._made += 1
             self._seen.clear()
             if self._made == STEPS:
@@ -96,52 +95,52 @@ class Serial:
             why: what to say if steps are missing, and the other ranks are not the reason.
         """
         before, self._state = self._state, _IDLE
-        if before == _SERIALISING:
-            self._plain(END | SERIALISED, self._made)(now())
+        if before == _ISOLATING:
+            self._ring.marker(END | SERIALISED, self._made)(now())
         if before > _AGREEING:
             self._rewire(None)
         if before != _IDLE and self._made < STEPS:
-            if self._meeting is not None:
-                self._meeting.leave(why)
-                why = self._meeting.problem
+            if self._barrier is not None:
+                self._barrier.leave(why)
+                why = self._barrier.problem
             made = f"Only {self._made} of {STEPS} steps were" if self._made else "No step was"
-            self._say(f"{made} serialised. {why}")
-        self._meeting = None  # and with it the store
+            self._ring.note(f"{made} serialised. {why}")
+        self._barrier = None  # and with it the store
 
     def forget(self) -> None:
-        """Meets nobody any more, without a word: in a forked child the store's connection is the parent's."""
-        self._state, self._meeting, self._accelerator = _IDLE, None, None
+        """Waits for nobody any more, without a word: in a forked child the store's connection is the parent's."""
+        self._state, self._barrier, self._accelerator = _IDLE, None, None
 
     def marker(self, kind: int, value: int = 0) -> Mark:
         """As the ring's, for marks at which phases are kept apart."""
-        host = self._plain(kind, value)
+        host = self._ring.marker(kind, value)
         # The collector runs in any thread and at any place; the end of a loop may come to one rank before the others.
         if kind & 0xFF == COLLECTOR or (kind == END | SCOPE and value):
             return host
-        place = f"{EDGES[kind >> 8]} {self._name(kind & 0xFF)}"
+        place = f"{EDGES[kind >> 8]} {self._ring.name(kind & 0xFF)}"
 
         def border(time_ns: int) -> None:
             if self._state == _REHEARSING:
                 self._seen[place] += 1
-            elif self._state == _SERIALISING:
-                time_ns = self._border(place)
+            elif self._state == _ISOLATING:
+                time_ns = self._meet(place)
             host(time_ns)
 
         return border
 
     def _agree(self, time_ns: int, step: int) -> None:
-        assert self._meeting is not None
+        assert self._barrier is not None
         if not self._start_at and time_ns - self._asked_ns >= ASK_NS:
             self._asked_ns = time_ns
-            self._start_at = self._meeting.start_at()
+            self._start_at = self._barrier.start_at()
         if self._start_at:
             if step > self._start_at:
-                self._meeting.leave(f"This rank was at step {step} when all were to begin at {self._start_at}.")
+                self._barrier.leave(f"This rank was at step {step} when all were to begin at {self._start_at}.")
             elif step == self._start_at:
                 self._rehearse()
         elif time_ns - self._begun_ns > max(AGREE_S, self._patience_s) * NS_PER_S:
-            self._meeting.leave("Not all ranks have looked at as many steps from inside.")
-        if self._meeting.problem:
+            self._barrier.leave("Not all ranks have looked at as many steps from inside.")
+        if self._barrier.problem:
             self.end()
 
     def _rehearse(self) -> None:
@@ -149,18 +148,18 @@ class Serial:
         self._rewire(self.marker)
 
     def _start(self) -> None:
-        """Begins to serialise, where the ranks have found together."""
-        if self._meeting is not None:
+        """Begins to isolate, where the ranks have found together."""
+        if self._barrier is not None:
             names = {f"{place}/{count}": place for place, count in self._seen.items()}
-            self._meeting.tell(list(names))
-            self._meeting.meet("rehearsed", self._patience_s)
-            alike = self._meeting.alike(list(names))
+            self._barrier.announce(list(names))
+            self._barrier.wait("rehearsed", self._patience_s)
+            alike = self._barrier.alike(list(names))
             self._apart = {place for name, place in names.items() if name not in alike}
         self._seen.clear()
-        self._state = _SERIALISING
-        self._border("start")
-        if self._state == _SERIALISING:
-            self._plain(BEGIN | SERIALISED)(now())
+        self._state = _ISOLATING
+        self._meet("start")
+        if self._state == _ISOLATING:
+            self._ring.marker(BEGIN | SERIALISED)(now())
 
     def _drain(self) -> str:
         """Waits for the device, if there is one; says why it cannot."""
@@ -173,7 +172,7 @@ class Serial:
             return f"The device cannot be drained: {type(error).__name__}: {error}"[:300]
         return ""
 
-    def _border(self, place: str) -> int:
+    def _meet(self, place: str) -> int:
         """Lets what was begun come to its end, in all ranks.
 
         Returns:
@@ -184,15 +183,15 @@ class Serial:
         if problem:
             self.end(problem)
             return arrived_ns
-        if self._meeting is None or place in self._apart:
+        if self._barrier is None or place in self._apart:
             return arrived_ns
         self._seen[place] += 1
-        met = self._meeting.meet(f"{self._made}/{place}/{self._seen[place]}", self._patience_s)
+        met = self._barrier.wait(f"{self._made}/{place}/{self._seen[place]}", self._patience_s)
         left_ns = now()
         if not met:
             self.end()
             return left_ns
-        self._plain(BEGIN | RANK_WAIT)(arrived_ns)
-        self._plain(END | RANK_WAIT)(left_ns)
+        self._ring.marker(BEGIN | RANK_WAIT)(arrived_ns)
+        self._ring.marker(END | RANK_WAIT)(left_ns)
         # What happens at the same instant would be read in another order.
         return max(now(), left_ns + 1)

@@ -1,263 +1,174 @@
-"""What stands at torch's entries while perfdoctor looks: each does what it wraps, and marks when it begins and ends.
+"""Where torch is patched: wrappers and hooks that mark a step's phases are put in, and taken out again without a trace.
 
-Only the thread that trains is marked.
+Optimizers have global hooks. Global module hooks would run for every submodule and switch off torch's fast path (some
+µs for each), so the entry of all modules, ``Module.__call__``, is wrapped instead: inside an outermost call that costs
+two comparisons. The other entries are wrapped likewise, and go back to what they were.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import sys
 from collections.abc import Callable
-from threading import get_ident
-from time import monotonic_ns as now
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from perfdoctor.probes.inside.ring import (
-    BACKWARD,
-    BEGIN,
-    CLOSURE,
-    COLLECTOR,
-    DATA,
-    END,
-    FORWARD,
-    LOADER_START,
-    LOSS,
-    SYNC,
-    TRANSFER,
+from perfdoctor.probes.inside import wrappers
+from perfdoctor.probes.inside.device_clock import current_accelerator
+from perfdoctor.probes.inside.ring import RingWriter
+from perfdoctor.probes.inside.same_batch import SameBatch
+from perfdoctor.probes.inside.training_loop import TrainingLoop
+from perfdoctor.probes.inside.wrappers import Entry
+
+COLLECTIVES = (
+    "all_reduce",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "gather",
+    "scatter",
+    "barrier",
+    "all_gather_object",
+    "broadcast_object_list",
 )
 
-if TYPE_CHECKING:
-    from perfdoctor.probes.inside.same_batch import Trial
 
-Entry = Callable[..., Any]
+class Patches:
+    """All patches of one session.
 
-# Flags of a forward mark.
-GRAD, TRAINING = 1, 2
-# Flag at the beginning of a data mark: there are workers; at its end: the loader had no more.
-WORKERS, EXHAUSTED = 1, 2
-# A shorter run of the collector is not marked: marking it would cost as much.
-MIN_PAUSE_NS = 10_000
-
-
-class Marker(Protocol):
-    """Whom the hooks tell.
-
-    Attributes:
-        thread: identifier of the thread that trains.
-        worked: it has begun a backward pass or an optimizer's step since the last step.
-        loader_seen: it has taken a batch from a loader.
-        late: when the last step ended, if there is something left to do since; 0 if not.
-        compiler_tells: torch.compile says when it compiles, and sees torch's own entries then.
-        marker: gives the function that makes marks of a kind and value.
-        trial: stands between a loader and the training.
+    Args:
+        loop: what to mark.
+        ring: takes the marks that wait, once they are many.
+        same_batch: stands between a loader and the training.
     """
 
-    thread: int
-    worked: bool
-    loader_seen: bool
-    late: int
-    compiler_tells: bool
-    marker: Callable[..., Callable[[int], None]]
-    trial: Trial
+    def __init__(self, loop: TrainingLoop, ring: RingWriter, same_batch: SameBatch) -> None:
+        self._loop = loop
+        self._ring = ring
+        self._same_batch = same_batch
+        self._undo: list[Callable[[], None]] = []
+        self._compiler: Any = None
 
-    def fetches_after_work(self) -> None:
-        """The thread that trains takes a batch from a loader, for the first time since it has ``worked``."""
-        ...
+    def install(self) -> list[str]:
+        """Puts all patches in; returns the names of those entries that this torch does not have."""
+        self.mind_compiler()
+        return self._put_in()
 
-    def optimizes(self, optimizer: int) -> None:
-        """It begins an optimizer's step; only told while no loader was seen."""
-        ...
+    def remove(self) -> None:
+        """Takes all patches out again."""
+        self._take_out()
+        if self._compiler is not None:
+            self._compiler.remove_start_callback(self._compiling)
+            self._compiler.remove_end_callback(self._compiled)
+            self._compiler = None
+            self._loop.asks_compiler = True
 
-    def optimized(self) -> None:
-        """It has ended an optimizer's step; likewise."""
-        ...
+    def mind_compiler(self) -> None:
+        """Lets torch.compile see torch as it is, once it is loaded: optimizers load it with their first step.
 
-    def catch_up(self) -> None:
-        """Does what is left to do since a step ended; may take the hooks out."""
-        ...
+        What it compiles holds only as long as the functions that it saw on the way stay what they are: it would
+        compile all models anew when perfdoctor detaches.
+        """
+        callback = sys.modules.get("torch._dynamo.callback")
+        if callback is None or self._compiler is not None or not hasattr(callback, "callback_handler"):
+            return
+        self._compiler = callback.callback_handler
+        self._compiler.register_start_callback(self._compiling)
+        self._compiler.register_end_callback(self._compiled)
+        self._loop.asks_compiler = False
 
-    def pauses(self) -> None:
-        """The collector has run."""
-        ...
+    def _compiling(self, _: object) -> None:
+        self._take_out()
 
+    def _compiled(self, _: object) -> None:
+        if not self._undo:
+            self._put_in()
 
-Wrapper = Callable[[Marker, Entry], Entry]
+    def _put_in(self) -> list[str]:
+        missing = []
+        for owner, name, wrapper in self._entries():
+            if owner is None or not hasattr(owner, name):
+                missing.append(name)
+            else:
+                self._wrap(owner, name, wrapper)
+        self._hook_optimizers()
+        collected = wrappers.garbage_collection(self._loop, self._ring.flush_many)
+        gc.callbacks.append(collected)
+        self._undo.append(lambda: gc.callbacks.remove(collected))
+        return missing
 
+    def _take_out(self) -> None:
+        while self._undo:
+            self._undo.pop()()
 
-def _marks(marker: Marker, kind: int) -> tuple[Callable[[int], None], Callable[[int], None]]:
-    return marker.marker(BEGIN | kind), marker.marker(END | kind)
+    def _entries(self) -> list[tuple[Any, str, Callable[[TrainingLoop, Entry], Entry]]]:
+        """What is wrapped: the module or class that has it, its name, and what makes the wrapper."""
+        import torch
+        from torch.utils.data import DataLoader, dataloader
 
+        found: list[tuple[Any, str, Callable[[TrainingLoop, Entry], Entry]]] = [
+            (torch.nn.Module, "__call__", wrappers.module_call),
+            (torch.autograd, "backward", wrappers.backward_pass),
+            (torch.autograd, "grad", wrappers.backward_pass),
+            (DataLoader, "__iter__", wrappers.loader_start),
+            (getattr(dataloader, "_BaseDataLoaderIter", None), "__next__", self._loader_next),
+            (torch, "compile", self._compile),
+        ]
+        if torch.distributed.is_available():
+            from torch.distributed import distributed_c10d
 
-def calls(marker: Marker, original: Entry) -> Entry:
-    """``Module.__call__``: marks outermost calls."""
-    import torch
-    from torch.nn.modules.loss import _Loss
+            for place in (torch.distributed, distributed_c10d):
+                found += [(place, name, wrappers.collective) for name in COLLECTIVES]
+        # Without a device nothing is moved, and ``to`` is called in many a model.
+        if current_accelerator() is not None:
+            found += [(torch.Tensor, name, wrappers.tensor_move) for name in ("to", "cuda")]
+        return found
 
-    grad_enabled = torch.is_grad_enabled
-    over = marker.marker(END | FORWARD)
-    forward = [(marker.marker(BEGIN | FORWARD, flag), over) for flag in range(GRAD + TRAINING + 1)]
-    loss = _marks(marker, LOSS)
-    is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
-    inside, modules = False, sys.modules
-    # Most calls are of submodules. What torch does for them (2.1 and later) is done in its place, not around it:
-    # one Python call more would cost a step of many modules much more than all marks.
-    direct = original is getattr(torch.nn.Module, "_wrapped_call_impl", None)
+    def _wrap(self, owner: Any, name: str, wrapper: Callable[[TrainingLoop, Entry], Entry]) -> None:
+        own = vars(owner).get(name)
+        original = own or getattr(owner, name)
+        ours = functools.wraps(original)(wrapper(self._loop, original))
+        setattr(owner, name, ours)
+        self._undo.append(functools.partial(_put_back, owner, name, ours, own))
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal inside
-        if inside and direct and self._compiled_call_impl is None:
-            return self._call_impl(*args, **kwargs)
-        if inside or get_ident() != marker.thread:
-            return original(self, *args, **kwargs)
-        if not marker.compiler_tells and "torch._dynamo" in modules and is_compiling():
-            return original(self, *args, **kwargs)
-        if marker.late:
-            marker.catch_up()
-        inside = True
-        if isinstance(self, _Loss):
-            begun, ended = loss
-        else:
-            begun, ended = forward[(GRAD if grad_enabled() else 0) + (TRAINING if self.training else 0)]
-        begun(now())
-        try:
-            if direct and self._compiled_call_impl is None:
-                return self._call_impl(*args, **kwargs)
-            return original(self, *args, **kwargs)
-        finally:
-            inside = False
-            ended(now())
+    def _hook_optimizers(self) -> None:
+        from torch.optim import optimizer
 
-    return __call__
+        begins, ends = wrappers.optimizer_hooks(self._loop)
+        before = optimizer.register_optimizer_step_pre_hook(begins)
+        after = optimizer.register_optimizer_step_post_hook(ends)
+        self._undo += [before.remove, after.remove]
 
+    def _loader_next(self, loop: TrainingLoop, original: Entry) -> Entry:
+        return wrappers.loader_next(loop, original, self._same_batch.serving(original))
 
-def works(marker: Marker, original: Entry) -> Entry:
-    """A backward pass."""
-    begun, ended = _marks(marker, BACKWARD)
+    def _compile(self, _: TrainingLoop, original: Entry) -> Entry:
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.mind_compiler()
 
-    def backward(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() != marker.thread:
-            return original(*args, **kwargs)
-        if marker.late:
-            marker.catch_up()
-        marker.worked = True
-        begun(now())
-        try:
-            return original(*args, **kwargs)
-        finally:
-            ended(now())
-
-    return backward
-
-
-def closes(marker: Marker, original: Entry) -> Entry:
-    """The closure of an optimizer's step: what runs in it is the script's, not the optimizer's own."""
-    begun, ended = _marks(marker, CLOSURE)
-
-    def closure(*args: Any, **kwargs: Any) -> Any:
-        begun(now())
-        try:
-            return original(*args, **kwargs)
-        finally:
-            ended(now())
-
-    return closure
-
-
-def starts(marker: Marker, original: Entry) -> Entry:
-    """The start of a loader."""
-    begun = marker.marker(BEGIN | LOADER_START), marker.marker(BEGIN | LOADER_START, WORKERS)
-    ended = marker.marker(END | LOADER_START)
-
-    def __iter__(self: Any) -> Any:
-        if get_ident() != marker.thread:
-            return original(self)
-        marker.loader_seen = True
-        if marker.worked:
-            marker.fetches_after_work()
-        begun[self.num_workers > 0](now())
-        try:
-            return original(self)
-        finally:
-            ended(now())
-
-    return __iter__
+        return compile
 
 
-def fetches(marker: Marker, original: Entry) -> Entry:
-    """The fetching of a batch."""
-    begun = marker.marker(BEGIN | DATA), marker.marker(BEGIN | DATA, WORKERS)
-    ended = marker.marker(END | DATA), marker.marker(END | DATA, EXHAUSTED)
+def _put_back(owner: Any, name: str, ours: object, before: object | None) -> None:
+    """Undoes a wrap, unless somebody else has wrapped ours: then it stays below theirs, and marks nothing any more.
 
-    fetch = marker.trial.serving(original)
-
-    def __next__(self: Any) -> Any:
-        if get_ident() != marker.thread:
-            return original(self)
-        marker.loader_seen = True
-        if marker.worked:
-            marker.fetches_after_work()
-        begun[self._num_workers > 0](now())
-        exhausted = False
-        try:
-            return fetch(self)
-        except StopIteration:
-            exhausted = True
-            raise
-        finally:
-            ended[exhausted](now())
-
-    return __next__
-
-
-def syncs(marker: Marker, original: Entry) -> Entry:
-    """A collective."""
-    begun, ended = _marks(marker, SYNC)
-
-    def collective(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() != marker.thread:
-            return original(*args, **kwargs)
-        begun(now())
-        try:
-            return original(*args, **kwargs)
-        finally:
-            ended(now())
-
-    return collective
-
-
-def moves(marker: Marker, original: Entry) -> Entry:
-    """``Tensor.to`` and ``Tensor.cuda``: what takes the host's tensors to the device.
-
-    Tensors that override torch's functions see the original: they may know it by its identity. They are not marked.
+    Args:
+        owner: a module or class.
+        name: what was wrapped in it.
+        ours: what stands there now.
+        before: what stood there; None if the class inherits it.
     """
-    from torch.overrides import handle_torch_function, has_torch_function_unary
-
-    begun, ended = _marks(marker, TRANSFER)
-
-    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if has_torch_function_unary(self):
-            return handle_torch_function(original, (self, *args), self, *args, **kwargs)
-        if not self.is_cpu or get_ident() != marker.thread:
-            return original(self, *args, **kwargs)
-        begun(now())
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            ended(now())
-
-    return to
-
-
-def collects(marker: Marker) -> Callable[[str, dict[str, int]], None]:
-    """A function for ``gc.callbacks``: marks pauses of the collector, in whichever thread, since all threads pause."""
-    begun = 0
-
-    def collected(moment: str, about: dict[str, int]) -> None:
-        nonlocal begun
-        if moment == "start":
-            begun = now()
-        elif begun and (ended := now()) - begun >= MIN_PAUSE_NS:
-            marker.marker(BEGIN | COLLECTOR, about["generation"])(begun)
-            marker.marker(END | COLLECTOR, about["generation"])(ended)
-            marker.pauses()
-
-    return collected
+    if vars(owner).get(name) is not ours:
+        return
+    if before is None:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, before)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfdoctor.probes.inside.ring import RingWriter
 from perfdoctor.recording.clock import NS_PER_S
 
 if TYPE_CHECKING:
@@ -28,17 +29,17 @@ TRACE = "trace.json"
 _BUSY = "The script uses torch.profiler itself, so perfdoctor took no trace of its own."
 
 
-class Burst:
+class ProfilerRun:
     """One use of torch.profiler. Nothing here raises.
 
     Args:
         steps: how many steps to profile; None for ``DEFAULT_STEPS``, fewer where they are long; 0 for none.
-        say: told in one sentence why there is no trace.
+        ring: takes where the trace is, or why there is none.
     """
 
-    def __init__(self, steps: int | None, say: Callable[[str], None]) -> None:
+    def __init__(self, steps: int | None, ring: RingWriter) -> None:
         self._wanted = steps
-        self._say = say
+        self._ring = ring
         self._planned = self._left = 0
         self._until_ns = 0
         self._profiler: profiler.profile | None = None
@@ -100,17 +101,15 @@ class Burst:
         return self._profiler is None
 
     def end(self) -> None:
-        """Writes what was profiled so far, and stops."""
+        """Stops, and says where the trace of what was profiled so far is; whoever reads it removes its folder."""
         running, self._profiler = self._profiler, None
+        if running is None or self._folder is None:
+            return
         with self._harmless():
-            if running is not None:
-                running.stop()
-
-    @property
-    def trace(self) -> str | None:
-        """The file of the trace, once it is written whole; whoever reads it removes its folder."""
-        file = None if self._folder is None else Path(self._folder, TRACE)
-        return str(file) if file is not None and self._profiler is None and file.exists() else None
+            running.stop()
+        file = Path(self._folder, TRACE)
+        if file.exists():
+            self._ring.say("trace", str(file))
 
     def forget(self) -> None:
         """Takes back what ``watch_for_others`` did."""
@@ -126,7 +125,7 @@ class Burst:
         from torch import profiler
 
         if self._another or torch._C._autograd._profiler_enabled():
-            self._say(_BUSY)
+            self._ring.note(_BUSY)
             return
         fitting = max(1, min(DEFAULT_STEPS, int(DEFAULT_S / max(step_s, 1e-6))))
         self._planned = fitting if self._wanted is None else self._wanted
@@ -153,7 +152,7 @@ class Burst:
         running, self._profiler = self._profiler, None
         if running is None:
             return
-        self._say(_BUSY)
+        self._ring.note(_BUSY)
         with self._harmless():
             running.on_trace_ready = None
             running.stop()
@@ -165,4 +164,4 @@ class Burst:
             yield
         except Exception as error:  # noqa: BLE001
             self._profiler = None
-            self._say(f"torch.profiler failed: {type(error).__name__}: {error}"[:300])
+            self._ring.note(f"torch.profiler failed: {type(error).__name__}: {error}"[:300])

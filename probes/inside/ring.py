@@ -7,6 +7,8 @@ has begun to write and those that it has written. The writer never waits: it ove
 takes what is written, sees from the other number what was overwritten meanwhile, and counts what it has missed.
 """
 
+from __future__ import annotations
+
 import json
 import mmap
 import os
@@ -14,7 +16,7 @@ import struct
 import tempfile
 from array import array
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 NAME = "perfdoctor-marks"
 _MAGIC = b"pdmarks1"
@@ -28,7 +30,7 @@ _RECORD = struct.Struct("=qII")
 # A step makes about 12 marks: room for more than 2500 steps that were not read yet, in half a MiB.
 CAPACITY = 32_768
 SIZE = _RECORDS_AT + CAPACITY * _RECORD.size
-# With so many marks waiting they are written at the collector's next run, step or no step.
+# With so many marks waiting they are written at the garbage collector's next run, step or no step.
 MANY = 10_000
 
 # What a mark is about; the user's own phases follow from ``OWN`` on.
@@ -57,10 +59,16 @@ BEGIN, END, POINT = 0, 1 << 8, 2 << 8
 DEVICE = 3 << 8
 EDGES = ("begin", "end", "point", "device begin", "device end", "device point")
 
-# How far the training process is: the last observed step has ended; perfdoctor has stepped aside.
-SEEN, ASIDE = 1, 2
+# How far the training process is: the last observed step has ended; perfdoctor has detached.
+SEEN, DETACHED = 1, 2
 # What the sidecar does.
 NOT_YET, WATCHING, REPORTED, FAILED = range(4)
+# More names of the user's own phases than these are not marked.
+MAX_NAMES = 100
+
+# Makes a mark at a time in nanoseconds; and what gives such a function for a kind and a value.
+Mark: TypeAlias = Callable[[int], None]
+MakeMark: TypeAlias = Callable[..., Mark]
 
 
 class Record(NamedTuple):
@@ -97,9 +105,10 @@ class RingWriter:
         self._writing = False
         # Gone through as a copy only: the collector, which may run amid a ``flush``, adds lists for its own marks.
         self._waiting: dict[int, list[int]] = {}
+        self._own_phases: dict[str, int] = {}
         _HEADER.pack_into(self._memory, 0, _MAGIC, os.getpid(), thread)
 
-    def marker(self, kind: int, value: int = 0) -> Callable[[int], None]:
+    def marker(self, kind: int, value: int = 0) -> Mark:
         """A function that makes a mark of one kind and value; it takes the time in nanoseconds."""
         return self._waiting.setdefault(kind | value << 32, []).append
 
@@ -143,7 +152,7 @@ class RingWriter:
         """Written in one piece, as a copy of eight bytes is."""
         self._memory[at : at + _COUNT.size] = _COUNT.pack(number)
 
-    def say(self, *words: "str | int") -> None:
+    def say(self, *words: str | int | None) -> None:
         """Adds a line of words to the text area; what does not fit is left out."""
         line = json.dumps(words).encode() + b"\n"
         end = self._text_end + len(line)
@@ -152,8 +161,24 @@ class RingWriter:
             self._text_end = end
             _TEXT_END.pack_into(self._memory, _TEXT_END_AT, end)
 
+    def note(self, reason: str, enable: str = "") -> None:
+        """Says what could not be looked at, and what would enable it."""
+        self.say("note", reason, enable)
+
+    def own_phase(self, name: str) -> int | None:
+        """The number of one of the user's own phases; None if there are too many."""
+        number = self._own_phases.get(name)
+        if number is None and len(self._own_phases) < MAX_NAMES:
+            number = self._own_phases[name] = OWN + len(self._own_phases)
+            self.say("phase", number, name[:80])
+        return number
+
+    def name(self, number: int) -> str:
+        """What a mark of a number is about, alike in all ranks: each numbers its own phases as they come."""
+        return KINDS[number] if number < len(KINDS) else next(one for one, n in self._own_phases.items() if n == number)
+
     def finish(self, state: int) -> None:
-        """Writes the last marks and tells the sidecar how far the training process is: ``SEEN`` or ``ASIDE``."""
+        """Writes the last marks, and says how far the training process is: ``SEEN`` or ``DETACHED``."""
         try:
             self.flush()
         finally:
@@ -200,7 +225,7 @@ class RingReader:
 
     @property
     def trainer(self) -> int:
-        """How far the training process is: 0, ``SEEN`` or ``ASIDE``."""
+        """How far the training process is: 0, ``SEEN`` or ``DETACHED``."""
         return self._memory[_TRAINER_AT]
 
     def close(self) -> None:
@@ -208,10 +233,10 @@ class RingReader:
         self._memory.close()
 
     def tell(self, state: int) -> None:
-        """Tells the training process what the sidecar does."""
+        """Lets the training process know what the sidecar does."""
         self._memory[_SIDECAR_AT] = state
 
-    def texts(self) -> "list[list[str | int]]":
+    def texts(self) -> list[list[str | int]]:
         """The lines of the text area."""
         (end,) = _TEXT_END.unpack_from(self._memory, _TEXT_END_AT)
         lines = self._memory[_TEXT_AT : _TEXT_AT + min(end, _RECORDS_AT - _TEXT_AT)].splitlines()
@@ -236,7 +261,7 @@ class RingReader:
         return _RECORDS_AT + number % CAPACITY * _RECORD.size
 
 
-def find_ring(pid: int) -> "RingReader | None":
+def find_ring(pid: int) -> RingReader | None:
     """The ring of another process; None if it has none, or may not be looked at."""
     folder = f"/proc/{pid}/fd"
     try:

@@ -11,25 +11,26 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from perfdoctor.probes.inside.ring import RingWriter
 from perfdoctor.recording.clock import NS_PER_S
 
-# Workers go on until their queues are full, so the first steps tell little: the trial takes both, at least.
+# Workers go on until their queues are full, so the first steps say little: the trial takes both, at least.
 MIN_STEPS, MIN_S = 6, 2.0
 
 _Next = Callable[[Any], Any]
 
 
-class Trial:
-    """One trial.
+class SameBatch:
+    """The trial of one session.
 
     Args:
         wanted: whether the user asked for it.
-        say: told the number of steps and nanoseconds of one, or a sentence why there is no trial.
+        ring: takes the number of steps and nanoseconds of one, or why there is no trial.
     """
 
-    def __init__(self, wanted: bool, say: Callable[..., None]) -> None:
+    def __init__(self, wanted: bool, ring: RingWriter) -> None:
         self.wanted = wanted
-        self._say = say
+        self._ring = ring
         self._loader: Any = None
         self._batch: Any = None
         self._running = False
@@ -55,7 +56,7 @@ class Trial:
         self._running = self.wanted and self._loader is not None
         self._times_ns = [time_ns]
         if self.wanted and not self._running:
-            self._say("note", "There was no trial: the batches do not come from a loader of torch.", "")
+            self._ring.note("There was no trial: the batches do not come from a loader of torch.")
         return self._running
 
     def step_ended(self, time_ns: int, step: int) -> bool:
@@ -66,7 +67,7 @@ class Trial:
             return False
         later = self._times_ns[steps // 2 :]
         lengths = sorted(end - start for start, end in pairwise(later))
-        self._say("trial", steps, lengths[len(lengths) // 2])
+        self._ring.say("trial", steps, lengths[len(lengths) // 2])
         self.end()
         return True
 

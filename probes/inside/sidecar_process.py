@@ -10,13 +10,11 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import perfdoctor
+from perfdoctor.probes.inside.options import Options
 from perfdoctor.probes.inside.ring import anonymous_file
-
-if TYPE_CHECKING:
-    from perfdoctor.probes.inside.options import Wishes
 
 PR_SET_PTRACER = 0x59616D61
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -28,56 +26,61 @@ _START = (
 _RESULT = "perfdoctor-result"
 
 
-class Companion:
+class Sidecar:
     """A sidecar, or the reason why there is none.
 
     Attributes:
         problem: one sentence; "" if all is well.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes] | None, result: int, problem: str) -> None:
-        self.process = process
+    def __init__(self, process: subprocess.Popen[bytes] | None = None, result: int = -1, problem: str = "") -> None:
         self.problem = problem
+        self._process = process
         self._result = result
-        self._told: dict[str, Any] | None = None
+        self._diagnosis: dict[str, Any] | None = None
+
+    def allow(self) -> None:
+        """Lets the sidecar look at the process that calls this."""
+        if self._process is not None:
+            allow_tracer(self._process.pid)
 
     def wait(self, seconds: float) -> None:
         """Waits for the report."""
-        if self.process is not None:
+        if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(seconds)
+                self._process.wait(seconds)
 
     def lost(self) -> str:
         """How a sidecar ended that should not have; "" if it has not."""
-        status = None if self.process is None else self.process.poll()
+        status = None if self._process is None else self._process.poll()
         return "" if status in (None, 0, 1) else f"its sidecar ended with status {status}"
 
     def diagnosis(self) -> dict[str, Any] | None:
         """The diagnosis as in the JSON report; None until there is one."""
-        if self._told is None and self.process is not None and self.process.poll() is not None:
+        if self._diagnosis is None and self._process is not None and self._process.poll() is not None:
             text = os.pread(self._result, os.fstat(self._result).st_size, 0)
-            self._told = json.loads(text) if text else None
-        return self._told
+            self._diagnosis = json.loads(text) if text else None
+        return self._diagnosis
 
 
-def start_companion(ring: int, wishes: Wishes) -> Companion:
+def start_sidecar(ring: int, options: Options) -> Sidecar:
     """Starts the sidecar that watches this process and the others of its job on this host.
 
     Among ranks that torchrun started, only the first one on each host has a sidecar; it finds the others' rings.
 
     Args:
         ring: file of the marks.
-        wishes: what the user asked for.
+        options: what the user asked for.
     """
     if os.environ.get("LOCAL_RANK", "0") != "0":
         # The first rank's sidecar descends from the launcher, as we do.
         allow_tracer(os.getppid())
-        return Companion(None, -1, "")
+        return Sidecar()
     if not sys.executable:
-        return Companion(None, -1, "This Python cannot start another one: sys.executable is empty.")
+        return Sidecar(problem="This Python cannot start another one: sys.executable is empty.")
     result = anonymous_file(_RESULT)
     home = str(Path(perfdoctor.__file__).parent.parent)
-    command = [sys.executable, "-c", _START, home, str(ring), str(result), json.dumps(asdict(wishes))]
+    command = [sys.executable, "-c", _START, home, str(ring), str(result), json.dumps(asdict(options))]
     try:
         process = subprocess.Popen(
             command,
@@ -88,9 +91,10 @@ def start_companion(ring: int, wishes: Wishes) -> Companion:
         )
     except OSError as error:
         os.close(result)
-        return Companion(None, -1, f"The sidecar cannot be started: {error.strerror}.")
-    allow_tracer(process.pid)
-    return Companion(process, result, "")
+        return Sidecar(problem=f"The sidecar cannot be started: {error.strerror}.")
+    sidecar = Sidecar(process, result)
+    sidecar.allow()
+    return sidecar
 
 
 def allow_tracer(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Ranks meet at a place in their code, without a collective: each counts itself in the job's own store.
+"""A barrier of ranks without a collective: each counts itself in the job's own store.
 
 A collective that a rank does not come to hangs the others. Here each waits a while, and then goes on alone for good.
 The store is asked in a thread of its own, so that not even a store that does not answer holds up the training.
@@ -21,19 +21,19 @@ _PAUSE, _MOST_S, _LEAST_S = 0.05, 0.01, 0.0001
 _RANK_S = 0.00005
 # For a question that has its answer at once.
 ANSWER_S = 2.0
-# A keys' prefix, so that nothing of the job's own is touched.
+# A prefix of keys, so that nothing of the job's own is touched.
 _PREFIX = "perfdoctor/timer"
 
 
-class Meeting:
-    """This rank's part in all meetings.
+class StoreBarrier:
+    """This rank's part in all barriers.
 
     Args:
         store: the job's, as ``torch.distributed`` has it.
         ranks: how many there are.
 
     Attributes:
-        problem: why this rank meets nobody any more; "" while it does.
+        problem: why this rank waits for nobody any more; "" while it does.
     """
 
     def __init__(self, store: Any, ranks: int) -> None:
@@ -59,21 +59,21 @@ class Meeting:
         return int(self._ask(lambda store: store.add(_FROM, 0), ANSWER_S) or 0)
 
     def alike(self, names: list[str]) -> set[str]:
-        """Which of this rank's names all ranks have. All have to have come to ``meet`` after they told theirs."""
+        """Which of this rank's names all ranks have. All have to have come to ``wait`` after they announced theirs."""
         return set(self._ask(lambda store: [one for one in names if self._count(store, one) == self._ranks], 10) or ())
 
-    def tell(self, names: list[str]) -> None:
-        """Tells the names that this rank has."""
+    def announce(self, names: list[str]) -> None:
+        """Says which names this rank has."""
         self._ask(lambda store: [store.add(f"has/{name}", 1) for name in names], ANSWER_S)
 
-    def meet(self, place: str, seconds: float) -> bool:
+    def wait(self, place: str, seconds: float) -> bool:
         """Waits for all other ranks to come to the same place.
 
         Returns:
-            Whether they did; if not, this rank meets nobody any more.
+            Whether they did; if not, this rank waits for nobody any more.
         """
 
-        def wait(store: Any) -> str:
+        def come(store: Any) -> str:
             came = store.add(place, 1)
             begun = time.monotonic()
             while came < self._ranks:
@@ -86,13 +86,13 @@ class Meeting:
                 came = store.add(place, 0)
             return ""
 
-        problem = self._ask(wait, seconds + ANSWER_S)
+        problem = self._ask(come, seconds + ANSWER_S)
         if problem:
             self.leave(problem)
         return not self.problem
 
     def leave(self, problem: str) -> None:
-        """Meets nobody any more, and lets the others know."""
+        """Waits for nobody any more, and lets the others know."""
         if not self.problem:
             self._ask(lambda store: store.add(_OVER, 1), ANSWER_S)
             self.problem = self.problem or problem
@@ -114,7 +114,7 @@ class Meeting:
             except _FAULTS as error:
                 problems.append(f"The job's store failed: {type(error).__name__}: {error}"[:300])
 
-        thread = threading.Thread(target=ask, name="perfdoctor-meeting", daemon=True)
+        thread = threading.Thread(target=ask, name="perfdoctor-barrier", daemon=True)
         try:
             thread.start()
             thread.join(seconds)
@@ -125,8 +125,8 @@ class Meeting:
         return answers[0] if answers else None
 
 
-def meeting() -> Meeting | None:
-    """The meeting of this job's ranks; None for a job of one, or where there is no store to meet in."""
+def store_barrier() -> StoreBarrier | None:
+    """The barrier of this job's ranks; None for a job of one, or where there is no store to count in."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() < 2:
@@ -137,4 +137,4 @@ def meeting() -> Meeting | None:
         store = distributed_c10d.PrefixStore(_PREFIX, distributed_c10d._get_default_store())
     except _FAULTS:
         return None
-    return Meeting(store, dist.get_world_size())
+    return StoreBarrier(store, dist.get_world_size())

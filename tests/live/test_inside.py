@@ -38,6 +38,7 @@ def test_around_a_step_and_with_the_same_losses_as_without(plain: Run, tmp_path:
     run = run_inside(tmp_path, *ENOUGH, "--steps", "150", "--report", "out.html", "--recording", "out.perfdoctor")
     is_sound(run)
     assert run.said["losses"] == plain.said["losses"]
+    assert run.said["called"] == "diagnose __enter__ __exit__", "nothing else of it is left"
     assert run.said["told"] == CAUSE
     assert run.told["verdict"]["cause"] == CAUSE
     assert run.steps["phases"]["data"]["share"] > 0.5

@@ -44,7 +44,7 @@ def train(batch):
 
 wishes = {"steps": 60, "report": "out.html", "json": "told.json"}
 """
-# Goes on until perfdoctor has stepped aside.
+# Goes on until perfdoctor has detached.
 AROUND_A_STEP = """
 steps, before = 0, torch.nn.Module.__call__
 while steps < 20 or torch.nn.Module.__call__ is not before:
@@ -67,7 +67,7 @@ while time.monotonic() < until:
         train(batch)
 """
 WAIT = """
-for _ in range(300):
+for _ in range(600):
     if doctor.diagnosis is not None:
         break
     time.sleep(0.1)
@@ -104,7 +104,7 @@ class Kernel:
             elif message["msg_type"] == "stream":
                 cell.err += content["text"]
 
-        self.client.execute_interactive(code, output_hook=shows, timeout=60, allow_stdin=False)
+        self.client.execute_interactive(code, output_hook=shows, timeout=120, allow_stdin=False)
         return cell
 
 
@@ -133,7 +133,7 @@ def test_a_step_at_a_time_and_attached_to_later(kernel: Kernel, tmp_path: Path) 
     # The kernel passes on what is written to its stderr, to the cell that runs at that moment.
     assert "preparing the input" in trained.err + waited.err
     assert (tmp_path / "out.html").exists()
-    # It has stepped aside: the same cell once more is as if perfdoctor had never been there.
+    # It has detached: the same cell once more is as if perfdoctor had never been there.
     assert kernel.run(AROUND_A_STEP) == Cell()
     kernel.client.execute(FOR_SOME_TIME)
     told = tmp_path / "attached.json"

@@ -126,4 +126,4 @@ def test_without_the_framework_it_says_what_to_install(framework: str, tmp_path:
 def test_what_a_callback_holds_can_be_sent_to_another_process() -> None:
     """Launchers that spawn their ranks pickle the Trainer."""
     sent = pickle.loads(pickle.dumps(diagnose(steps=7)))
-    assert sent._wishes.steps == 7
+    assert sent._options.steps == 7

@@ -12,9 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from perfdoctor import diagnose
-from perfdoctor.probes.inside import device_clock as device
-from perfdoctor.probes.inside import hooks
-from perfdoctor.probes.inside import isolated_phases as serial
+from perfdoctor.probes.inside import device_clock, isolated_phases, patches
 from tests.stand_in_device import MS, Stream
 
 DATA_MS, FORWARD_MS, BACKWARD_MS = 12, 8, 16
@@ -64,7 +62,8 @@ def main():
     parser.add_argument("--broken-after", type=int, default=0)
     parser.add_argument("--move", action="store_true", help="convert 16 MB in each step, as a copy to a device would")
     options = parser.parse_args()
-    device.current_accelerator = hooks.current_accelerator = serial.current_accelerator = lambda: STREAM
+    for module in (device_clock, isolated_phases, patches):
+        module.current_accelerator = lambda: STREAM
     images, moved = torch.ones(4_000_000), []
     model, steps, drained = Model(), 0, 0
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -90,7 +89,7 @@ def main():
     print(f"clean {int('to' not in vars(torch.Tensor) and 'cuda' not in vars(torch.Tensor))}")
     print(f"drained {drained}")
     print(f"steps {steps}", flush=True)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while doctor.diagnosis is None and time.monotonic() < until:
         time.sleep(0.1)
 

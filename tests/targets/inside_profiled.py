@@ -31,7 +31,7 @@ def main():
     observed, pause_s = (150, 0.0) if options.own == "never" else (50, 0.01)
     watched = diagnose(steps=observed, report=None, json=options.json, profile=options.profile)
     steps = profiled = 0
-    # Until it has stepped aside again.
+    # Until it has detached again.
     while steps < 20 or nn.Module.__call__ is not CALL or (options.own == "late" and profiled < 5):
         steps += 1
         with watched:
@@ -50,7 +50,7 @@ def main():
     if options.own == "always":
         own.stop()
         print("always", sum("addmm" in one.key for one in own.key_averages()))
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while watched.diagnosis is None and time.monotonic() < until:
         time.sleep(0.05)
     print("enabled", torch._C._autograd._profiler_enabled())

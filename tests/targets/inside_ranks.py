@@ -1,7 +1,7 @@
 """Two ranks train under ``diagnose()`` in the manner that a test asks for; each prints its losses' exact sum.
 
 Under torchrun their gradients are exchanged. With ``--fate`` they are started by the first one and train for
-themselves, and the second one meets its fate in the first serialised step.
+themselves, and the second one meets its fate in the first isolated step.
 """
 
 # ruff: noqa: TID253
@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from perfdoctor import diagnose, phase
-from perfdoctor.probes.inside.isolated_phases import Serial
+from perfdoctor.probes.inside.isolated_phases import IsolatedPhases
 
 CALL = torch.nn.Module.__call__
 
@@ -52,24 +52,24 @@ def start_pair():
 
 
 def meet_fate(fate, enough):
-    """Lets this rank leave, or die, as soon as steps are serialised, or will not be: on a busy machine ranks part."""
-    begins, ends = Serial._start, Serial.end
+    """Lets this rank leave, or die, as soon as steps are isolated, or will not be: on a busy machine ranks part."""
+    begins, ends = IsolatedPhases._start, IsolatedPhases.end
 
     def meet():
         enough.append(fate)
         if fate == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def start(serial):
-        begins(serial)
+    def start(isolated):
+        begins(isolated)
         meet()
 
-    def end(serial, *why):
-        ends(serial, *why)
+    def end(isolated, *why):
+        ends(isolated, *why)
         if not enough:
             meet()
 
-    Serial._start, Serial.end = start, end
+    IsolatedPhases._start, IsolatedPhases.end = start, end
 
 
 def parse():
@@ -124,7 +124,7 @@ def main():
     total = torch.tensor(losses, dtype=torch.float64).sum().item().hex()
     # In one write: the ranks share the pipe.
     os.write(1, f"rank{rank} {total}\nsteps{rank} {len(losses)}\n".encode())
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while rank == 0 and doctor.diagnosis is None and not options.steps and time.monotonic() < until:
         time.sleep(0.1)
     if second is not None:

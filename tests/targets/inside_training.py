@@ -89,7 +89,7 @@ class Training:
     def enough(self):
         if self.options.steps:
             return self.steps >= self.options.steps
-        # Watched: it has stepped aside again.
+        # Watched: it has detached again.
         if self.options.observe and self.steps > 20 and torch.nn.Module.__call__ is CALL:
             return True
         return time.monotonic() - self.start > self.options.seconds
@@ -240,19 +240,44 @@ def entries():
         torch.autograd.backward,
         torch.autograd.grad,
         torch.Tensor.to,
+        torch.compile,
+        torch.autograd.profiler.profile._prepare_trace,
         DataLoader.__iter__,
         dataloader._BaseDataLoaderIter.__next__,
         torch.distributed.all_reduce,
         list(optimizer._global_optimizer_pre_hooks),
         list(optimizer._global_optimizer_post_hooks),
         list(gc.callbacks),
+        [list(found) for found in compiling()],
     ]
+
+
+def compiling():
+    """Whom torch calls when it compiles."""
+    callback = sys.modules.get("torch._dynamo.callback")
+    handler = callback.callback_handler if callback else None
+    return (handler.start_callbacks, handler.end_callbacks) if handler else ((), ())
+
+
+def still_called(training, options):
+    """The functions of perfdoctor's that are called in a step, by name."""
+    called = []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_globals["__name__"].startswith("perfdoctor"):
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    with watched(options):
+        training.step(next(iter(training.loader())))
+    sys.setprofile(None)
+    return called
 
 
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--way", default="step")
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--observe", type=int, default=None)
     parser.add_argument("--items", type=int, default=100_000)
@@ -278,11 +303,13 @@ def main():
     finally:
         print(f"losses {torch.tensor(training.losses, dtype=torch.float64).sum().item().hex()}", flush=True)
         print(f"clean {int(entries() == before)}", flush=True)
+    if options.way == "step":
+        print("called", *still_called(training, options), flush=True)
     if options.times:
         with open(options.times, "w") as file:
             json.dump(training.times, file)
     # Of several ranks, one gets the diagnosis.
-    until = time.monotonic() + (0 if options.ranks else 20)
+    until = time.monotonic() + (0 if options.ranks else 60)
     while options.observe and training.diagnosis.diagnosis is None and time.monotonic() < until:
         time.sleep(0.1)
     told = training.diagnosis.diagnosis

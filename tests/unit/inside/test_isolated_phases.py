@@ -1,4 +1,4 @@
-"""Serialised steps of ranks that are threads, in one store: when they begin, what they keep apart, how they end."""
+"""Isolated phases of ranks that are threads, in one store: when they begin, what they keep apart, how they end."""
 
 import threading
 import time
@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from perfdoctor.probes.inside import isolated_phases as module
-from perfdoctor.probes.inside.isolated_phases import STEPS, Serial
+from perfdoctor.probes.inside.isolated_phases import STEPS, IsolatedPhases
 from perfdoctor.probes.inside.ring import BACKWARD, BEGIN, COLLECTOR, END, FORWARD, OWN, POINT, SERIALISED, STEP
-from perfdoctor.probes.inside.store_barrier import Meeting
+from perfdoctor.probes.inside.store_barrier import StoreBarrier
+from tests.insiding import MarkList
 from tests.stand_in_device import MS, Stream
 
 torch = pytest.importorskip("torch")
@@ -20,28 +21,33 @@ class Rank:
     """One rank's loop: a forward and a backward pass in each step, and what a test adds.
 
     Attributes:
-        marks: times and kinds, as they would go into the ring.
+        ring: what it marked and said.
     """
 
     def __init__(self, *, extra: bool = False, forward: Callable[[], object] = lambda: None) -> None:
-        self.marks: list[tuple[int, int]] = []
-        self.said: list[str] = []
-        self.serial = Serial(True, self.plain, self.rewire, lambda number: str(number), self.said.append)
-        self.marker = self.plain
+        self.ring = MarkList()
+        self.isolated = IsolatedPhases(True, self.ring, self.rewire)
+        self.marker = self.ring.marker
         self.extra, self.forward = extra, forward
         self.step = 0
 
-    def plain(self, kind: int, value: int = 0) -> Callable[[int], None]:
-        return lambda time_ns: self.marks.append((time_ns, kind))
+    @property
+    def marks(self) -> list[tuple[int, int]]:
+        """Times and kinds, in order."""
+        return sorted((time_ns, kind) for time_ns, kind, _ in self.ring.marks)
+
+    @property
+    def said(self) -> list[str]:
+        return [str(words[1]) for words in self.ring.said]
 
     def rewire(self, marker: Any) -> None:
-        self.marker = marker or self.plain
+        self.marker = marker or self.ring.marker
 
     def mark(self, kind: int) -> None:
         self.marker(kind)(time.monotonic_ns())
 
     def train(self) -> bool:
-        """One step; returns whether serialised steps are over."""
+        """One step; returns whether steps with isolated phases are over."""
         self.mark(BEGIN | FORWARD)
         self.forward()
         self.mark(END | FORWARD)
@@ -53,12 +59,12 @@ class Rank:
         self.mark(END | BACKWARD)
         self.mark(POINT | STEP)
         self.step += 1
-        return self.serial.step_ended(time.monotonic_ns(), self.step)
+        return self.isolated.step_ended(time.monotonic_ns(), self.step)
 
     def run(self, most: int = 3000, ahead: int = 0) -> None:
         """Trains until all is over; the observed steps end after ``ahead`` steps."""
         self.step = ahead
-        going = self.serial.begin(time.monotonic_ns(), 0.02, self.step)
+        going = self.isolated.begin(time.monotonic_ns(), 0.02, self.step)
         for _ in range(most):
             if not going:
                 return
@@ -67,8 +73,8 @@ class Rank:
 
     @property
     def made(self) -> int:
-        """Steps between the borders of serialised ones."""
-        kinds = [kind for _, kind in sorted(self.marks)]
+        """Steps between the borders of isolated ones."""
+        kinds = [kind for _, kind in self.marks]
         if BEGIN | SERIALISED not in kinds or END | SERIALISED not in kinds:
             return 0
         inside = kinds[kinds.index(BEGIN | SERIALISED) : kinds.index(END | SERIALISED)]
@@ -78,14 +84,14 @@ class Rank:
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     store = torch.distributed.HashStore()
-    monkeypatch.setattr(module, "meeting", lambda: Meeting(store, 2))
+    monkeypatch.setattr(module, "store_barrier", lambda: StoreBarrier(store, 2))
     monkeypatch.setattr(module, "current_accelerator", lambda: None)
     monkeypatch.setattr(module, "LEAST_S", 0.5)
     monkeypatch.setattr(module, "MOST_S", 0.5)
     monkeypatch.setattr(module, "AGREE_S", 0.6)
     yield
     for thread in threading.enumerate():
-        if thread.name == "perfdoctor-meeting":
+        if thread.name == "perfdoctor-barrier":
             thread.join(5)
 
 
@@ -104,7 +110,7 @@ def test_ranks_make_the_same_steps_though_one_is_ready_earlier() -> None:
     assert (first.made, second.made) == (STEPS, STEPS)
     assert first.said == second.said == []
     assert first.step == second.step
-    assert first.marker == first.plain, "marks are made in the usual way again"
+    assert first.marker == first.ring.marker, "marks are made in the usual way again"
 
 
 @pytest.mark.usefixtures("group")
@@ -114,7 +120,7 @@ def test_each_phase_begins_together() -> None:
     assert (fast.made, slow.made) == (STEPS, STEPS)
     begins = []
     for rank in (fast, slow):
-        marks = sorted(rank.marks)
+        marks = rank.marks
         since = next(time_ns for time_ns, kind in marks if kind == BEGIN | SERIALISED)
         begins.append([time_ns for time_ns, kind in marks if kind == BEGIN | BACKWARD and time_ns > since][:STEPS])
     assert max(abs(one - other) for one, other in zip(*begins, strict=True)) < 20 * MS
@@ -133,15 +139,15 @@ def test_a_rank_that_ends_leaves_the_other_alone() -> None:
     first, second = Rank(), Rank()
 
     def end_early() -> None:
-        second.serial.begin(time.monotonic_ns(), 0.02, 0)
+        second.isolated.begin(time.monotonic_ns(), 0.02, 0)
         while second.made == 0 and BEGIN | SERIALISED not in [kind for _, kind in second.marks]:
             time.sleep(0.002)
             second.train()
-        second.serial.end()
+        second.isolated.end()
 
     run(first.run, end_early)
     assert first.made < STEPS
-    assert first.marker == first.plain
+    assert first.marker == first.ring.marker
     (why,) = first.said
     assert "Another rank had given up." in why
     assert "The training ended before all steps were made." in second.said[0]
@@ -157,7 +163,7 @@ def test_a_rank_that_is_not_watched_is_waited_for_while_training_goes_on() -> No
 
 
 @pytest.mark.usefixtures("group")
-def test_a_rank_that_is_far_ahead_serialises_nothing() -> None:
+def test_a_rank_that_is_far_ahead_isolates_nothing() -> None:
     first, second = Rank(), Rank()
     run(first.run, lambda: second.run(ahead=500))
     assert (first.made, second.made) == (0, 0)
@@ -166,13 +172,13 @@ def test_a_rank_that_is_far_ahead_serialises_nothing() -> None:
 
 def test_alone_with_a_device_it_is_drained_at_each_border(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream()
-    monkeypatch.setattr(module, "meeting", lambda: None)
+    monkeypatch.setattr(module, "store_barrier", lambda: None)
     monkeypatch.setattr(module, "current_accelerator", lambda: stream)
     rank = Rank(forward=lambda: stream.launch(5))
     rank.run()
     assert rank.made == STEPS
     assert rank.said == []
-    marks = sorted(rank.marks)
+    marks = rank.marks
     since = next(time_ns for time_ns, kind in marks if kind == BEGIN | SERIALISED)
     begins = [time_ns for time_ns, kind in marks if kind == BEGIN | FORWARD and time_ns > since]
     ends = [time_ns for time_ns, kind in marks if kind == END | FORWARD and time_ns > since]
@@ -182,16 +188,16 @@ def test_alone_with_a_device_it_is_drained_at_each_border(monkeypatch: pytest.Mo
 
 def test_without_a_device_and_other_ranks_nothing_is_done() -> None:
     rank = Rank()
-    assert not rank.serial.begin(0, 0.02, 10)
+    assert not rank.isolated.begin(0, 0.02, 10)
     assert rank.marks == rank.said == []
 
 
 def test_a_device_that_cannot_be_drained_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream()
-    monkeypatch.setattr(module, "meeting", lambda: None)
+    monkeypatch.setattr(module, "store_barrier", lambda: None)
     monkeypatch.setattr(module, "current_accelerator", lambda: stream)
     rank = Rank(forward=lambda: setattr(stream, "broken", "it is lost" if rank.step == 3 else ""))
     rank.run()
     assert rank.made == 2
     assert rank.said == ["Only 2 of 4 steps were serialised. The device cannot be drained: RuntimeError: it is lost"]
-    assert rank.marker == rank.plain
+    assert rank.marker == rank.ring.marker

@@ -26,6 +26,7 @@ MAY_KNOW = {
     "traces": {"recording", "knowledge", "timeline", "metrics", "attribution"},
     "operations": {"recording", "knowledge", "metrics", "attribution", "traces"},
     "rules": {"metrics", "knowledge"},
+    "facts": {"rules"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
     "reports": set(),
 }
@@ -35,6 +36,8 @@ BESIDE_THE_JOB = ("probes", "api", "lightning", "transformers", "capture", "comm
 LOOKS_AT_THE_JOB = ("probes", "capture", "commands")
 # What runs in the user's training process.
 IN_THE_JOB = ("perfdoctor.probes.inside", "perfdoctor.api")
+# What reads tables of operations, which are given as such.
+OPERATIONS = ("perfdoctor.operations", "perfdoctor.analysis.from_operations")
 # What may be imported there beside the standard library: the job has it already.
 IN_THE_JOB_TOO = {"torch"}
 
@@ -124,10 +127,7 @@ def test_nothing_right_of_the_recording_touches_the_job(name: str) -> None:
     assert complaints(name, wrong) == []
 
 
-
-
-
-@pytest.mark.parametrize("name", [name for name in RIGHT if "operations" not in name])
+@pytest.mark.parametrize("name", [name for name in OURS if not within(name, *OPERATIONS)])
 def test_pandas_is_loaded_only_when_it_is_asked_for(name: str) -> None:
     """Loading it takes a third of a second of CPU time beside the job, and three times the memory of a small trace."""
     wrong = []

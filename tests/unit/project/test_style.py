@@ -15,11 +15,11 @@ MAX_ARGUMENTS = 6
 # Handlers that may catch anything, with the reason.
 CATCH_ALL = {
     # A stranger's rule may raise anything, and costs only itself.
-    ("perfdoctor/rules/__init__.py", "_apply_user_rules"),
+    ("perfdoctor/rules/users_rules.py", "find_of_users"),
     # Whatever is wrong with perfdoctor must not end the user's training; the reason is told as a warning.
-    ("perfdoctor/api.py", "_begin"),
+    ("perfdoctor/api.py", "_start"),
     # Nor between two steps; there the reason is told in the report.
-    ("probes/inside/session.py", "look"),
+    ("probes/inside/session.py", "step_ended"),
     # Nor whatever is wrong with a profiler.
     ("probes/inside/profiler_run.py", "_harmless"),
 }

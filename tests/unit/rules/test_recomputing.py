@@ -9,7 +9,7 @@ import pytest
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Fix
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.evidence import measure_trace
+from perfdoctor.traces.rank import measure_trace
 from perfdoctor.traces.reader import read_trace
 from tests.advice import finding
 from tests.made_traces import GEMM, MadeTrace

@@ -5,33 +5,35 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.rules import GROUP, find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.reports.wording import worded
+from perfdoctor.rules import find
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.users_rules import GROUP
 
-FACTS = Facts({"cpu.model_compute": 1.0}, (Trainer(0, 1, {}, {}, {}, (), 0),), {})
+CASE = Case({"cpu.model_compute": 1.0}, (Trainer(0, 1, {}, {}, {}, (), 0),), {})
 
 MODULE = """
 from perfdoctor.diagnosis import Finding
 
-def good(facts):
+def good(case):
     return Finding("io.swap", 0.5, "high", 2.0, "mine")
 
-def silent(facts):
+def silent(case):
     return None
 
-def raises(facts):
+def raises(case):
     raise KeyError("no\\nsuch number")
 
-def wrong_type(facts):
+def wrong_type(case):
     return "slow"
 
-def unknown_cause(facts):
+def unknown_cause(case):
     return Finding("cpu.moon_phase", 0.5, "high", 2.0, "mine")
 
-def share_of_two(facts):
+def share_of_two(case):
     return Finding("io.swap", 2.0, "high", 2.0, "mine")
 
-def not_a_number(facts):
+def not_a_number(case):
     return Finding("io.swap", float("nan"), "high", 2.0, "mine")
 """
 
@@ -55,7 +57,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no
 
 def test_a_users_rule_is_found_and_sorted_in(install) -> None:  # type: ignore[no-untyped-def]
     install("good", "silent")
-    found, broken = find(FACTS)
+    found, broken = find(CASE)
     assert [finding.cause for finding in found] == ["cpu.model_compute", "io.swap"]
     assert broken == []
 
@@ -73,9 +75,9 @@ def test_a_users_rule_is_found_and_sorted_in(install) -> None:  # type: ignore[n
 )
 def test_a_broken_rule_is_a_sentence(install, name: str, says: str) -> None:  # type: ignore[no-untyped-def]
     install("good", name)
-    found, broken = find(FACTS)
+    found, broken = find(CASE)
     assert [finding.cause for finding in found] == ["cpu.model_compute", "io.swap"]
     assert [missing.probe for missing in broken] == [f"rule {name}"]
-    assert says in broken[0].reason
-    assert "\n" not in broken[0].reason
+    assert says in worded(broken[0].reason)
+    assert "\n" not in worded(broken[0].reason)
     assert broken[0].enable

@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.attribution.parts import Part
+from perfdoctor.attribution.share import Share
 from perfdoctor.rules.verdict import confidence, first_cause, straggler
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
@@ -40,9 +40,9 @@ def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) 
     accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
     for block in range(seconds):
         for account in accounts:
-            account.add(block, 0.5, CodeLocation("forward"), [Part("cpu.model_compute", 1.0)])
+            account.add(block, 0.5, CodeLocation("forward"), [Share("cpu.model_compute", 1.0)])
         for victim, culprit in waits:
-            accounts[victim].add(block, 0.5, CodeLocation("backward"), [Part(cause, 1.0, rank=culprit)])
+            accounts[victim].add(block, 0.5, CodeLocation("backward"), [Share(cause, 1.0, rank=culprit)])
     return accounts
 
 
@@ -59,7 +59,7 @@ def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
 def test_ranks_of_a_sound_job_may_wait_a_little() -> None:
     accounts = _ledgers("cpu.model_compute", ((0, 2),))
     for account in accounts:
-        account.add(0, 40.0, CodeLocation("forward"), [Part("cpu.model_compute", 1.0)])
+        account.add(0, 40.0, CodeLocation("forward"), [Share("cpu.model_compute", 1.0)])
     assert straggler(accounts, "cpu.model_compute") is None
 
 
@@ -79,5 +79,5 @@ def test_confidence_is_high_for_a_steady_cause_and_low_for_a_fleeting_one() -> N
     assert confidence(steady, "io.storage_read", "sampled from outside") == pytest.approx(0.95)
     fleeting = _ledgers("io.storage_read", ())
     for account in fleeting:
-        account.add(0, 1.2, CodeLocation("data"), [Part("io.storage_read", 1.0)])
+        account.add(0, 1.2, CodeLocation("data"), [Share("io.storage_read", 1.0)])
     assert 0 < confidence(fleeting, "io.storage_read", "sampled from outside") < 0.9

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
 from perfdoctor.rules import find
-from perfdoctor.rules.case import Facts, Trainer
+from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
 
 CAUSE = "cpu.input_preprocessing"
@@ -21,17 +21,17 @@ def job(
     numbers: dict[str, float] | None = None,
     trainer: dict[str, float] | None = None,
     settings: dict[str, str | float] | None = None,
-) -> Facts:
+) -> Case:
     own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
     trainers = tuple(
         Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers, numbers=own) for rank in range(ranks)
     )
     measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
-    return Facts({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
+    return Case({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
 
 
-def first(facts: Facts, cause: str = CAUSE) -> Finding:
-    found, _ = find(facts)
+def first(case: Case, cause: str = CAUSE) -> Finding:
+    found, _ = find(case)
     return next(finding for finding in found if finding.cause == cause)
 
 
@@ -44,8 +44,8 @@ def paces(finding: Finding) -> dict[str, float]:
     return {fix.title: fix.predicted_speedup for fix in finding.fixes if fix.predicted_speedup is not None}
 
 
-def plan(facts: Facts) -> WorkerPlan:
-    found = plan_workers(facts, CAUSE)
+def plan(case: Case) -> WorkerPlan:
+    found = plan_workers(case, CAUSE)
     assert found is not None
     return found
 
@@ -59,17 +59,17 @@ def test_needed_workers_are_busy_time_by_own_time() -> None:
 
 def test_without_workers_the_trainer_prepares_itself() -> None:
     """80 % of the time in preparation, 20 % in the model: ceil(0.8 / 0.2) = 4 workers hide it."""
-    facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})
-    assert plan(facts).needed == 4
-    found = first(facts)
+    case = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})
+    assert plan(case).needed == 4
+    found = first(case)
     assert advised(found) == "4"
     assert found.predicted_speedup == pytest.approx(5.0)
 
 
 def test_cores_limit_workers_and_the_promise() -> None:
     """On 2 cores one second's work of one core cannot take less than half a second."""
-    facts = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})
-    found = first(facts)
+    case = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0})
+    found = first(case)
     assert advised(found) == "2"
     assert paces(found)["Use 2 loader workers"] == pytest.approx(2.0)
     assert any("on 2 cores, of which the job keeps 1 busy already" in fix.why for fix in found.fixes)
@@ -100,18 +100,18 @@ def test_neighbours_take_cores_away() -> None:
 
 
 def test_neighbours_on_other_cores_of_the_host_do_not() -> None:
-    facts = job(
+    case = job(
         0.8,
         0,
         numbers={"job_cores": 1.0, "neighbour_cores": 2.0},
         settings={"cores": 4.0, "host_cores": 64.0},
     )
-    assert paces(first(facts))["Use 4 loader workers"] == pytest.approx(4.0)
+    assert paces(first(case))["Use 4 loader workers"] == pytest.approx(4.0)
 
 
 def test_no_more_workers_when_all_cores_are_taken() -> None:
-    facts = job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.0}, settings={"cores": 2.0})
-    found = first(facts)
+    case = job(0.6, 2, numbers={"workers_busy": 2.0, "job_cores": 2.0}, settings={"cores": 2.0})
+    found = first(case)
     assert advised(found) is None
     assert "More workers will not help: no core of the 2 that the job may use is free." in found.fixes[0].why
     assert found.predicted_speedup == pytest.approx(
@@ -120,23 +120,23 @@ def test_no_more_workers_when_all_cores_are_taken() -> None:
 
 
 def test_no_more_workers_when_they_keep_up_on_average() -> None:
-    facts = job(0.3, 8, numbers={"workers_busy": 2.0, "job_cores": 3.0}, settings={"cores": 64.0})
-    found = first(facts)
+    case = job(0.3, 8, numbers={"workers_busy": 2.0, "job_cores": 3.0}, settings={"cores": 64.0})
+    found = first(case)
     assert advised(found) is None
     assert "More workers will not help: the 8 there are" in found.fixes[0].why
 
 
 def test_workers_that_take_cores_from_the_arithmetic_are_not_waited_for() -> None:
     """Batches lie ready, but a worker on a core holds up the thread of the arithmetic that was there."""
-    facts = job(0.03, 4, numbers={"workers_busy": 0.28, "job_cores": 1.8}, settings={"cores": 2.0})
-    found = first(replace(facts, shares={CAUSE: 0.12, "cpu.model_compute": 0.88}))
+    case = job(0.03, 4, numbers={"workers_busy": 0.28, "job_cores": 1.8}, settings={"cores": 2.0})
+    found = first(replace(case, shares={CAUSE: 0.12, "cpu.model_compute": 0.88}))
     assert advised(found) is None
     assert "takes cores that the trainer's arithmetic needs" in found.fixes[0].why
 
 
 def test_ranks_share_the_cores() -> None:
-    facts = job(0.8, 0, ranks=4, numbers={"job_cores": 4.0}, settings={"cores": 8.0})
-    assert plan(facts).useful == 2
+    case = job(0.8, 0, ranks=4, numbers={"job_cores": 4.0}, settings={"cores": 8.0})
+    assert plan(case).useful == 2
 
 
 def test_the_culprit_decides_not_the_one_that_waits() -> None:
@@ -144,20 +144,20 @@ def test_the_culprit_decides_not_the_one_that_waits() -> None:
     slow = Trainer(1, 101, {}, {"data": 0.5}, {}, (), 1, numbers=busy)
     fast = Trainer(0, 100, {}, {"data": 0.1, "backward": 0.9}, {}, (), 1, numbers=idle)
     numbers = {"job_cores": Evidence("", 2.0, "", "test")}
-    facts = Facts({CAUSE: 0.5}, (fast, slow), {CAUSE: (1,)}, numbers, {"cores": 64.0})
-    assert plan(facts).needed == 2
+    case = Case({CAUSE: 0.5}, (fast, slow), {CAUSE: (1,)}, numbers, {"cores": 64.0})
+    assert plan(case).needed == 2
 
 
 def test_unmeasured_workers_give_no_number() -> None:
-    facts = job(0.6, 2, settings={"cores": 16.0})
-    assert plan_workers(facts, CAUSE) is None
-    assert advised(first(facts)) is None
+    case = job(0.6, 2, settings={"cores": 16.0})
+    assert plan_workers(case, CAUSE) is None
+    assert advised(first(case)) is None
 
 
 def test_unmeasured_cpu_use_counts_whoever_is_busy() -> None:
     """Without the job's CPU time, the trainer's own 0.4 s and its 2 workers are taken to use a core each."""
-    facts = job(0.6, 2, numbers={"workers_busy": 2.0}, settings={"cores": 4.0})
-    assert plan(facts).pace == pytest.approx(0.6)
+    case = job(0.6, 2, numbers={"workers_busy": 2.0}, settings={"cores": 4.0})
+    assert plan(case).pace == pytest.approx(0.6)
 
 
 def test_unknown_cores_limit_nothing() -> None:
@@ -179,21 +179,21 @@ def test_pinning_is_advised_only_with_a_gpu_and_only_once() -> None:
 
 def test_slow_reads_want_workers_even_on_few_busy_cores() -> None:
     """Workers that wait for a disk use little CPU: cores limit their number, not the pace."""
-    facts = job(
+    case = job(
         0.9, 1, cause="io.storage_read",
         numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.3}, settings={"cores": 4.0},
     )  # fmt: skip
-    found = first(facts, "io.storage_read")
+    found = first(case, "io.storage_read")
     assert advised(found) == "4"
     assert found.predicted_speedup == pytest.approx(4.0)
 
 
 def test_a_saturated_device_wants_no_more_readers() -> None:
-    facts = job(
+    case = job(
         0.9, 1, cause="io.storage_read",
         numbers={"workers_busy": 1.0, "job_cores": 0.2, "device_busy": 0.98}, settings={"cores": 4.0},
     )  # fmt: skip
-    found = first(facts, "io.storage_read")
+    found = first(case, "io.storage_read")
     assert advised(found) is None
     assert any("the device had requests under way for 98 % of the time" in fix.why for fix in found.fixes)
 
@@ -201,8 +201,8 @@ def test_a_saturated_device_wants_no_more_readers() -> None:
 def test_workers_that_mostly_wait_can_share_a_core() -> None:
     """Measured: one worker that waits for its disk used 0.05 of a core; 2 cores serve several."""
     numbers = {"workers_busy": 1.0, "worker_cores": 0.05, "job_cores": 0.18, "device_busy": 0.1}
-    facts = job(0.88, 1, cause="io.storage_read", numbers=numbers, settings={"cores": 2.0})
-    found = first(facts, "io.storage_read")
+    case = job(0.88, 1, cause="io.storage_read", numbers=numbers, settings={"cores": 2.0})
+    found = first(case, "io.storage_read")
     assert advised(found) == "8"
     assert found.predicted_speedup == pytest.approx(8.0)
 

@@ -148,7 +148,7 @@ def test_damage_is_survived_and_said(mutation: Mutation, tmp_path: Path) -> None
             raise AssertionError(f"{mutation.__name__}, seed {seed}: {type(error).__name__}: {error}") from error
         if trace is None:
             continue
-        said = bool(trace.notes or trace.strangers)
+        said = bool(trace.notes or trace.unknown_categories)
         # A run of bytes can go from inside one event to inside another, and what is left is a sound, shorter file.
         shorter = mutation is move_bytes and trace.events == listed(data)
         assert said or shorter or rows(trace) >= expected[which], (

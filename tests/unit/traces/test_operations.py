@@ -9,8 +9,7 @@ import pytest
 from perfdoctor.__main__ import main
 from perfdoctor.analysis.from_operations import diagnose_table
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.operations.graph import build_graph
-from perfdoctor.operations.table import read_table
+from perfdoctor.operations.table import build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
 from tests.real_traces import real
 

@@ -1,4 +1,4 @@
-"""Illnesses planted into traces of sound jobs, whose truth is the time by which the device idles more."""
+"""Bottlenecks planted into traces of sound jobs, whose truth is the time by which the device idles more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.idle import Reason
+from perfdoctor.traces.idle import IdleReason
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 from tests.planting import LOADER, Event, Planted
@@ -190,7 +190,7 @@ def test_copies_that_hold_the_host_cost_what_the_device_idles_less_without_them(
     after, _ = idle(planted)
     truth = (before - after) * 1000 / account.window.length
     assert truth > 0.05
-    assert account.idle_for(Reason.COPYING) == pytest.approx(truth, abs=0.01)
+    assert account.idle_for(IdleReason.COPYING) == pytest.approx(truth, abs=0.01)
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.traces import files, pieces
+from perfdoctor.traces import decode
 from perfdoctor.traces.model import UNKNOWN, DeviceKind, HostKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import GEMM, MadeTrace
@@ -62,8 +62,8 @@ def test_pieces_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.Mo
         made.launch(f"kernel {number}", 2000.0 + number, 2005.0 + number, 2005.5 + number)
     made.document["distributedInfo"] = {"rank": 3, "world_size": 4, "pg_config": [{"a": 1}, {"b": 2}]}
     whole = read(made, tmp_path)
-    monkeypatch.setattr(pieces, "PIECE", 1000)
-    monkeypatch.setattr(files, "_PIECE", 300)
+    monkeypatch.setattr(decode, "PIECE", 1000)
+    monkeypatch.setattr(decode, "UNPACKED_PIECE", 300)
     parts = read(made, tmp_path)
     assert table(parts) == table(whole)
     assert (parts.rank, parts.world, parts.notes, parts.events) == (3, 4, (), whole.events)
@@ -192,7 +192,7 @@ def test_numbers_too_large_for_a_column_are_unknown(tmp_path: Path) -> None:
 def test_devices_of_an_unknown_kind_are_counted(tmp_path: Path) -> None:
     made = small()
     made.span("npu_kernel", "MatMul", 1.0, 2.0)
-    assert read(made, tmp_path).strangers == {"npu_kernel": 1}
+    assert read(made, tmp_path).unknown_categories == {"npu_kernel": 1}
 
 
 def test_collectives_keep_what_they_carried(tmp_path: Path) -> None:

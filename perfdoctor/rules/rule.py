@@ -1,0 +1,154 @@
+"""A rule: what is said of one cause, and how a finding is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, Message, say
+from perfdoctor.knowledge import thresholds
+from perfdoctor.rules.case import Case
+
+Fixes = Iterable[Fix | Advice]
+_SHOWN = 3  # lines, files and kernels of a cause
+
+
+def _always(case: Case) -> bool:
+    return True
+
+
+def _nothing(case: Case) -> Iterable[Message]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What proves one cause, and what to do about it.
+
+    Attributes:
+        cause: its id.
+        what: what takes the time, the subject of the summary; or how to tell it of a case.
+        evidence: names of the numbers to show where they were measured; see ``perfdoctor.metrics.names``.
+        fixes: what to do, the best first; those with a predicted speed-up change places by it.
+        refuted_by: the test that would prove the finding wrong.
+        applies: of several rules of a cause the first one that applies is taken.
+        clauses: what the summary adds after what takes how much time.
+        remarks: sentences that follow the summary.
+        left: what a fix leaves of the wall time at least, as a fraction; None where nothing but the share limits it.
+    """
+
+    cause: str
+    what: Message | Callable[[Case], Message]
+    evidence: tuple[str, ...]
+    fixes: Callable[[Case], Fixes]
+    refuted_by: Message
+    applies: Callable[[Case], bool] = _always
+    clauses: Callable[[Case], Iterable[Message]] = _nothing
+    remarks: Callable[[Case], Iterable[Message]] = _nothing
+    left: Callable[[Case], float | None] | None = None
+
+    def __call__(self, case: Case) -> Finding | None:
+        """The finding; None where the cause takes too little time to be reported."""
+        share = case.share(self.cause)
+        if share < thresholds.REPORTED_SHARE:
+            return None
+        fixes = _by_speedup(tuple(self.fixes(case)))[: 1 if share < thresholds.MIN_SHARE else None]
+        return Finding(
+            self.cause,
+            share,
+            severity(self.cause, share),
+            self._speedup(case, fixes),
+            self._summary(case),
+            tuple(self._evidence(case)),
+            fixes,
+            self.refuted_by,
+            _ranks(case, self.cause),
+        )
+
+    def _evidence(self, case: Case) -> Iterator[Evidence]:
+        """The share itself, the numbers that were measured, how late its ranks are, and where most of it is."""
+        spent = say("finding.spent_on", cause=CAUSES[self.cause].title)
+        yield Evidence(spent, round(case.share(self.cause), 4), "of the time", "breakdown")
+        for name in self.evidence:
+            yield from case.evidence(name)
+        ranks = _ranks(case, self.cause)
+        if len(set(ranks)) < len(case.trainers):
+            late = {trainer.rank: trainer.numbers.get("longer") for trainer in case.trainers}
+            yield from filter(None, (late.get(rank) for rank in ranks))
+        yield from _places(case, self.cause)
+
+    def _summary(self, case: Case) -> Message:
+        lines, ranks = case.lines.get(self.cause, ()), _ranks(case, self.cause)
+        return say(
+            "finding.summary",
+            what=self.what if isinstance(self.what, Message) else self.what(case),
+            share=case.share(self.cause),
+            line=lines[0][0] if lines else None,
+            most=bool(lines) and lines[0][1] >= thresholds.MOST_OF_A_CAUSE,
+            path=case.hot_path(self.cause),
+            ranks=ranks if len(set(ranks)) < len(case.trainers) else (),
+            clauses=tuple(self.clauses(case)),
+            remarks=tuple(self.remarks(case)),
+        )
+
+    def _speedup(self, case: Case, fixes: Iterable[Fix | Advice]) -> float:
+        """That of the best fix, where the speed-up of one could be computed, within what the next bottleneck allows."""
+        most = 1.0 if CAUSES[self.cause].healthy else freed(case.share(self.cause))
+        speedup = min(most, max((fix.predicted_speedup for fix in fixes if fix.predicted_speedup), default=most))
+        left = self.left(case) if self.left else None
+        return speedup if left is None else max(1.0, min(speedup, 1 / max(left, thresholds.LEAST_LEFT)))
+
+
+def severity(cause: str, share: float) -> str:
+    """``high``, ``medium`` or ``low`` by share of wall time; ``none`` for a healthy cause."""
+    if CAUSES[cause].healthy:
+        return "none"
+    if share >= thresholds.HIGH_SEVERITY:
+        return "high"
+    return "medium" if share >= thresholds.MEDIUM_SEVERITY else "low"
+
+
+def freed(share: float, left: float = 0.0) -> float:
+    """The speed-up where a share of the wall time is freed.
+
+    Args:
+        share: fraction of the wall time that the fix is about.
+        left: fraction of the present wall time that the job takes at least even so, the next bottleneck.
+    """
+    return 1 / max(1 - share, min(left, 1.0), thresholds.LEAST_LEFT)
+
+
+def unset(case: Case, name: str, why: Message) -> list[Advice]:
+    """The fix that takes a harmful environment variable away, if it is switched on."""
+    if not case.switched_on(name):
+        return []
+    return [Advice(say("finding.unset", name=name, value=case.variable(name), why=why))]
+
+
+def _by_speedup(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
+    """The fixes with those of a predicted speed-up in its order; the others keep their places."""
+    ranked = iter(sorted((fix for fix in fixes if fix.predicted_speedup), key=_rounded, reverse=True))
+    return tuple(next(ranked) if fix.predicted_speedup else fix for fix in fixes)
+
+
+def _rounded(fix: Fix | Advice) -> float:
+    return round(fix.predicted_speedup or 1.0, 1)  # what differs by less is as good: the first stays first
+
+
+def _ranks(case: Case, cause: str) -> tuple[int, ...]:
+    """The ranks that a cause lies in; none in a job of one trainer."""
+    return case.culprits.get(cause, ()) if len(case.trainers) > 1 else ()
+
+
+def _places(case: Case, cause: str) -> Iterator[Evidence]:
+    """Where most of a cause is, by what different probes saw."""
+    for name, probe, table in (
+        ("finding.where", "stacks", case.lines),
+        ("finding.on_what", "threads", case.paths),
+        ("finding.operator", "trace", case.operators),
+        ("finding.kernel", "trace", case.kernels),
+    ):
+        for what, part in table.get(cause, ())[:_SHOWN]:
+            yield Evidence(say(name), say("finding.part", what=re.sub("^file:", "", what), part=part), "", probe)

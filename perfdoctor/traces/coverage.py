@@ -1,0 +1,115 @@
+"""What a trace does not show: when it does not suffice for a verdict, and what a reader of any verdict should know."""
+
+from __future__ import annotations
+
+from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.knowledge import thresholds
+from perfdoctor.traces.account import RankAccount
+from perfdoctor.traces.idle import IdleReason
+from perfdoctor.traces.model import Trace
+
+_STEADY = (
+    "profile later steps: torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...) "
+    "and prof.step() in the loop"
+)
+_WITH_DEVICE = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+
+
+def why_silent(account: RankAccount) -> str:
+    """Why this trace does not suffice for a verdict; "" if it does."""
+    trace = account.trace
+    if not len(trace.device):
+        unknown = unknown_device(trace)
+        if unknown and (trace.devices or any(name.endswith("_runtime") for name in trace.unknown_categories)):
+            return f"The trace is of a device that perfdoctor does not know ({unknown}); what it did cannot be told."
+        if trace.devices or len(trace.calls):
+            return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
+    if account.window.length < thresholds.SHORTEST_TRACE_NS:
+        return "The trace is shorter than a millisecond."
+    setting_up = account.idle_for(IdleReason.SETTING_UP)
+    if not account.recompiles:
+        setting_up += account.idle_for(IdleReason.COMPILING)
+    if setting_up >= thresholds.WARMING_UP:
+        return (
+            f"The trace holds a job's start: for {setting_up:.0%} of it the GPU waits for what is done once, such as "
+            "loading kernels, compiling and trying algorithms. It says nothing about the steps that follow."
+        )
+    return ""
+
+
+def unknown_device(trace: Trace) -> str:
+    """Names the strange categories that a device's work seems to be in; "" if there are none."""
+    return ", ".join(sorted(trace.unknown_categories))
+
+
+def missing_in_trace(account: RankAccount) -> list[NotExamined]:
+    """What one trace does not show."""
+    trace = account.trace
+    found = [NotExamined("trace", f"{trace.source}: {note}", "record it again") for note in trace.notes]
+    if unknown := unknown_device(trace):
+        found.append(
+            NotExamined("trace", f"Events of unknown kinds are left out: {unknown}.", "an issue with the trace")
+        )
+    if not len(trace.device):
+        enable = f"where the job uses one: {_WITH_DEVICE}"
+        found.append(NotExamined("trace", "No GPU activity is in the trace.", enable))
+    if not account.window.steps:
+        found.append(
+            NotExamined("trace", "The trace marks no steps, so all of it counts, start and end included.", _STEADY)
+        )
+    if len(trace.device) and not len(trace.host):
+        found.append(
+            NotExamined(
+                "trace", "The host's operators are not in the trace, so idle time has few reasons.", _WITH_DEVICE
+            )
+        )
+    return found
+
+
+def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
+    """What traces cannot say about a cause.
+
+    Args:
+        cause: the verdict's.
+        loading: whether the trainer fetched batches from a loader with workers.
+    """
+    found = []
+    if cause in (KERNEL_LAUNCH, PYTHON_OVERHEAD):
+        why = (
+            "Profiling itself makes launching slower, so without it this cause is smaller. A trace does not show "
+            "whether the launching thread lacked a core either."
+        )
+        return [NotExamined("trace", why, "perfdoctor attach PID, which does not slow the job down")]
+    if cause == MODEL_COMPUTE:
+        why = "A trace does not show whether threads lack a core meanwhile: on a CPU that looks like arithmetic."
+        found.append(NotExamined("trace", why, "perfdoctor attach PID, which sees who has the cores"))
+    if loading:
+        why = "A trace does not show what loader workers do while the trainer waits for them."
+        found.append(NotExamined("trace", why, "perfdoctor attach PID, which looks into workers"))
+    return found
+
+
+def missing_of_late(rank: int, annotation: str) -> NotExamined:
+    """What is not known of a rank that others wait for, while its trace shows nothing.
+
+    Args:
+        rank: its number.
+        annotation: around most of that time; "" if there is none.
+    """
+    why = f"The trace does not show what rank {rank} does while the others wait for it."
+    if annotation:
+        why += f" Its main thread is within {annotation!r} then, in no operator, call or frame that was recorded."
+    return NotExamined("trace", why, f"profile rank {rank} with_stack=True, or perfdoctor attach its PID")
+
+
+def missing_for_most(*, stacks: bool) -> NotExamined:
+    """That the trace shows nothing for much of the time.
+
+    Args:
+        stacks: whether it was recorded with Python stacks already.
+    """
+    why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
+    return NotExamined(
+        "trace", why, "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
+    )

@@ -1,0 +1,55 @@
+"""What every finding says, whatever its cause."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.numbers import percent
+
+
+def summary(
+    *,
+    what: str,
+    share: float,
+    line: str | None,
+    most: bool,
+    path: str | None,
+    ranks: tuple[int, ...],
+    clauses: tuple[str, ...],
+    remarks: tuple[str, ...],
+) -> str:
+    text = f"{what} takes {percent(share)} of the time"
+    if line:
+        text += f", {'most of it' if most else 'above all'} at {line}"
+    elif path:
+        text += f", most of it on {path}"
+    if ranks:
+        names = ", ".join(map(str, ranks))
+        several = f"ranks {names}, and the other ranks wait for them"
+        text += f"; it lies in {several if len(ranks) > 1 else f'rank {names}, and the other ranks wait for it'}"
+    return " ".join(["; ".join([text, *clauses]) + ".", *remarks])
+
+
+def spent_on(*, cause: str) -> str:
+    return f"wall time spent on {cause}"
+
+
+def where() -> str:
+    return "where most of it is"
+
+
+def on_what() -> str:
+    return "on what most of it is"
+
+
+def operator() -> str:
+    return "operator that most of it is for"
+
+
+def kernel() -> str:
+    return "kernel that takes most of it"
+
+
+def part(*, what: str, part: float) -> str:
+    return f"{what} ({percent(part)})"
+
+
+def unset(*, name: str, value: str, why: str) -> Fix:
+    return Fix(f"Unset {name}", f"It is set to {value} in this job. {why}", f"unset {name}")

@@ -1,0 +1,21 @@
+"""Numbers and counts as findings write them."""
+
+from perfdoctor.diagnosis import Evidence
+
+
+def percent(share: float) -> str:
+    """A fraction for people: ``37 %``."""
+    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
+
+
+def counted(number: float, thing: str, things: str = "") -> str:
+    """A number of things: ``1 core``, ``1.5 cores``."""
+    return f"{number:g} {thing if number == 1 else things or thing + 's'}"
+
+
+def amount(measured: Evidence) -> str:
+    """A measured number with its unit, ``439 MB/s``."""
+    value, unit = measured.value, measured.unit
+    if isinstance(value, (int, float)):
+        value = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value}{'' if not unit else unit if unit.startswith('/') else ' ' + unit}"

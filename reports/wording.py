@@ -1,0 +1,63 @@
+"""From messages to text, in the language of the reports."""
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text
+
+LANGUAGE = "english"
+
+
+def worded(told: Text) -> str:
+    """The text of a message; what is text already passes."""
+    return str(_words(told)) if isinstance(told, Message) else told
+
+
+def worded_fix(told: Fix | Advice) -> Fix:
+    """The words of a piece of advice; a fix that has its words already passes."""
+    return replace(_words(told.message), predicted_speedup=told.predicted_speedup) if isinstance(told, Advice) else told
+
+
+def worded_evidence(item: Evidence) -> Evidence:
+    """Evidence with its name, and its value if it is no number, as text."""
+    return replace(item, name=worded(item.name), value=_plain(item.value))
+
+
+def worded_finding(finding: Finding) -> Finding:
+    """The finding with nothing but text."""
+    return replace(
+        finding,
+        summary=worded(finding.summary),
+        evidence=tuple(map(worded_evidence, finding.evidence)),
+        fixes=tuple(map(worded_fix, finding.fixes)),
+        refuted_by=worded(finding.refuted_by),
+    )
+
+
+def worded_diagnosis(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with nothing but text, as outputs write it."""
+    return replace(
+        diagnosis,
+        verdict=replace(diagnosis.verdict, summary=worded(diagnosis.verdict.summary)),
+        findings=tuple(map(worded_finding, diagnosis.findings)),
+        not_examined=tuple(map(_worded_gap, diagnosis.not_examined)),
+    )
+
+
+def _worded_gap(item: NotExamined) -> NotExamined:
+    return replace(item, reason=worded(item.reason), enable=worded(item.enable))
+
+
+def _words(message: Message) -> Any:
+    """What the function of a message returns: a text, or a fix."""
+    family, _, name = message.id.partition(".")
+    function = getattr(import_module(f"perfdoctor.reports.{LANGUAGE}.{family}"), name)
+    return function(**{name: _plain(value) for name, value in message.values})
+
+
+def _plain(value: Any) -> Any:
+    """A value with the messages in it as text."""
+    if isinstance(value, Message):
+        return worded(value)
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value

@@ -1,0 +1,86 @@
+"""Every number that a trace gives is what was planted."""
+
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.traces.account import account_for
+from perfdoctor.traces.rank import measure_trace
+from perfdoctor.traces.reader import read_trace
+from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
+
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)"
+FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>>()"
+LAYOUT = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>()"
+
+
+def measure(made: MadeTrace, folder: Path) -> dict[str, float]:
+    made.gpu()
+    return measure_trace(account_for(read_trace(made.write(folder / "trace.json"))))
+
+
+def kernels(made: MadeTrace, names: list[str], length: float) -> None:
+    """One after the other, each launched 6 us before it starts, in a step of its own."""
+    for number, name in enumerate(names):
+        begin = number * 1000.0
+        made.step(number, begin, begin + 1000)
+        made.operator("aten::mm", begin, begin + 900)
+        made.launch(name, begin + 100, begin + 106, begin + 106 + length)
+
+
+def test_kernels_and_launches(tmp_path: Path) -> None:
+    made = MadeTrace()
+    kernels(made, [GEMM] * 3, 8.0)
+    made.launch(GEMM, 2500, 2506, 2906)
+    found = measure(made, tmp_path)
+    assert found["traced_short_kernels"] == 0.75
+    assert found["traced_kernel_time"] == 8.0
+    assert found["traced_launch_delay"] == 6.0
+    assert found["traced_kernels"] == pytest.approx(4 / 0.002906, rel=0.001)
+    assert found["traced_busy"] == pytest.approx(424 / 2906, abs=0.001)
+    assert found["traced_operators"] == 1.0
+
+
+def test_what_kernels_are_for(tmp_path: Path) -> None:
+    made = MadeTrace()
+    kernels(made, [GEMM, SOFTMAX, FLASH, LAYOUT], 200.0)
+    found = measure(made, tmp_path)
+    parts = ("traced_softmax", "traced_fused_attention", "traced_layout")
+    assert [found[name] for name in parts] == pytest.approx([0.25, 0.25, 0.25])
+
+
+def test_what_is_not_there_is_not_zero(tmp_path: Path) -> None:
+    made = MadeTrace()
+    kernels(made, [ELEMENTWISE] * 2, 200.0)
+    found = measure(made, tmp_path)
+    absent = ("layout", "softmax", "fused_attention", "pageable", "blocked", "optimizer_kernels", "tensor_cores")
+    assert [name for name in (*absent, "recomputed", "collectives", "hidden") if f"traced_{name}" in found] == []
+
+
+def test_waits_copies_and_allocations(tmp_path: Path) -> None:
+    """Of 4 ms the host waits for 0.5, allocates for 0.2, and is held by a copy for 0.4 of which the GPU works 0.2."""
+    made = MadeTrace()
+    kernels(made, [GEMM] * 4, 800.0)
+    made.call("cudaStreamSynchronize", 400, 900)
+    made.call("cudaMalloc", 1200, 1400)
+    copy = made.call("cudaMemcpyAsync", 2700, 3100)
+    made.on_device("Memcpy HtoD (Pageable -> Device)", 2910, 3090, copy, category="gpu_memcpy")
+    quick = made.call("cudaMemcpyAsync", 3950, 3955)
+    made.on_device("Memcpy HtoD (Pinned -> Device)", 3960, 4000, quick, category="gpu_memcpy")
+    found = measure(made, tmp_path)
+    assert found["traced_waiting"] == pytest.approx(500 / 4000)
+    assert found["traced_waits"] == found["traced_allocations"] == pytest.approx(250.0)
+    assert found["traced_blocked"] == pytest.approx(400 / 4000)
+    assert found["traced_pageable"] == 0.5
+    assert found["traced_copies"] == pytest.approx(220 / 4000)
+
+
+def test_collectives_exposed_and_hidden(tmp_path: Path) -> None:
+    made = MadeTrace()
+    kernels(made, [GEMM] * 2, 400.0)
+    made.launch(ALL_REDUCE, 150, 306, 706, stream=9)
+    found = measure(made, tmp_path)
+    whole = 1900.0  # to the end of the last operator
+    assert found["traced_collectives"] == pytest.approx(1 / whole * 1e6, rel=0.001)
+    assert found["traced_hidden"] == pytest.approx(200 / whole, abs=0.001)
+    assert found["traced_exposed"] == pytest.approx(200 / whole, abs=0.001)

@@ -51,22 +51,22 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     """
     ranks = order_ranks(ranks)
     merged = merge_ranks(ranks, number_ranks(ranks))
-    facts = gather_facts(ranks, merged)
+    case = gather_case(ranks, merged)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
     missing = NoVerdict(Why.TRACE, silence) if silence else None
-    diagnosis = build(facts, merged.accounts, TRACED, missing, late_ranks_explained=False)
+    diagnosis = build(case, merged.accounts, TRACED, missing, late_ranks_explained=False)
     verdict = diagnosis.verdict
     return replace(
         diagnosis,
         verdict=replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks)))),
-        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
+        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
         steps=_steps(ranks),
         not_examined=(*_not_examined(ranks, merged, verdict), *diagnosis.not_examined),
-        job=_job(ranks, facts, merged),
+        job=_job(ranks, case, merged),
     )
 
 
-def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
+def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
     accounts = merged.accounts
     together = Amounts.summed(account.causes().fractions() for account in accounts)
@@ -150,12 +150,12 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
-def _job(ranks: Sequence[Rank], facts: Case, merged: MergedRanks) -> dict[str, Any]:
+def _job(ranks: Sequence[Rank], case: Case, merged: MergedRanks) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,
         "devices": sorted({device for rank in ranks for device in rank.devices}),
-        "watched_seconds": round(facts.watched_s, 6),
+        "watched_seconds": round(case.watched_s, 6),
         "events": sum(rank.events for rank in ranks),
         "trainers": len(ranks),
         "world_size": ranks[0].world,

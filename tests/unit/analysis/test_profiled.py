@@ -49,7 +49,7 @@ def recorded(folder: Path, text: str) -> Recording:
 def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples(tmp_path: Path) -> None:
     profiled = read_profiles(recorded(tmp_path, half_fetching().text()))
     assert profiled.covers([sampled()])
-    [joined] = profiled.retell([sampled()])
+    [joined] = profiled.with_gpu_time([sampled()])
     shares = joined.causes().fractions()
     assert shares["gpu.compute"] == pytest.approx(0.5, abs=0.02)
     assert shares["io.storage_read"] == pytest.approx(0.33, abs=0.02)

@@ -32,6 +32,19 @@ class Threshold(float):
 
 # --- timeline: what each thread did ---------------------------------------------------------------------------------
 
+CPU_USE_AROUND_S = Threshold(
+    0.03,
+    "seconds",
+    "judgement: the kernel counts in scheduler ticks of 1 to 10 ms, so less is noise, and more blurs short phases",
+)
+STACK_REACH_S = Threshold(0.4, "seconds", "judgement: several samples of py-spy at its slowest rate")
+GIL_REACH_S = Threshold(0.1, "seconds", "judgement: some samples of the interpreter probe at its slowest rate")
+LOCK_QUEUE_AROUND_S = Threshold(0.25, "seconds", "judgement: queues for short locks form and vanish within a sample")
+USUAL_VALIDATION = Threshold(
+    0.5,
+    "of the steps",
+    "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
+)
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"

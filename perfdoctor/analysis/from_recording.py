@@ -31,12 +31,12 @@ def examine(recording: Recording) -> Diagnosis:
     """
     job = JobTimeline(recording)
     accounts = attribute(job)
-    profiled = read_profiles(recording)
+    profiled = read_profiles(job.profiles)
     level = _level(job)
     if profiled.covers(accounts):
         level, accounts = TRACED, profiled.with_gpu_time(accounts)
     steps = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
-    trial = read_trial(recording, steps)
+    trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
     diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
     return replace(

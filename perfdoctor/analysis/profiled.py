@@ -20,7 +20,6 @@ from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Profile
 
 # Most recordings have no profile, and what reads traces takes a tenth of a second of CPU time to load.
@@ -73,9 +72,8 @@ class Profiled:
         return {}
 
 
-def read_profiles(recording: Recording) -> Profiled:
+def read_profiles(rows: Sequence[Profile]) -> Profiled:
     """Reads the traces that were recorded, if there are any."""
-    rows = recording.rows(Profile)
     if not rows:
         return Profiled()
     from perfdoctor.traces.kernel_stats import top_named

@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,18 @@ class StackSeries:
         return found
 
 
+class CodeSeen(NamedTuple):
+    """What the main thread of a process was seen in, at any time.
+
+    Attributes:
+        functions: their names without classes.
+        phases: as in ``perfdoctor.timeline.code_location.PHASES``.
+    """
+
+    functions: frozenset[str] = frozenset()
+    phases: frozenset[str] = frozenset()
+
+
 @dataclass
 class Stacks:
     """All stacks of a recording.
@@ -132,6 +144,17 @@ class Stacks:
     def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""
         return next((one for one in self.series if one.pid == pid and one.is_main), None)
+
+    def code_seen(self) -> dict[int, CodeSeen]:
+        """By process, what its main thread was seen in; processes without stacks are missing."""
+        found: dict[int, CodeSeen] = {}
+        for series in self.series:
+            if series.is_main and series.pid not in found:
+                numbers = {number for number in series.stacks.tolist() if number >= 0}
+                functions = {frame.simple_name for number in numbers for frame in self.frames[number]}
+                phases = {self.locations[number].phase for number in numbers}
+                found[series.pid] = CodeSeen(frozenset(functions), frozenset(phases))
+        return found
 
     def of_others(self, pid: int) -> list[StackSeries]:
         """The stacks of a process's other Python threads."""

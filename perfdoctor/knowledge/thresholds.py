@@ -138,18 +138,12 @@ WORKER_SAMPLES = Threshold(
 WORKER_LIFE_PARTS = Threshold(
     5, "parts of a worker's life", "judgement: one that is idle in a whole part serves another loader"
 )
-WORKER_SWITCHES = Threshold(
-    2, "context switches more than polling makes", "judgement: a worker that wakes up no more often has no work"
-)
-SEEN_STACKS = Threshold(
-    100, "stacks", "of a call that takes 3 % of the time, 100 samples miss all in 5 % of cases: fewer deny nothing"
-)
+WORKER_SWITCHES = Threshold(2, "switches beyond polling", "judgement: a worker that wakes up no more often has no work")
+SEEN_STACKS = Threshold(100, "stacks", "100 samples miss a call that takes 3 % of the time in 5 % of cases")
 LINES_KNOWN = Threshold(
     1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
 )
-LONGER_PHASE = Threshold(
-    0.05, "of a step", "judgement: by what a rank's phase takes longer than in all others; less is noise"
-)
+LONGER_PHASE = Threshold(0.05, "of a step", "judgement: by what a rank's phase takes longer; less is noise")
 GPU_UNIT_HIGH = Threshold(
     0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
 )

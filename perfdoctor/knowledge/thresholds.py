@@ -32,6 +32,19 @@ class Threshold(float):
 
 # --- timeline: what each thread did ---------------------------------------------------------------------------------
 
+CPU_USE_AROUND_S = Threshold(
+    0.03,
+    "seconds",
+    "judgement: the kernel counts in scheduler ticks of 1 to 10 ms, so less is noise, and more blurs short phases",
+)
+STACK_REACH_S = Threshold(0.4, "seconds", "judgement: several samples of py-spy at its slowest rate")
+GIL_REACH_S = Threshold(0.1, "seconds", "judgement: some samples of the interpreter probe at its slowest rate")
+LOCK_QUEUE_AROUND_S = Threshold(0.25, "seconds", "judgement: queues for short locks form and vanish within a sample")
+USUAL_VALIDATION = Threshold(
+    0.5,
+    "of the steps",
+    "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
+)
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"
@@ -125,18 +138,12 @@ WORKER_SAMPLES = Threshold(
 WORKER_LIFE_PARTS = Threshold(
     5, "parts of a worker's life", "judgement: one that is idle in a whole part serves another loader"
 )
-WORKER_SWITCHES = Threshold(
-    2, "context switches more than polling makes", "judgement: a worker that wakes up no more often has no work"
-)
-SEEN_STACKS = Threshold(
-    100, "stacks", "of a call that takes 3 % of the time, 100 samples miss all in 5 % of cases: fewer deny nothing"
-)
+WORKER_SWITCHES = Threshold(2, "switches beyond polling", "judgement: a worker that wakes up no more often has no work")
+SEEN_STACKS = Threshold(100, "stacks", "100 samples miss a call that takes 3 % of the time in 5 % of cases")
 LINES_KNOWN = Threshold(
     1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
 )
-LONGER_PHASE = Threshold(
-    0.05, "of a step", "judgement: by what a rank's phase takes longer than in all others; less is noise"
-)
+LONGER_PHASE = Threshold(0.05, "of a step", "judgement: by what a rank's phase takes longer; less is noise")
 GPU_UNIT_HIGH = Threshold(
     0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
 )

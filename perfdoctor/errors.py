@@ -1,5 +1,9 @@
 """What can stop a diagnosis: each error is one clear sentence and the user's next move."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 
 class PerfDoctorError(Exception):
     """A diagnosis could not be made.
@@ -7,13 +11,15 @@ class PerfDoctorError(Exception):
     Args:
         message: one sentence that says what is wrong.
         hint: one sentence that says what to do next; may be empty.
+        recording: the recording that the hint makes use of, and that is therefore kept.
     """
 
     exit_status = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", recording: Path | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        self.recording = recording
 
 
 class UsageError(PerfDoctorError):

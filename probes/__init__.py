@@ -1,9 +1,15 @@
 """Probes: each looks at one kind of signal and yields samples. Standard library, psutil and NVML only."""
 
-from collections.abc import Iterable
-from typing import Protocol
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from perfdoctor.recording.schema import Sample, Unavailable
+
+if TYPE_CHECKING:
+    from perfdoctor.probes.readers.process import Process
 
 
 class Processes(Protocol):
@@ -26,12 +32,63 @@ class Processes(Protocol):
         ...
 
 
+class Refusal(NamedTuple):
+    """Why something cannot be seen.
+
+    Attributes:
+        reason: one sentence.
+        enable: the command or setting that enables it.
+    """
+
+    reason: str
+    enable: str
+
+
+class Availability(NamedTuple):
+    """What a probe would see of a process.
+
+    Attributes:
+        probe: its name.
+        available: it can look, perhaps not at everything: then ``reason`` says what is missing.
+        reason: one sentence; empty if nothing is missing.
+        enable: the command or setting that enables what is missing; empty likewise.
+    """
+
+    probe: str
+    available: bool
+    reason: str = ""
+    enable: str = ""
+
+    @classmethod
+    def unless(cls, probe: str, refusal: Refusal | None) -> Availability:
+        """All is seen, or nothing where there is a refusal."""
+        return cls(probe, refusal is None, *(refusal or ()))
+
+    @classmethod
+    def but_for(cls, probe: str, *refusals: Refusal | None) -> Availability:
+        """All is seen but for what is refused."""
+        missing = [refusal for refusal in refusals if refusal is not None]
+        return cls(probe, True, " ".join(one.reason for one in missing), "; ".join(one.enable for one in missing))
+
+    @property
+    def state(self) -> str:
+        """``works``, ``in part`` or ``no``."""
+        if not self.available:
+            return "no"
+        return "in part" if self.reason else "works"
+
+    def missing(self) -> Iterator[Unavailable]:
+        """The row that a recording keeps of what is missing; none if nothing is."""
+        if self.reason:
+            yield Unavailable(self.probe, self.reason, self.enable)
+
+
 class Probe(Protocol):
     """Looks at one kind of signal.
 
-    A probe is made without arguments that touch the job, opened once, sampled at its own period by the recorder,
-    and closed. It never raises for something that it could not see: it yields ``Unavailable`` (or a ``None`` value)
-    instead.
+    A probe is made without arguments that touch the job. Then it is either only asked what it would see (``check``), or
+    opened once, sampled at its own period by the recorder, and closed. It never raises for something that it could not
+    see: it yields ``Unavailable`` (or a ``None`` value) instead.
     Constructors take ``root: Path = Path("/")`` where they read /proc or /sys, so that tests can hand them a recorded
     tree.
     """
@@ -39,12 +96,16 @@ class Probe(Protocol):
     name: str
     period_s: float
 
+    def check(self, process: Process) -> Availability:
+        """What would be seen of a process; nothing in it is touched."""
+        ...
+
     def open(self, job: Processes) -> Iterable[Sample]:
         """Starts looking; yields what is known at once (facts, and ``Unavailable`` for what cannot be seen)."""
         ...
 
     def sample(self, now_ns: int) -> Iterable[Sample]:
-        """One look at the job."""
+        """Takes one sample of the job."""
         ...
 
     def close(self) -> Iterable[Sample]:
@@ -52,4 +113,33 @@ class Probe(Protocol):
         ...
 
 
-__all__ = ["Probe", "Processes", "Sample", "Unavailable"]
+def all_probes(root: Path = Path("/")) -> list[Probe]:
+    """All probes that can look from outside, in the order in which they are opened; they are closed in the reverse.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+    from perfdoctor.probes.code import CodeProbe
+    from perfdoctor.probes.cpu import CpuProbe
+    from perfdoctor.probes.gpu import GpuProbe
+    from perfdoctor.probes.interpreter import InterpreterProbe
+    from perfdoctor.probes.io import IoProbe
+    from perfdoctor.probes.memory import MemoryProbe
+    from perfdoctor.probes.network import NetworkProbe
+    from perfdoctor.probes.stacks import StacksProbe
+    from perfdoctor.probes.threads import ThreadsProbe
+
+    return [
+        CodeProbe(root),  # closed last: it then looks up the names of functions
+        ThreadsProbe(),
+        InterpreterProbe(root),
+        StacksProbe(),
+        CpuProbe(root),
+        MemoryProbe(root),
+        IoProbe(root),
+        NetworkProbe(root),
+        GpuProbe(root),
+    ]
+
+
+__all__ = ["Availability", "Probe", "Processes", "Refusal", "Sample", "Unavailable", "all_probes"]

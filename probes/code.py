@@ -8,9 +8,12 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Processes, Sample, Unavailable
+from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
+from perfdoctor.probes.readers import perf_events
 from perfdoctor.probes.readers.images import AddressSpace, Images
 from perfdoctor.probes.readers.perf_events import PerfEvent
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
 
 
@@ -25,13 +28,20 @@ class CodeProbe:
     period_s = 0.5
 
     def __init__(self, root: Path = Path("/")) -> None:
-        self._proc = root / "proc"
+        self._root = root
         self._job: Processes | None = None
         self._events: dict[int, PerfEvent] = {}
         self._spaces: dict[int, AddressSpace] = {}
         self._images = Images()
         self._refused: set[int] = set()
-        self._said: set[str] = set()
+        self._said: list[int | None] = []  # error numbers: each kind of refusal once, not once per worker
+
+    def check(self, process: Process) -> Availability:
+        """All is seen, or nothing."""
+        refusal = perf_events.refusal(self._root)
+        if refusal is None and not process.rights.read:
+            refusal = process.rights.why_not
+        return Availability.unless(self.name, refusal)
 
     def open(self, job: Processes) -> Iterator[Sample]:
         """Starts sampling the processes that there are now."""
@@ -74,34 +84,18 @@ class CodeProbe:
                 continue
             try:
                 self._events[pid] = PerfEvent(pid, CODE_FREQUENCY)
-                self._spaces[pid] = AddressSpace(self._proc / str(pid), self._images)
+                self._spaces[pid] = AddressSpace(self._root / "proc" / str(pid), self._images)
             except OSError as error:
                 self._refused.add(pid)
-                if error.errno != errno.ESRCH:
-                    yield from self._unavailable(*self._why(error))
+                if error.errno not in (errno.ESRCH, *self._said):
+                    self._said.append(error.errno)
+                    yield Unavailable(self.name, *self._why(pid, error))
 
-    def _unavailable(self, reason: str, enable: str) -> Iterator[Unavailable]:
-        if reason not in self._said:
-            self._said.add(reason)
-            yield Unavailable(self.name, reason, enable)
-
-    def _why(self, error: OSError) -> tuple[str, str]:
-        """Why the kernel refused, and what would allow it."""
+    def _why(self, pid: int, error: OSError) -> Refusal:
+        """Why the kernel refused a process, and what would allow it."""
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            return "too many open files to sample every process's code", "raise ulimit -n for perfdoctor"
-        if error.errno not in (errno.EACCES, errno.EPERM):
-            return (
-                f"the kernel has no profiler for us (perf_event_open: {error.strerror})",
-                "needs Linux 4.1 or later with CONFIG_PERF_EVENTS, not in a sandbox that hides it",
-            )
-        try:
-            paranoid = (self._proc / "sys/kernel/perf_event_paranoid").read_text().strip()
-        except OSError:
-            paranoid = "unreadable"
-        reason = f"the kernel's profiler is refused (kernel.perf_event_paranoid={paranoid}"
-        if paranoid.lstrip("-").isdigit() and int(paranoid) <= 2:
-            return (
-                reason + ", so the process is another user's or a container's seccomp filter forbids it)",
-                "run perfdoctor as the job's user or as root; in a container start it with --cap-add PERFMON",
-            )
-        return reason + ")", "sudo sysctl kernel.perf_event_paranoid=2, or run perfdoctor as root"
+            return Refusal("too many open files to sample every process's code", "raise ulimit -n for perfdoctor")
+        if (refusal := perf_events.refusal(self._root)) is not None:
+            return refusal
+        reason, enable = why_not(pid, self._root)
+        return Refusal(f"The kernel's profiler is refused for process {pid} ({error.strerror}). {reason}", enable)

@@ -1,6 +1,6 @@
 """CPU time of the job, of its neighbours and of perfdoctor; what the job may use; throttling and pressure.
 
-A look costs 100 µs of CPU and 11 µs per process: 0.02 % of a core for one process, 0.1 % for 40 (Linux 6.18,
+A sample costs 100 µs of CPU and 11 µs per process: 0.02 % of a core for one process, 0.1 % for 40 (Linux 6.18,
 x86-64).
 """
 
@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes
+from perfdoctor.probes.readers.cgroup import Pressure, Quotas
 from perfdoctor.probes.readers.cores import Cores
-from perfdoctor.probes.readers.pressure import Pressure
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.procfs import (
     CLOCK_TICKS_PER_S,
     ENDED,
     KeptFiles,
+    Tally,
     descendants_of_self,
     stat_fields,
     uptime_ticks,
 )
-from perfdoctor.probes.readers.quota import Quotas
-from perfdoctor.probes.readers.tally import Tally
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Reading, Sample
 
@@ -75,7 +75,7 @@ class GroupTime:
         self._tally = Tally()
 
     def update(self, pids: Iterable[int]) -> float:
-        """Looks at these processes and at those seen earlier; returns seconds used since the first look."""
+        """Counts these processes and those seen earlier; returns seconds used since the first sample."""
         before, self.times = self.times, {}
         for pid in dict.fromkeys((*pids, *before)):
             try:
@@ -115,6 +115,10 @@ class CpuProbe:
         self._cores_next_ns = 0
         self._slow_next_ns = 0
 
+    def check(self, process: Process) -> Availability:
+        """CPU time is seen of everybody; quotas and pressure where the kernel shows them."""
+        return self._availability(process.pid)
+
     def open(self, job: Processes) -> Iterable[Sample]:
         """Starts counting; returns what the machine is, and what of it the job may use."""
         self._job = job
@@ -122,10 +126,11 @@ class CpuProbe:
         opened_ticks = uptime_ticks(self._files)
         self._job_time = GroupTime(self._files, opened_ticks)
         self._own_time = GroupTime(self._files, opened_ticks)
-        return [*self._cores.facts(time_ns), *self._pressure.unavailable(), *self.sample(time_ns)]
+        first = next(iter(job.pids()), None)
+        return [*self._cores.facts(time_ns), *self._availability(first).missing(), *self.sample(time_ns)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes, host and control groups; at cores and quotas at their own periods."""
+        """Samples processes, host and control groups; cores and quotas at their own periods."""
         pids = self._job.pids() if self._job else ()
         yield from self._processes(now_ns, pids)
         yield from self._host(now_ns, pids)
@@ -144,6 +149,9 @@ class CpuProbe:
         """Closes all files."""
         self._files.close()
         return ()
+
+    def _availability(self, pid: int | None) -> Availability:
+        return Availability.but_for(self.name, self._quotas.refusal(pid), self._pressure.refusal())
 
     def _processes(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
         total_s = self._job_time.update(pids)

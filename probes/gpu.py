@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.probes import Processes
-from perfdoctor.probes.readers.gpm import Gpm
-from perfdoctor.probes.readers.gpu_users import Users, mean_use, sees_all_processes, tell_apart, total
-from perfdoctor.probes.readers.nvml import Nvml, why_no_gpu
+from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.nvml import Gpm, Nvml, Users, mean_use, sees_all_processes, tell_apart, total, why_no_gpu
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
+_NO_DEVICE = Refusal("The NVIDIA driver shows no GPU.", "docker run --gpus all, where in a container")
 SLOW_PERIOD_NS = 5 * NS_PER_S
 
 # Bits of the clock event reasons (NVML: nvmlClocksEventReasons).
@@ -80,32 +80,33 @@ class GpuProbe:
         self._job: Processes | None = None
         self._all_visible = False
         self._slow_next_ns = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
+
+    def check(self, process: Process) -> Availability:
+        """GPUs are seen whatever the process is."""
+        refusal = self._connect() or (None if self._count() else _NO_DEVICE)
+        self._nvml.close()
+        return Availability.unless(self.name, refusal)
 
     def open(self, job: Processes) -> Iterable[Sample]:
         """Connects to the driver; returns facts on each device, and what cannot be seen."""
         self._job = job
-        reason = self._nvml.open()
-        if reason is not None:
-            return [Unavailable("gpu", *why_no_gpu(self._root, reason))]
+        if (refusal := self._connect()) is not None:
+            return [Unavailable(self.name, *refusal)]
         self._all_visible = sees_all_processes(self._root)
-        for index in range(self._nvml.query("", "nvmlDeviceGetCount") or 0):
+        for index in range(self._count()):
             handle = self._nvml.query(f"gpu:{index}", "nvmlDeviceGetHandleByIndex", index)
             if handle is not None:
                 self._devices.append(_Device(self._nvml, index, handle))
         if not self._devices:
-            return [
-                Unavailable(
-                    "gpu", "The NVIDIA driver shows no GPU.", "docker run --gpus all, where in a container"
-                )
-            ]
+            return [Unavailable(self.name, *_NO_DEVICE)]
         time_ns = now_ns()
         return [fact for device in self._devices for fact in device.facts(time_ns)] + list(
             self.sample(time_ns)
         )
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at the job's devices; at slow counters at their own period."""
+        """Samples the job's devices; slow counters at their own period."""
         pids = self._job.pids() if self._job else ()
         slow = now_ns >= self._slow_next_ns
         if slow:
@@ -128,6 +129,13 @@ class GpuProbe:
         self._nvml.close()
         return ()
 
+    def _connect(self) -> Refusal | None:
+        reason = self._nvml.open()
+        return None if reason is None else why_no_gpu(self._root, reason)
+
+    def _count(self) -> int:
+        return self._nvml.query("", "nvmlDeviceGetCount") or 0
+
     def _used(self) -> list["_Device"]:
         used = [device for device in self._devices if device.users.job]
         return used or self._devices
@@ -135,8 +143,8 @@ class GpuProbe:
     def _unsupported(self) -> Iterator[Unavailable]:
         """What this driver cannot say, each once."""
         for function, reason in self._nvml.unsupported.items():
-            if function not in self._told:
-                self._told.add(function)
+            if function not in self._reported:
+                self._reported.add(function)
                 text = f"NVML does not answer {function} here: {reason}."
                 yield Unavailable("gpu", text, "a newer GPU or driver")
 
@@ -171,7 +179,7 @@ class _Device:
                 yield Fact(time_ns, "gpu", self.subject, name, str(value))
 
     def fast(self, time_ns: int) -> Iterator[Reading]:
-        """What changes from moment to moment."""
+        """What changes all the time."""
         use = self._ask("nvmlDeviceGetUtilizationRates")
         if use is not None:
             yield self._reading(time_ns, "busy_fraction", use.gpu / 100)

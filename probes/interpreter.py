@@ -8,8 +8,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Processes, Sample, Unavailable
-from perfdoctor.probes.readers.cpython import Layout, LayoutError, find_layout
+from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
+from perfdoctor.probes.readers.cpython import NEWEST, OLDEST, Layout, LayoutError, find_layout
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.process_memory import Memory
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample
@@ -19,6 +21,10 @@ _TRIES = 6  # an interpreter may be starting, or may change its list of threads 
 _FORGET_NS = NS_PER_S // 2  # thread states are freed and used again
 _TURNS = 3  # loader workers are alike, and what they are asked for is their collector
 _HOLDER = struct.Struct("<Qi")
+
+_SUPPORTED = "CPython {}.{} to {}.{}".format(*OLDEST, *NEWEST)
+_OTHER_WAY = f"sample Python stacks (the stacks probe), or run the job on {_SUPPORTED}"
+_NO_LOCK = "this is a free-threaded CPython: it has no interpreter lock to watch"
 
 
 class _Interpreter:
@@ -31,7 +37,7 @@ class _Interpreter:
         self._tids: dict[int, int | None] = {}
         self._forget_ns = 0
 
-    def look(self, now_ns: int) -> tuple[int | None, bool | None] | None:
+    def read(self, now_ns: int) -> tuple[int | None, bool | None] | None:
         """Holder's thread id and the collector's flag; None once the process has gone or has become another
         program."""
         flag = self._memory.number(self._layout.collecting)
@@ -87,20 +93,24 @@ class InterpreterProbe:
         self._said: set[str] = set()
         self._turn = 0
 
+    def check(self, process: Process) -> Availability:
+        """Both are seen, or neither."""
+        return Availability.unless(self.name, _refusal(process))
+
     def open(self, job: Processes) -> Iterator[Sample]:
         """Finds the interpreters of the processes that there are now."""
         self._job = job
         yield from self._meet(0)
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at each interpreter; at those of forked processes in every third turn."""
+        """Samples each interpreter; those of forked processes in every third turn."""
         yield from self._meet(now_ns)
         self._turn = (self._turn + 1) % _TURNS
         forked = frozenset(self._job.forked_pids() if self._job else ())
         for pid, interpreter in list(self._open.items()):
             if pid in forked and pid % _TURNS != self._turn:
                 continue
-            seen = interpreter.look(now_ns)
+            seen = interpreter.read(now_ns)
             if seen is None:
                 interpreter.close()
                 del self._open[pid]
@@ -129,15 +139,15 @@ class InterpreterProbe:
                 del self._failed[pid]
             except PermissionError:
                 failure.tries = _TRIES
-                yield from self._unavailable(*_no_right(self._proc, pid))
+                yield from self._unavailable("rights", why_not(pid, self._proc.parent))
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has just ended
             except LayoutError as error:
                 if failure.tries == _TRIES:
-                    yield from self._unavailable(f"process {pid}: {error}", _OTHER_WAY)
+                    yield from self._unavailable("layout", Refusal(f"process {pid}: {error}", _OTHER_WAY))
             else:
                 if self._layouts and self._layouts[-1].holder is None:
-                    yield from self._unavailable(_NO_LOCK, _OTHER_WAY)
+                    yield from self._unavailable("no lock", Refusal(_NO_LOCK, _OTHER_WAY))
 
     def _interpreter(self, pid: int) -> _Interpreter:
         process = self._proc / str(pid)
@@ -154,31 +164,19 @@ class InterpreterProbe:
             raise
         return _Interpreter(process, memory, layout)
 
-    def _unavailable(self, reason: str, enable: str) -> Iterator[Unavailable]:
-        if enable not in self._said:  # once per kind, not once per worker
-            self._said.add(enable)
-            yield Unavailable(self.name, reason, enable)
+    def _unavailable(self, kind: str, refusal: Refusal) -> Iterator[Unavailable]:
+        if kind not in self._said:  # once per kind, not once per worker
+            self._said.add(kind)
+            yield Unavailable(self.name, *refusal)
 
 
-_OTHER_WAY = "sample Python stacks (the stacks probe), or run the job on CPython 3.8 to 3.14"
-_NO_LOCK = "this is a free-threaded CPython: it has no interpreter lock to watch"
-
-
-def _no_right(proc: Path, pid: int) -> tuple[str, str]:
-    """Why memory may not be read, and what would allow it."""
-    try:
-        scope = (proc / "sys/kernel/yama/ptrace_scope").read_text().strip()
-    except OSError:
-        scope = "0"
-    if scope in ("0", ""):
-        return (
-            f"the memory of process {pid} may not be read: it is another user's, or a container forbids it",
-            "run perfdoctor as the job's user or as root; in a container start it with --cap-add SYS_PTRACE",
-        )
-    return (
-        f"the memory of process {pid} may not be read (kernel.yama.ptrace_scope={scope})",
-        "sudo sysctl kernel.yama.ptrace_scope=0, or run perfdoctor as root",
-    )
+def _refusal(process: Process) -> Refusal | None:
+    if process.python is None:
+        return process.not_python()
+    version = process.python.version
+    if version and not OLDEST <= version <= NEWEST:
+        return Refusal(f"The interpreter lock of {process.python} cannot be read.", f"run the job on {_SUPPORTED}")
+    return None if process.rights.trace else process.rights.why_not
 
 
 def _outer_tids(process: Path) -> dict[int, int]:

@@ -1,18 +1,19 @@
 """What the job reads and writes, what block devices and file servers move for it, and on which file systems.
 
-A look costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one process, 0.1 % for 40 (Linux 6.18,
+A sample costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one process, 0.1 % for 40 (Linux 6.18,
 x86-64).
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.cgroup import Pressure
 from perfdoctor.probes.readers.disks import Disks, server_readings
 from perfdoctor.probes.readers.mounts import KERNEL_TYPES, Mount, block_device_of, read_mounts
-from perfdoctor.probes.readers.pressure import Pressure
-from perfdoctor.probes.readers.procfs import KeptFiles, counters, stat_fields, uptime_ticks
-from perfdoctor.probes.readers.tally import Tally
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.procfs import KeptFiles, Tally, counters, stat_fields, uptime_ticks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
@@ -53,8 +54,13 @@ class IoProbe:
         self._servers = False
         self._servers_next_ns = 0
 
+    def check(self, process: Process) -> Availability:
+        """Devices are seen by everybody; what a process reads needs the right to read it."""
+        counters = None if process.rights.read else _unseen(process.pid, process.rights.why_not)
+        return Availability.but_for(self.name, counters, self._pressure.refusal())
+
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Starts counting; returns the mounts, the first look, and what cannot be seen."""
+        """Starts counting; returns the mounts, the first sample, and what cannot be seen."""
         self._job = job
         time_ns = now_ns()
         self._opened_ticks = uptime_ticks(self._files)
@@ -63,10 +69,10 @@ class IoProbe:
         self._disks = Disks(self._root, self._files, frozenset(filter(None, devices.values())))
         self._servers = any(mount.filesystem in ("nfs", "nfs4") for mount in mounts)
         facts = [fact for mount in mounts for fact in _mount_facts(time_ns, mount, devices[mount.point])]
-        return [*facts, *self._pressure.unavailable(), *self.sample(time_ns)]
+        return [*facts, *Availability.but_for(self.name, self._pressure.refusal()).missing(), *self.sample(time_ns)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes and devices; at file servers at their own period."""
+        """Samples processes and devices; file servers at their own period."""
         pids = self._job.pids() if self._job else ()
         yield from self._processes(now_ns, pids)
         yield from self._disks.sample(now_ns)
@@ -108,9 +114,8 @@ class IoProbe:
             for key, name in NAMES.items() if pid in values else ():
                 yield Reading(time_ns, "io", f"pid:{pid}", name, values[pid].get(key))
         if refused and not self._refused:
-            reason = f"The I/O counters of process {refused} may be read only by its owner and by root."
-            yield Unavailable("io", reason, f"sudo perfdoctor attach {refused}")
-        self._refused = self._refused or bool(refused)
+            self._refused = True
+            yield Unavailable(self.name, *_unseen(refused, why_not(refused, self._root)))
         yield from self._totals(time_ns, values)
 
     def _totals(self, time_ns: int, values: dict[int, dict[str, int]]) -> Iterator[Reading]:
@@ -123,7 +128,7 @@ class IoProbe:
             yield Reading(time_ns, "io", "job", name, None if self._refused else total)
 
     def _is_younger(self, pid: int) -> bool:
-        """Whether a process was started after we began to look."""
+        """Whether a process was started after we began."""
         try:
             return int(stat_fields(self._files.read(f"/proc/{pid}/stat"))[19]) >= self._opened_ticks
         except OSError:
@@ -139,6 +144,10 @@ class IoProbe:
                 continue
             yield from server_readings(time_ns, mountstats)
             return
+
+
+def _unseen(pid: int | None, why: Refusal) -> Refusal:
+    return Refusal(f"Only devices are seen, not what process {pid} reads and writes. {why.reason}", why.enable)
 
 
 def _mount_facts(time_ns: int, mount: Mount, device: str | None) -> Iterator[Fact]:

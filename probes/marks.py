@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Mark, Sample, SerialMark, Unavailable
 
 # A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
 PERIOD_S = 0.2
-LOOK_NS = NS_PER_S // 2
+FIND_NS = NS_PER_S // 2
 # How far the device's times may be off the one clock's; by how much its clock has run ahead in the end, None where that
 # could not be read; marks that had to be left out.
 DEVICE_CLOCK = ("device_clock_error_ns", "device_clock_drift_ns", "device_marks_skipped")
@@ -28,21 +29,29 @@ class MarksProbe:
     def __init__(self, *rings: RingReader) -> None:
         self.rings = {ring.pid: ring for ring in rings}
         self._job: Processes | None = None
-        self._looked_ns = 0
+        self._found_ns = 0
+
+    def check(self, process: Process) -> Availability:
+        """Marks are there where the script makes them: ``with diagnose():``."""
+        ring = None if process.pid is None else find_ring(process.pid)
+        if ring is not None:
+            ring.close()
+            return Availability(self.name, True)
+        return Availability(self.name, False, "Nothing marks its steps.", "with perfdoctor.diagnose(): in the script")
 
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Tells the training processes that they are looked at."""
+        """Lets the training processes know that they are watched."""
         self._job = job
-        self._look()  # all ranks begin together, and none is left out where the first one ends soon
+        self._find_rings()  # all ranks begin together, and none is left out where the first one ends soon
         for ring in self.rings.values():
             ring.tell(WATCHING)
         return ()
 
     def sample(self, now_ns: int) -> Iterable[Sample]:
         """Looks for new rings, and empties all."""
-        if now_ns - self._looked_ns >= LOOK_NS:
-            self._looked_ns = now_ns
-            self._look()
+        if now_ns - self._found_ns >= FIND_NS:
+            self._found_ns = now_ns
+            self._find_rings()
         for ring in self.rings.values():
             yield from marks_of(ring)
 
@@ -52,7 +61,7 @@ class MarksProbe:
             yield from marks_of(ring)
             yield from _notes(ring)
 
-    def _look(self) -> None:
+    def _find_rings(self) -> None:
         for pid in self._job.torch_pids() if self._job is not None else ():
             if pid not in self.rings and (ring := find_ring(pid)) is not None:
                 self.rings[pid] = ring

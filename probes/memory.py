@@ -1,6 +1,6 @@
 """Memory of the job's processes, of the host and of its control groups; swapping, faults and pressure.
 
-A look costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.05 %
+A sample costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.05 %
 of a core (Linux 6.18, x86-64).
 """
 
@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Processes
-from perfdoctor.probes.readers.cgroup import Governing, Group
-from perfdoctor.probes.readers.pressure import Pressure
+from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.cgroup import Governing, Group, Pressure
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.procfs import KeptFiles, counters, kibibytes, stat_fields
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Reading, Sample
@@ -59,13 +59,22 @@ class MemoryProbe:
         self._walk_next_ns = 0
         self._walked_ns = 0
 
+    def check(self, process: Process) -> Availability:
+        """Sizes are seen of everybody; shares of shared memory need the right to read the process."""
+        shares = None
+        if not process.rights.read:
+            reason, enable = process.rights.why_not
+            shares = Refusal(f"Shares of shared memory stay unseen. {reason}", enable)
+        return Availability.but_for(self.name, shares, self._pressure.refusal())
+
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Starts looking; returns the first look, and what cannot be seen."""
+        """Starts looking; returns the first sample, and what cannot be seen."""
         self._job = job
-        return [*self._pressure.unavailable(), *self.sample(now_ns())]
+        missing = Availability.but_for(self.name, self._pressure.refusal())
+        return [*missing.missing(), *self.sample(now_ns())]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at processes, host and control groups; at costly numbers at their own period."""
+        """Samples processes, host and control groups; costly numbers at their own period."""
         pids = self._job.pids() if self._job else ()
         slow = now_ns >= self._slow_next_ns
         if slow:

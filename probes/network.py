@@ -1,6 +1,6 @@
 """Traffic of the job's network namespace, and the sockets of its processes with whom they talk to.
 
-A look costs 50 µs of CPU: 0.01 % of a core, sockets included (Linux 6.18, x86-64, 100 sockets).
+A sample costs 50 µs of CPU: 0.01 % of a core, sockets included (Linux 6.18, x86-64, 100 sockets).
 """
 
 import os
@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.procfs import KeptFiles
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -19,7 +21,7 @@ SOCKETS_PERIOD_NS = 5 * NS_PER_S
 MOST_PEERS = 64
 KINDS = ("tcp", "udp", "unix", "other")
 
-# A look at all sockets may take so long; where it takes longer, looks become rarer in proportion.
+# Listing all sockets may take so long; where it takes longer, they are listed more rarely in proportion.
 _SOCKETS_BUDGET_NS = 20_000_000
 _ESTABLISHED = "01"  # include/net/tcp_states.h
 
@@ -73,12 +75,17 @@ class NetworkProbe:
         self._root = root
         self._files = KeptFiles(root)
         self._job: Processes | None = None
-        self._told: dict[int, set[str]] = {}
+        self._reported: dict[int, set[str]] = {}
         self._refused = False
         self._sockets_next_ns = 0
 
+    def check(self, process: Process) -> Availability:
+        """Interfaces are seen by everybody; the sockets of a process need the right to read it."""
+        sockets = None if process.rights.read else _unseen(process.pid, process.rights.why_not)
+        return Availability.but_for(self.name, sockets)
+
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Starts looking; returns the speeds of interfaces and the first look."""
+        """Starts looking; returns the speeds of interfaces and the first sample."""
         self._job = job
         time_ns = now_ns()
         first = list(self.sample(time_ns))
@@ -94,7 +101,7 @@ class NetworkProbe:
         return [*self._links(time_ns, sorted(interfaces)), *first]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """One look at interfaces and TCP; at sockets at their own period."""
+        """Samples interfaces and TCP; sockets at their own period."""
         pids = self._job.pids() if self._job else ()
         yield from self._interfaces(now_ns, pids)
         if now_ns >= self._sockets_next_ns:
@@ -155,16 +162,19 @@ class NetworkProbe:
         kinds = Counter(kind for kind, _ in sockets)
         for kind in KINDS:
             yield Reading(time_ns, "network", subject, f"{kind}_sockets", kinds[kind])
-        told = self._told.setdefault(pid, set())
-        for peer in sorted({peer for _, peer in sockets if peer} - told)[: MOST_PEERS - len(told)]:
-            told.add(peer)
+        reported = self._reported.setdefault(pid, set())
+        for peer in sorted({peer for _, peer in sockets if peer} - reported)[: MOST_PEERS - len(reported)]:
+            reported.add(peer)
             yield Fact(time_ns, "network", subject, "tcp_peer", peer)
 
     def _refusal(self, pid: int) -> Iterator[Unavailable]:
         if not self._refused:
             self._refused = True
-            reason = f"The sockets of process {pid} may be listed only by its owner and by root."
-            yield Unavailable("network", reason, f"sudo perfdoctor attach {pid}")
+            yield Unavailable(self.name, *_unseen(pid, why_not(pid, self._root)))
+
+
+def _unseen(pid: int | None, why: Refusal) -> Refusal:
+    return Refusal(f"Only interfaces are seen, not the sockets of process {pid}. {why.reason}", why.enable)
 
 
 def socket_inodes(descriptors: Path) -> list[str]:

@@ -13,28 +13,27 @@ are alike, a few are sampled now and then.
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from perfdoctor.probes import Processes
-from perfdoctor.probes.readers.missed_stacks import ENVIRONMENT, missed_stacks
+from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.permissions import memory_refusal
+from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.py_spy import ENVIRONMENT, complaint, find_py_spy, knows, missed_stacks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackSegment, Unavailable
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
 BUDGET = 0.022
 # CPU time of a start and of one sample: for each process, and for each Python thread in it (py-spy 0.4.2, 1 to 65
-# threads, two cores). A job that fills the caches makes it up to twice as dear, which is learned from each segment.
+# threads, two cores). It is up to twice as much where the job fills the caches, which is learned from each segment.
 _START_S, _START_THREAD_S = 0.014, 0.0006
 _SAMPLE_S, _SAMPLE_THREAD_S = 0.0005, 0.00013
-_DEAREST = 4.0
+_COSTLIEST = 4.0
 FASTEST_HZ = 20
 SLOWEST_HZ = 2
 AT_MOST = 8
@@ -51,13 +50,7 @@ START_NS = 2_500_000
 START_ERROR_NS = 2_000_000
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
 _PATIENCE_S = 3.0
-_ENABLE = "pip install py-spy (0.4 or newer) beside perfdoctor"
-
-
-def find_py_spy() -> str | None:
-    """The py-spy program beside this Python, or else on the PATH."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.is_file() else shutil.which("py-spy")
+_NOT_INSTALLED = Refusal("py-spy is not installed.", "pip install py-spy (0.4 or newer) beside perfdoctor")
 
 
 @dataclass
@@ -82,14 +75,22 @@ class StacksProbe:
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
-        self._dearness = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
+        self._cost_factor = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
+
+    def check(self, process: Process) -> Availability:
+        """Stacks of a process without torch are seen too; they just do not show phases of training."""
+        refusal = self._refusal(process)
+        if refusal is None and process.uses_torch is False:
+            reason = f"Process {process.pid} has not loaded torch: stacks are sampled, phases of training are not seen."
+            return Availability(self.name, True, reason, "name the process that trains, or its launcher")
+        return Availability.unless(self.name, refusal)
 
     def open(self, job: Processes) -> Iterator[Sample]:
         """Starts py-spy on what is there."""
         self._job = job
         if self._py_spy is None:
-            yield Unavailable(self.name, "py-spy is not installed", _ENABLE)
+            yield Unavailable(self.name, *_NOT_INSTALLED)
             return
         yield from self.sample(now_ns())
 
@@ -130,8 +131,18 @@ class StacksProbe:
                 segment.process.wait()
             yield from self._collect(segment)
 
+    def _refusal(self, process: Process) -> Refusal | None:
+        if self._py_spy is None:
+            return _NOT_INSTALLED
+        if process.python is None:
+            return process.not_python()
+        version = process.python.version
+        if version is not None and not knows(self._py_spy, version):
+            return Refusal(f"This py-spy does not know {process.python}.", "pip install --upgrade py-spy")
+        return memory_refusal() if process.rights.trace else process.rights.why_not
+
     def _launchers(self) -> set[int]:
-        """Torch processes that started others afresh: they hand out work, and a few looks tell what they wait for."""
+        """Torch processes that started others afresh: they hand out work, and a few samples show what they wait for."""
         assert self._job is not None
         torch, forked = set(self._job.torch_pids()), set(self._job.forked_pids())
         parents = {self._job.parent_of(pid) for pid in torch - forked}
@@ -139,22 +150,22 @@ class StacksProbe:
 
     def _rate(self, pid: int, processes: int, workers: int) -> tuple[int, int]:
         """Samples per second, and seconds, that the budget allows for one of so many processes beside such workers."""
-        seconds = SEGMENT_S if self._dearness else FIRST_SEGMENT_S
-        start_s, sample_s = self._price(pid)
-        worker_start_s, worker_sample_s = self._price(0)
+        seconds = SEGMENT_S if self._cost_factor else FIRST_SEGMENT_S
+        start_s, sample_s = self._expected_cost(pid)
+        worker_start_s, worker_sample_s = self._expected_cost(0)
         for_workers = min(workers, WORKERS_AT_MOST) * (worker_start_s / LONG_SEGMENT_S + worker_sample_s * WORKER_HZ)
-        affordable = (BUDGET / max(self._dearness, 1.0) - for_workers) / processes
+        affordable = (BUDGET / max(self._cost_factor, 1.0) - for_workers) / processes
         rate = int((affordable - start_s / seconds) / sample_s)
         return (min(FASTEST_HZ, rate), seconds) if rate > SLOWEST_HZ else (SLOWEST_HZ, LONG_SEGMENT_S)
 
-    def _price(self, pid: int) -> tuple[float, float]:
+    def _expected_cost(self, pid: int) -> tuple[float, float]:
         """CPU seconds expected for a start and for a sample of a process, of a worker for 0."""
         threads = self._threads.get(pid, max(self._threads.values(), default=1)) if pid else 1
         return _START_S + _START_THREAD_S * threads, _SAMPLE_S + _SAMPLE_THREAD_S * threads
 
     def _learn(self, segment: _Segment, used_s: float) -> None:
         if segment.process.returncode == 0:
-            self._dearness = min(used_s / segment.expected_s, _DEAREST)
+            self._cost_factor = min(used_s / segment.expected_s, _COSTLIEST)
 
     def _start(self, pid: int, rate: int, seconds: int) -> Iterator[Sample]:
         assert self._py_spy is not None
@@ -189,7 +200,7 @@ class StacksProbe:
             os.close(log)
             yield self._failure(pid, f"{self._py_spy} cannot be started: {error.strerror}")
         else:
-            start_s, sample_s = self._price(pid)
+            start_s, sample_s = self._expected_cost(pid)
             expected_s = start_s + sample_s * rate * seconds
             self._running[pid] = _Segment(pid, process, trace, log, spawned_ns, expected_s)
 
@@ -204,7 +215,7 @@ class StacksProbe:
         elif segment.process.returncode == -signal.SIGINT:
             return  # ended by us while it was still starting, before it takes signals for itself
         elif os.path.exists(f"/proc/{segment.pid}"):
-            yield self._failure(segment.pid, _complaint(said))
+            yield self._failure(segment.pid, complaint(said))
         else:
             yield Event(now_ns(), "process ended", f"process {segment.pid} ended before its stacks were read")
 
@@ -237,13 +248,6 @@ class StacksProbe:
                     thread["thread_id"],
                     thread["thread_name"] or "",
                 )
-
-
-def _complaint(said: str) -> str:
-    """What py-spy has to say of a failure, without the backtrace that may follow."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    named = [line for line in lines if line.lower().startswith(("error", "thread '"))]
-    return [*named, *lines[-1:], "it said nothing"][0]
 
 
 def _helpers_s() -> float:

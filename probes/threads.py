@@ -1,27 +1,29 @@
 """What every thread of the job is doing: state, system call and its target, time on a CPU, time waiting for one,
 faults.
 
-Main threads of torch processes are looked at in every tick. Any other thread is looked at only if its schedstat moved:
-while a thread sleeps, the kernel's counters of it stand still, so one small read tells that nothing has changed. Those
+Main threads of torch processes are sampled in every tick. Any other thread is sampled only if its schedstat moved:
+while a thread sleeps, the kernel's counters of it stand still, so one small read shows that nothing has changed. Those
 that have slept for long are asked in turn, a few in each tick.
-A look costs about 20 µs of CPU, such a check 4 µs, with the caches full of the job's data (Linux 6.18, x86-64).
+A sample costs about 20 µs of CPU, such a check 4 µs, with the caches full of the job's data (Linux 6.18, x86-64).
 """
 
 import os
 import time
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers import syscalls
-from perfdoctor.probes.readers.descriptors import Descriptors
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.probes.readers.procfs import Births
+from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen, Unavailable
 
 RATE_HZ = 50
 _LIST_THREADS_NS = NS_PER_S // 5
 _DETAILS_NS = NS_PER_S // 4  # page faults are counters: now and then is enough
-_SWITCHES_NS = NS_PER_S  # so are context switches, and they cost as much as five looks
+_SWITCHES_NS = NS_PER_S  # so are context switches, and they cost as much as five samples
 _ASLEEP_NS = NS_PER_S // 4  # a thread that slept for so long will mostly sleep on
 _TURNS = 5  # and is asked in every fifth tick
 
@@ -81,13 +83,18 @@ class ThreadsProbe:
         self._turn = 0
         self._syscalls_refused = False
 
+    def check(self, process: Process) -> Availability:
+        """States are seen of everybody; system calls need the right to trace the process."""
+        calls = None if process.rights.trace else _unseen(process.pid, process.rights.why_not)
+        return Availability.but_for(self.name, calls)
+
     def open(self, job: Processes) -> Iterable[Sample]:
         """Starts looking."""
         self._job = job
         return ()
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """Looks at all threads once."""
+        """Samples all threads once."""
         assert self._job is not None
         pids = self._job.pids()
         close_watch = set(self._job.torch_pids())
@@ -100,7 +107,7 @@ class ThreadsProbe:
             if list_anew or not process.threads:
                 process.descriptors.forget()
                 yield from self._list_threads(process, now_ns)
-            yield from self._look_at(process, pid in close_watch, now_ns)
+            yield from self._sample_process(process, pid in close_watch, now_ns)
 
     def close(self) -> Iterable[Sample]:
         """Gives all files back."""
@@ -111,13 +118,13 @@ class ThreadsProbe:
         return ()
 
     def _list_anew(self, now_ns: int) -> bool:
-        """Whether it is time to look for threads that were started, and there may be any."""
+        """Whether it is time to list threads that were started, and there may be any."""
         if now_ns - self._listed_ns < _LIST_THREADS_NS:
             return False
         self._listed_ns = now_ns
         return self._births.any()
 
-    def _look_at(self, process: _Process, closely: bool, now_ns: int) -> Iterator[Sample]:
+    def _sample_process(self, process: _Process, closely: bool, now_ns: int) -> Iterator[Sample]:
         for tid, thread in list(process.threads.items()):
             main = closely and tid == process.pid
             if not main and now_ns - thread.moved_ns > _ASLEEP_NS and tid % _TURNS != self._turn:
@@ -129,7 +136,7 @@ class ThreadsProbe:
                 elif not main:
                     continue
                 # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
-                yield self._look(process, thread, raw, time.monotonic_ns())
+                yield self._sample_thread(process, thread, raw, time.monotonic_ns())
             except OSError:
                 del process.threads[tid]
                 thread.close()
@@ -151,14 +158,10 @@ class ThreadsProbe:
             yield ThreadSeen(now_ns, tid, process.pid, name)
             if thread.syscall < 0 and not self._syscalls_refused:
                 self._syscalls_refused = True
-                yield Unavailable(
-                    self.name,
-                    f"the system calls of process {process.pid} cannot be read (no right to trace it)",
-                    "run perfdoctor as root, or give it CAP_SYS_PTRACE",
-                )
+                yield Unavailable(self.name, *_unseen(process.pid, why_not(process.pid)))
 
-    def _look(self, process: _Process, thread: _Thread, schedstat: bytes, now_ns: int) -> ThreadSample:
-        """Looks at a thread, reading only what may have changed since the last look."""
+    def _sample_thread(self, process: _Process, thread: _Thread, schedstat: bytes, now_ns: int) -> ThreadSample:
+        """Samples a thread, reading only what may have changed since the last sample."""
         call = os.pread(thread.syscall, 256, 0) if thread.syscall >= 0 else b""
         last = thread.last_sample
         if (
@@ -169,11 +172,11 @@ class ThreadsProbe:
         ):
             sample = last._replace(time_ns=now_ns)
         else:
-            sample = self._look_anew(process, thread, call, schedstat, now_ns)
+            sample = self._read_anew(process, thread, call, schedstat, now_ns)
         thread.last_call, thread.last_schedstat, thread.last_sample = call, schedstat, sample
         return sample
 
-    def _look_anew(
+    def _read_anew(
         self, process: _Process, thread: _Thread, call: bytes, schedstat: bytes, now_ns: int
     ) -> ThreadSample:
         name, target = self._name_call(process, call)
@@ -212,6 +215,10 @@ class ThreadsProbe:
             return "fault", ""
         name = syscalls.NAMES.get(number, f"syscall_{number}")
         return name, process.descriptors.target(name, [int(word, 16) for word in words[1:7]])
+
+
+def _unseen(pid: int | None, why: Refusal) -> Refusal:
+    return Refusal(f"The system calls of process {pid} stay unseen. {why.reason}", why.enable)
 
 
 def _may_run(call: bytes) -> bool:

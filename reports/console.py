@@ -194,8 +194,8 @@ def _in_full(card: Card) -> "Iterator[RenderableType]":
     for change in card.changes:
         yield _indented(f"- {change.title}", 5, "green")
         yield _indented(change.why, 7)
-        if change.told:
-            yield _indented(change.told, 9, "cyan")
+        if change.prose:
+            yield _indented(change.prose, 9, "cyan")
         for line in change.code.split("\n") if change.code else ():
             yield Text(" " * 9 + line, style="cyan")
     if card.refuted_by:

@@ -9,16 +9,17 @@ from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
-from perfdoctor.reports.cards import Card, card, texts
-from perfdoctor.reports.headline import basis, claim, figures, headline, straggler, tone
-from perfdoctor.reports.places import Places
+from perfdoctor.reports.cards import Card, ShortPaths, card, texts
 from perfdoctor.reports.tables import Rows, cost_rows, job_rows, step_rows
-from perfdoctor.reports.text import clean, percent, sentence
+from perfdoctor.reports.text import clean, percent, sentence, speedup
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
 
 COST = "What this diagnosis cost"
+
+_RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "communication"}
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -53,6 +54,7 @@ class Outline:
     """A whole report.
 
     Attributes:
+        bottleneck: ``cpu``, ``gpu``, ``io`` or ``communication``; "" where none is named.
         tone: ``ill``, ``healthy`` or ``unknown``.
         claim: the bottleneck and its cause in a few words.
         headline: one line with bottleneck, cause, share and predicted speed-up.
@@ -64,6 +66,7 @@ class Outline:
     """
 
     version: str
+    bottleneck: str
     tone: str
     claim: str
     headline: str
@@ -85,19 +88,20 @@ def outline(diagnosis: Diagnosis) -> Outline:
     verdict = diagnosis.verdict
     colors = {line.cause: number for number, line in enumerate(_ill(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
-    places = Places(texts(diagnosis))
+    paths = ShortPaths(texts(diagnosis))
     return Outline(
         version=clean(diagnosis.version),
-        tone=tone(verdict),
-        claim=claim(verdict),
-        headline=headline(verdict),
-        summary=places.shorten(clean(verdict.summary)),
-        figures=figures(verdict),
-        basis=basis(verdict),
-        straggler=straggler(verdict),
+        bottleneck=verdict.bottleneck or "",
+        tone=_tone(verdict),
+        claim=_claim(verdict),
+        headline=_headline(verdict),
+        summary=paths.shorten(clean(verdict.summary)),
+        figures=_figures(verdict),
+        basis=_basis(verdict),
+        straggler=_straggler(verdict),
         breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
         ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
-        cards=tuple(card(finding, places, said=verdict.summary) for finding in diagnosis.findings),
+        cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
         ),
@@ -105,6 +109,65 @@ def outline(diagnosis: Diagnosis) -> Outline:
         steps=_steps(diagnosis),
         job=job_rows(diagnosis.job),
     )
+
+
+def _claim(verdict: Verdict) -> str:
+    """The bottleneck and its cause in a few words."""
+    if verdict.bottleneck is None or verdict.cause is None:
+        return "No bottleneck named: the evidence does not suffice"
+    cause = CAUSES[verdict.cause]
+    if cause.healthy:
+        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "Nothing is holding this job back"
+    return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
+
+
+def _headline(verdict: Verdict) -> str:
+    """One line with bottleneck, cause, share and predicted speed-up."""
+    said, share = _claim(verdict), percent(verdict.share)
+    if verdict.bottleneck is None or verdict.cause is None:
+        return said
+    cause = CAUSES[verdict.cause]
+    if cause.healthy:
+        equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
+        return f"{said}{equal}: {share} is {cause.title}"
+    return f"{said}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
+
+
+def _tone(verdict: Verdict) -> str:
+    """``ill``, ``healthy`` or ``unknown``."""
+    if verdict.bottleneck is None or verdict.cause is None:
+        return "unknown"
+    return "healthy" if CAUSES[verdict.cause].healthy and not _is_unequal(verdict) else "ill"
+
+
+def _is_unequal(verdict: Verdict) -> bool:
+    """Whether ranks wait for others that do more of what is healthy in itself."""
+    return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
+
+
+def _figures(verdict: Verdict) -> Rows:
+    """The verdict's numbers, as label and text."""
+    if verdict.cause is None or verdict.bottleneck is None:
+        return ()
+    rows = [("Share of wall time", percent(verdict.share))]
+    if verdict.predicted_speedup > 1:
+        rows.append(("Predicted pace if fixed", speedup(verdict.predicted_speedup)))
+    rows.append(("Confidence", percent(verdict.confidence)))
+    if verdict.straggler_rank is not None:
+        rows.append(("Straggler", f"rank {verdict.straggler_rank}"))
+    return tuple(rows)
+
+
+def _basis(verdict: Verdict) -> Rows:
+    """What the verdict rests on, as label and text."""
+    level = ("How it is known", clean(verdict.level))
+    return (level,) if verdict.cause is None else (level, ("Cause", verdict.cause))
+
+
+def _straggler(verdict: Verdict) -> str:
+    """Who holds the others back, in a sentence; "" if nobody does."""
+    rank = verdict.straggler_rank
+    return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
 
 
 def _is_known(diagnosis: Diagnosis) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
-from perfdoctor.diagnosis import HUNG, WATCH_LONGER, Diagnosis
+from perfdoctor.diagnosis import Diagnosis, Why
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.wording import worded
 
@@ -21,12 +21,37 @@ from perfdoctor.reports.wording import worded
 _NEEDED = ("threads", "stacks")
 
 
+class Output(NamedTuple):
+    """A file that the user may ask for.
+
+    Attributes:
+        name: of its option, ``--json``, and of the argument of ``deliver``.
+        file: how its file is called in the help.
+        says: what the option does.
+        module: has ``render(diagnosis)``, which returns the text, and ``names_bottleneck(text)``, which recognises it.
+    """
+
+    name: str
+    file: str
+    says: str
+    module: str
+
+
+OUTPUTS = (
+    Output("json", "FILE.json", "write the diagnosis as JSON", "perfdoctor.reports.json"),
+    Output("report", "FILE.html", "write an HTML report (one file, opens offline)", "perfdoctor.reports.html"),
+)
+
+
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go."""
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE.html", help="write an HTML report (one file, opens offline)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE.json", help="write the diagnosis as JSON")
+    for one in reversed(OUTPUTS):
+        parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
+
+
+def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:
+    """Where reports go, by the names of the outputs."""
+    return {one.name: getattr(arguments, one.name) for one in OUTPUTS}
 
 
 def require_places(*paths: Path | None) -> None:
@@ -48,14 +73,14 @@ def require_places(*paths: Path | None) -> None:
             raise PerfDoctorError(f"{path} cannot be written: {why}.", hint="Choose another place.")
 
 
-def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path | None = None) -> None:
+def deliver(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
     """Writes the files that were asked for and prints the diagnosis, each of them even if another one fails.
 
     Raises:
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     try:
-        write_outputs(diagnosis, report=report, json=json, recording=recording)
+        write_outputs(diagnosis, recording=recording, **files)
     finally:
         show(diagnosis)
 
@@ -89,34 +114,26 @@ def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
     )
 
 
-def write_outputs(
-    diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path | None = None
-) -> None:
+def write_outputs(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
     """Writes the files that were asked for, all of them even if one fails.
 
     A diagnosis that names no bottleneck does not replace a report that names one.
 
     Args:
         diagnosis: what to write.
-        report: where to.
-        json: where to.
         recording: what it was made from, to make it again; None where the user has that anyway.
+        files: where to, by the names of ``OUTPUTS``.
 
     Raises:
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     failed: list[str] = []
-    if json is not None:
-        from perfdoctor.reports import json as json_report
-
-        failed += _write(json, json_report.render, diagnosis)
-    if report is not None:
-        from perfdoctor.reports import html
-
-        failed += _write(report, html.render, diagnosis)
+    for one in OUTPUTS:
+        if (path := files.get(one.name)) is not None:
+            failed += _write(path, import_module(one.module).render, diagnosis)
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
-        raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.")
+        raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
 
 
 def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
@@ -131,7 +148,7 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
     """
     if diagnosis.verdict.bottleneck is None:
         hint = hint or _next_move(diagnosis)
-        if any(missing.probe in _NEEDED and missing.enable != WATCH_LONGER for missing in diagnosis.not_examined):
+        if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
         # Where the diagnosis stands on the same terminal already, the reason does too.
@@ -143,8 +160,9 @@ def _next_move(diagnosis: Diagnosis) -> str:
     """What to do where no probe is to blame."""
     if diagnosis.job.get("stopped") == "job ended":
         return "The job has ended. Attach to one that trains."
-    if (hung := re.match(rf"{HUNG} (\d+) ", worded(diagnosis.verdict.summary))) is not None:
-        return f"`py-spy dump --pid {hung[1]}` shows what all of its threads do. Attach again once the job trains."
+    missing = diagnosis.verdict.missing
+    if missing is not None and missing.why is Why.HUNG:
+        return f"`py-spy dump --pid {missing.pid}` shows what all of its threads do. Attach again once the job trains."
     if diagnosis.job.get("trainers") == 0:
         return "Attach once the job trains, and name the process that trains or one above it."
     return "Attach again while the job trains, or watch longer with --duration SECONDS."
@@ -156,9 +174,7 @@ def _names_one(path: Path) -> bool:
         text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     except OSError:
         return False
-    if text.startswith("<!doctype html>"):
-        return '<section class="verdict ill"' in text or '<section class="verdict healthy"' in text
-    return re.search(r'"verdict": *{\s*"bottleneck": *"', text) is not None
+    return any(import_module(one.module).names_bottleneck(text) for one in OUTPUTS)
 
 
 def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis) -> list[str]:

@@ -9,9 +9,8 @@ from pathlib import Path
 from perfdoctor.analysis.from_traces import diagnose_ranks
 from perfdoctor.causes import GPU_COMPUTE
 from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, NotExamined, Verdict
-from perfdoctor.operations.graph import build_graph
 from perfdoctor.operations.ranks import list_ranks
-from perfdoctor.operations.table import OperationTable, read_table
+from perfdoctor.operations.table import OperationTable, build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
 from perfdoctor.rules.balance import balance_fixes
 
@@ -33,7 +32,7 @@ def diagnose_table(path: Path) -> Diagnosis:
     graph = build_graph(table)
     found = ask_what_if(table, graph)
     diagnosis = diagnose_ranks(list_ranks(table, graph))
-    findings = tuple(_told(one, found, table) for one in diagnosis.findings)
+    findings = tuple(_with_replay(one, found, table) for one in diagnosis.findings)
     job = {**diagnosis.job, "tables": [table.source], "what_if": _numbers(found), "steps_left_out": table.left_out}
     return replace(
         diagnosis,
@@ -89,7 +88,7 @@ def _list(numbers: Sequence[int], most: int = 8) -> str:
     return ", ".join(str(number) for number in numbers[:most]) + (" …" if len(numbers) > most else "")
 
 
-def _told(one: Finding, found: WhatIf, table: OperationTable) -> Finding:
+def _with_replay(one: Finding, found: WhatIf, table: OperationTable) -> Finding:
     """The finding about the model's arithmetic, with what the replay says about it."""
     if one.cause != GPU_COMPUTE:
         return one

@@ -6,20 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
+from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.causes import CAUSES, GPU_COMPUTE, UNATTRIBUTED
-from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.causes import GPU_COMPUTE
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import first_cause, late_shares, straggler, surest
-from perfdoctor.traces.coverage import missing_for_cause
+from perfdoctor.rules.verdict import straggler, surest
+from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
@@ -48,49 +44,38 @@ def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
 
 
 def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
-    """Makes the diagnosis of one job, from what remained of its ranks' traces.
+    """Makes the diagnosis of one job, from what remained of its ranks' traces, or of a table of their operations.
 
     Raises:
         PerfDoctorError: they are not of one run.
     """
     ranks = order_ranks(ranks)
     merged = merge_ranks(ranks, number_ranks(ranks))
-    facts = gather_facts(ranks, merged)
-    findings, broken = find(facts)
+    case = gather_case(ranks, merged)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
-    if silence:
-        findings = []
-    cause = None if silence else _first_cause(merged.accounts, facts)
-    verdict = _verdict(merged.accounts, facts, findings, cause, silence)
-    verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
-    return Diagnosis(
-        version=__version__,
-        verdict=verdict,
-        breakdown=list_shares(facts.shares),
-        findings=order_findings(findings, cause),
-        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, facts.trainers, strict=True)),
+    missing = NoVerdict(Why.TRACE, silence) if silence else None
+    diagnosis = build(case, merged.accounts, TRACED, missing, late_ranks_explained=False)
+    verdict = diagnosis.verdict
+    return replace(
+        diagnosis,
+        verdict=replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks)))),
+        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
         steps=_steps(ranks),
-        not_examined=(*_not_examined(ranks, merged, cause, verdict.straggler_rank), *broken),
-        job=_job(ranks, facts, merged),
+        not_examined=(*_not_examined(ranks, merged, verdict), *diagnosis.not_examined),
+        job=_job(ranks, case, merged),
     )
 
 
-def _first_cause(accounts: Sequence[Account], facts: Case) -> str | None:
-    """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
-    late = late_shares(accounts)
-    cause = first_cause(facts.shares, late, TRACED)
-    ill = facts.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
-    unseen = late.get(UNATTRIBUTED, 0.0)
-    return None if unseen >= max(thresholds.MIN_SHARE, ill) and straggler(accounts, UNATTRIBUTED) is not None else cause
-
-
-def gather_facts(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
+def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
     """Everything that rules may read; shares are means over the ranks, which all count alike."""
     accounts = merged.accounts
     together = Amounts.summed(account.causes().fractions() for account in accounts)
     return Case(
         shares=together.fractions(),
-        trainers=tuple(_trainer(rank, account) for rank, account in zip(ranks, accounts, strict=True)),
+        trainers=tuple(
+            replace(describe_trainer(account, {"data": rank.loading}), workers=rank.workers)
+            for rank, account in zip(ranks, accounts, strict=True)
+        ),
         culprits=find_culprits(accounts),
         numbers={
             **gather_numbers(ranks),
@@ -112,19 +97,6 @@ def _slower_kernels(ranks: Sequence[Rank], accounts: Sequence[Account]) -> dict[
     return {} if index is None else compare_same_kernels([rank.same_kernels for rank in ranks], index)
 
 
-def _trainer(rank: Rank, account: Account) -> Trainer:
-    watched = account.seconds or 1.0
-    return Trainer(
-        rank=account.trainer.rank or 0,
-        pid=account.trainer.pid,
-        shares=account.causes().fractions(),
-        phases={"data": rank.loading},
-        blamed={number: amount / watched for number, amount in account.waited_for().items()},
-        worker_pids=(),
-        workers=rank.workers,
-    )
-
-
 def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     first = ranks[0]
     found: dict[str, str | float] = {}
@@ -140,44 +112,16 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     return found
 
 
-def _verdict(
-    accounts: Sequence[Account], facts: Case, findings: list[Finding], cause: str | None, silence: str
-) -> Verdict:
-    if silence:
-        return no_verdict(TRACED, silence)
-    if cause is None:
-        return _late_for_no_reason(accounts)
-    return name_cause(cause, accounts, facts, findings, TRACED)
-
-
-def _late_for_no_reason(accounts: Sequence[Account]) -> Verdict:
-    """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
-    late = straggler(accounts, UNATTRIBUTED)
-    if late is None:
-        return no_verdict(TRACED)
-    waits = [account.waited_for()[late] / account.seconds for account in accounts if account.trainer.rank != late]
-    summary = (
-        f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
-        "meanwhile is not in its trace, neither an operator nor work of a GPU."
-    )
-    return replace(no_verdict(TRACED, summary), straggler_rank=late)
-
-
-def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, cause: str | None, late: int | None) -> list[NotExamined]:
+def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, verdict: Verdict) -> list[NotExamined]:
     found = [missing for rank in ranks for missing in rank.missing]
     found += missing_in_job(ranks, merged)
-    found += missing_for_cause(cause, loading=any(rank.loading and rank.workers for rank in ranks))
-    if late is not None and cause is None:
-        why = f"The trace does not show what rank {late} does while the others wait for it."
+    found += missing_for_cause(verdict.cause, loading=any(rank.loading and rank.workers for rank in ranks))
+    if verdict.cause is None and verdict.straggler_rank is not None:
         numbered = zip(ranks, merged.accounts, strict=True)
-        if mark := next(rank.unexplained for rank, account in numbered if account.trainer.rank == late):
-            why += f" Its main thread is within {mark!r} then, in no operator, call or frame that was recorded."
-        found.append(NotExamined("trace", why, f"profile rank {late} with_stack=True, or perfdoctor attach its PID"))
-    elif cause is None and not any(rank.silence for rank in ranks):
-        stacks = any(rank.call_sites.lines for rank in ranks)
-        why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
-        enable = "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
-        found.append(NotExamined("trace", why, enable))
+        late = next(rank for rank, account in numbered if account.trainer.rank == verdict.straggler_rank)
+        found.append(missing_of_late(verdict.straggler_rank, late.unexplained))
+    elif verdict.cause is None and not any(rank.silence for rank in ranks):
+        found.append(missing_for_most(stacks=any(rank.call_sites.lines for rank in ranks)))
     return list(dict.fromkeys(found))
 
 
@@ -206,12 +150,12 @@ def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
     return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
-def _job(ranks: Sequence[Rank], facts: Case, merged: MergedRanks) -> dict[str, Any]:
+def _job(ranks: Sequence[Rank], case: Case, merged: MergedRanks) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traces": list(dict.fromkeys(rank.source for rank in ranks)),
         "host": ranks[0].host_name or None,
         "devices": sorted({device for rank in ranks for device in rank.devices}),
-        "watched_seconds": round(facts.watched_s, 6),
+        "watched_seconds": round(case.watched_s, 6),
         "events": sum(rank.events for rank in ranks),
         "trainers": len(ranks),
         "world_size": ranks[0].world,

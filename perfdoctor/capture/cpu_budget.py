@@ -1,4 +1,4 @@
-"""Keeps perfdoctor's own CPU time within its budget, by looking less often."""
+"""Keeps perfdoctor's own CPU time within its budget, by sampling less often."""
 
 from collections.abc import Iterator
 
@@ -14,17 +14,17 @@ FAST_S = 0.1
 _EVERY_NS = NS_PER_S // 2
 # What was used meanwhile is no more than a hint for the time that follows.
 _STEP = 1.5
-# A mean rate below this part of the intended one is told.
-_WORTH_TELLING = 0.9
+# A mean rate below this part of the intended one is reported.
+_WORTH_REPORTING = 0.9
 
 
 class Governor:
     """Says by how much the periods of the fast probes are to be stretched.
 
-    What a look costs depends on the job, which owns the caches: it can only be measured on the spot.
+    What a sample costs depends on the job, which owns the caches: it can only be measured on the spot.
 
     Args:
-        fastest_hz: the rate at which the fast probes look when nothing is stretched.
+        fastest_hz: the rate at which the fast probes sample when nothing is stretched.
 
     Attributes:
         stretch: 1 where the budget suffices.
@@ -51,9 +51,9 @@ class Governor:
         self.stretch *= min(max(step, 1 / _STEP), _STEP)
         self.stretch = min(max(self.stretch, 1.0), max(self._fastest_hz / SLOWEST_HZ, 1.0))
 
-    def told(self, now_ns: int) -> Iterator[Event]:
+    def report(self, now_ns: int) -> Iterator[Event]:
         """At the end: the mean rate, where it was lowered."""
         mean_hz = sum(self._rates_hz) / len(self._rates_hz) if self._rates_hz else self._fastest_hz
-        if mean_hz < _WORTH_TELLING * self._fastest_hz:
+        if mean_hz < _WORTH_REPORTING * self._fastest_hz:
             text = f"threads were sampled at {mean_hz:.0f} Hz instead of {self._fastest_hz:.0f}"
             yield Event(now_ns, "rate lowered", f"{text}: more would have cost over {BUDGET:.1%} of a core")

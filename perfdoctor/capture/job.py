@@ -14,16 +14,15 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.capture.redact import mask_command, mask_environment
+from perfdoctor.probes.readers.process import uses_torch
 from perfdoctor.probes.readers.procfs import Births, is_running
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 
-TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
-
 # How often threads other than the main one are asked for children, and processes without torch whether they have it
 # now.
-SLOW_LOOK_NS = 2 * NS_PER_S // 5
-TORCH_LOOK_NS = 2 * NS_PER_S
+THOROUGH_NS = 2 * NS_PER_S // 5
+TORCH_AGAIN_NS = 2 * NS_PER_S
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -39,15 +38,6 @@ class Member:
     uses_torch: bool | None
     torch_asked_ns: int
     children_file: int
-
-
-def uses_torch(pid: int) -> bool | None:
-    """Whether libtorch is mapped into a process; None if that cannot be read."""
-    try:
-        maps = Path(f"/proc/{pid}/maps").read_bytes()
-    except OSError:
-        return None
-    return any(library in maps for library in TORCH_LIBRARIES)
 
 
 def _arguments(pid: int) -> list[str]:
@@ -116,7 +106,7 @@ class Job:
         self.asked_pid = pid
         self.root_pid = find_root(pid)
         self.members: dict[int, Member] = {}
-        self._slow_look_ns = 0
+        self._thorough_ns = 0
         self._births = Births()
         self._born = True
         # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
@@ -152,12 +142,12 @@ class Job:
         return not self.members
 
     def refresh(self, now_ns: int) -> Iterator[Sample]:
-        """Looks for processes that came and went; between thorough looks only if any may have come."""
-        thorough = now_ns - self._slow_look_ns >= SLOW_LOOK_NS
+        """Looks for processes that came and went; between thorough searches only if any may have come."""
+        thorough = now_ns - self._thorough_ns >= THOROUGH_NS
         births = self._births.any()
         self._born = self._born or births
         if thorough:
-            self._slow_look_ns = now_ns
+            self._thorough_ns = now_ns
         elif not births:
             return
         if not self.members and (seen := self._admit(self.root_pid, 0, now_ns)):
@@ -234,7 +224,7 @@ class Job:
     def _ask_again_for_torch(self, now_ns: int) -> Iterator[Sample]:
         """A process that has just been started may load torch later, or run another program."""
         for member in list(self.members.values()):
-            if member.uses_torch or now_ns - member.torch_asked_ns < TORCH_LOOK_NS:
+            if member.uses_torch or now_ns - member.torch_asked_ns < TORCH_AGAIN_NS:
                 continue
             member.torch_asked_ns = now_ns
             member.uses_torch = uses_torch(member.pid)

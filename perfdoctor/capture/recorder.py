@@ -5,6 +5,7 @@ import resource
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from perfdoctor.capture.cpu_budget import FAST_S, Governor
 from perfdoctor.capture.job import Job
@@ -18,7 +19,7 @@ COMMIT_NS = NS_PER_S // 2
 # How often new processes are looked for: a loader worker that computes one batch lives longer than this.
 REFRESH_NS = NS_PER_S // 30
 # Probes that are due this soon, or within this part of their period, are sampled in the same wake-up: waking up costs
-# more than most looks do (measured: 0.2 ms).
+# more than most samples do (measured: 0.2 ms).
 TOGETHER_NS = NS_PER_S // 125
 TOGETHER_PART = 8
 # Ticks are spread by this fraction of the period, so that a job whose steps take as long as a period is not always
@@ -28,7 +29,7 @@ _COST_NS = NS_PER_S
 
 
 class Recorder:
-    """Watches one job until it is told to stop.
+    """Watches one job until it is to stop.
 
     Args:
         job: the processes to watch.
@@ -55,15 +56,15 @@ class Recorder:
         """Ends the watching at the next tick; may be called from a signal handler."""
         self._stopped = why
 
-    def run(self, duration_s: float, *, on_tick: Callable[[float], None] = lambda _: None) -> str:
+    def run(self, duration_s: float, *, on_tick: Callable[[float], str | None] = lambda _: None) -> str:
         """Watches for some seconds, or until the job ends, or ``stop`` is called.
 
         Args:
             duration_s: how long at most.
-            on_tick: called with the seconds watched so far, about ten times a second.
+            on_tick: called with the seconds watched so far, about ten times a second; says why to stop, if that.
 
         Returns:
-            Why it stopped: ``duration``, ``job ended`` or ``interrupted``.
+            Why it stopped: ``duration``, ``job ended``, ``interrupted``, or what ``on_tick`` said.
 
         Raises:
             PerfDoctorError: the recording cannot be written any more; what was committed is kept.
@@ -72,19 +73,16 @@ class Recorder:
             self._watch(duration_s, on_tick)
             self._conclude()
         except sqlite3.Error as error:
-            raise PerfDoctorError(
-                f"The recording {self.writer.path} cannot be written any more: {error}.",
-                hint=f"Free some space; what was seen so far is kept: perfdoctor report {self.writer.path}",
-            ) from None
+            raise cut_short(self.writer.path, error) from None
         finally:
             self._release()
         return self._stopped
 
-    def _watch(self, duration_s: float, on_tick: Callable[[float], None]) -> None:
+    def _watch(self, duration_s: float, on_tick: Callable[[float], str | None]) -> None:
         start_ns = now_ns()
         end_ns = start_ns + int(duration_s * NS_PER_S)
         self._keep(self.job.refresh(start_ns))
-        told_ns = 0
+        ticked_ns = 0
         for probe in self.probes:
             self._due_ns[probe.name] = now_ns()
             self._open.append(probe)
@@ -102,9 +100,9 @@ class Recorder:
             else:
                 self._tick(now)
                 self._sleep(end_ns)
-            if now - told_ns >= NS_PER_S // 10:
-                told_ns = now
-                on_tick(seconds(now - start_ns))
+            if now - ticked_ns >= NS_PER_S // 10:
+                ticked_ns = now
+                self._stopped = on_tick(seconds(now - start_ns)) or self._stopped
 
     def _tick(self, now: int) -> None:
         for probe in self.probes:
@@ -139,7 +137,7 @@ class Recorder:
         now = now_ns()
         self._keep([Reading(now, "recorder", "perfdoctor", "ticks_total", self._ticks)])
         self._keep([Reading(now, "recorder", "perfdoctor", "late_ticks_total", self._late)])
-        self._keep(self._governor.told(now))
+        self._keep(self._governor.report(now))
         self._keep([Event(now, "stopped", self._stopped)])
         self.writer.commit()
 
@@ -152,6 +150,15 @@ class Recorder:
 
     def _keep(self, samples: Iterable[Sample]) -> None:
         self.writer.add(samples)
+
+
+def cut_short(path: Path, error: sqlite3.Error) -> PerfDoctorError:
+    """What it means to the user that a recording cannot be written any more."""
+    return PerfDoctorError(
+        f"The recording {path} cannot be written any more: {error}.",
+        hint=f"Free some space; what was seen so far is kept: perfdoctor report {path}",
+        recording=path,
+    )
 
 
 def _own_cost(now: int) -> Iterable[Sample]:

@@ -1,4 +1,4 @@
-"""The file that ``attach`` records into: the user's, or a temporary one that is removed when it has served."""
+"""The file that is recorded into: the user's, or a temporary one that is removed when it has served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes.readers.procfs import is_running
-from perfdoctor.reports.outputs import require_places
 
 _SUFFIX = ".perfdoctor"
 # The process that records is named in the file's name, so that a file whose process has gone is known as left behind.
@@ -44,8 +43,9 @@ def recording_file(asked: Path | None) -> Iterator[Path]:
         served = True
         raise
     except PerfDoctorError as error:
-        if asked is None and str(path) in error.hint:
-            error.hint = error.hint.replace(str(path), str(path := _keep(path)))
+        if asked is None and error.recording is not None:
+            error.recording = _keep(path)
+            error.hint = error.hint.replace(str(path), str(path := error.recording))
         raise
     except KeyboardInterrupt:
         path = path if asked is not None else _keep(path)
@@ -58,7 +58,7 @@ def recording_file(asked: Path | None) -> Iterator[Path]:
             path.unlink()
 
 
-def tell_of_leftovers() -> None:
+def report_leftovers() -> None:
     """Says on a terminal that earlier runs were killed, where the last of them left what it recorded for this user."""
     found = leftovers() if sys.stderr.isatty() else []
     if not found:
@@ -107,12 +107,11 @@ def _temporary_file() -> Path:
 
 
 def _keep(path: Path) -> Path:
-    """Gives a recording that the user is told of a name that does not pass for one of a killed run."""
+    """Gives a recording that the user hears of a name that does not pass for one of a killed run."""
     return path.rename(path.with_name(_OF_A_RECORDER.sub("perfdoctor-kept-", path.name)))
 
 
 def _require_free(path: Path) -> Path:
-    require_places(path)
     if path.exists() and (path.stat().st_size or not path.is_file()):
         raise PerfDoctorError(
             f"{path} exists already.", hint="Choose another file for --recording, or remove that one."

@@ -83,7 +83,7 @@ def mask_command(arguments: Sequence[str | bytes]) -> str:
     """A command line as one text, secrets masked and cut to ``LONGEST_COMMAND`` characters.
 
     Args:
-        arguments: the arguments as the kernel tells them; need not be valid UTF-8.
+        arguments: the arguments as the kernel reports them; need not be valid UTF-8.
     """
     shown: list[str] = []
     hide_next = False

@@ -3,32 +3,35 @@
 It inherits the ring of marks, watches as `attach` does until the last observed step or the job's end, and makes the
 reports. Nothing in the job waits for it, and nothing happens to the job if it dies.
 
-    python -c "…main()" RING RESULT WISHES     (file descriptors, and the user's wishes as JSON)
+    python -c "…main()" RING RESULT OPTIONS     (file descriptors, and the user's options as JSON)
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
 import socket
-import sqlite3
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.capture.follow_up import take_rest
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.recorder import Recorder
+from perfdoctor.capture.record import record
 from perfdoctor.capture.recording_file import recording_file
-from perfdoctor.capture.watch import allow_many_files, examine_file, make_probes, recording_facts, stopped_by_signals
-from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes.inside.ring import FAILED, REPORTED, RingReader
-from perfdoctor.probes.marks import MarksProbe
-from perfdoctor.recording.writer import RecordingWriter
-from perfdoctor.reports.outputs import console_text, write_outputs
+from perfdoctor.probes import all_probes
+from perfdoctor.probes.inside.ring import DETACHED, FAILED, REPORTED, RingReader
+from perfdoctor.probes.marks import MarksProbe, marks_of
+from perfdoctor.probes.readers.procfs import is_running
+from perfdoctor.recording.clock import epoch_on_the_clock
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Profile, Sample, SerialMark, TrialSeen, Unavailable
 
 # However many steps the user asked for: what was seen until then suffices for a diagnosis.
 MAX_WATCH_S = 600.0
@@ -36,6 +39,12 @@ MAX_WATCH_S = 600.0
 ROOM_BYTES = 64 << 20
 ELSEWHERE = ("/dev/shm", "/var/tmp")
 LAST_STEP, JOB_ENDED = "last observed step", "job ended"
+# How long the training process is waited for after its last observed step: profiled steps are several times slower than
+# others, and what a large model did takes a while to write.
+PATIENCE_S = 60.0
+_ASK_EVERY_S = 0.05
+# A trace of a few steps has some MB. Reading one of this size would take the report minutes.
+MAX_TRACE_BYTES = 2_000_000_000
 
 
 def main() -> int:
@@ -44,7 +53,7 @@ def main() -> int:
     Returns:
         0 a diagnosis was made, or is being made by another rank's sidecar; 1 it could not be.
     """
-    ring_fd, result_fd, wishes = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+    ring_fd, result_fd, options = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
     ring = RingReader(ring_fd)
     job = Job(ring.pid)
     turn = _take_turn(job.root_pid)
@@ -53,7 +62,7 @@ def main() -> int:
     probe = MarksProbe(ring)
     state = FAILED
     try:
-        _watch_and_report(job, probe, wishes, result_fd)
+        _watch_and_report(job, probe, options, result_fd)
         state = REPORTED
     except PerfDoctorError as error:
         print(f"perfdoctor: {error}\n  {error.hint}".rstrip(), file=sys.stderr)
@@ -78,16 +87,20 @@ def _take_turn(root_pid: int) -> socket.socket | None:
     return turn
 
 
-def _watch_and_report(job: Job, probe: MarksProbe, wishes: dict[str, Any], result_fd: int) -> None:
+def _watch_and_report(job: Job, probe: MarksProbe, options: dict[str, Any], result_fd: int) -> None:
+    from perfdoctor.reports.outputs import require_places
+
     tempfile.tempdir = _roomy_folder()
-    asked = Path(wishes["recording"]) if wishes["recording"] else None
-    if asked is not None and asked.is_file():
-        asked.unlink()  # of an earlier run of the same script
+    asked = Path(options["recording"]) if options["recording"] else None
+    if asked is not None:
+        require_places(asked)
+        if asked.is_file():
+            asked.unlink()  # of an earlier run of the same script
     with recording_file(asked) as path:
-        _watch(job, probe, path)
+        _record(job, probe, path)
         # The job goes on training: from here on it comes first.
         os.nice(10)
-        _report(examine_file(path), wishes, path, result_fd)
+        _report(path, options, result_fd)
 
 
 def _roomy_folder() -> str | None:
@@ -100,37 +113,74 @@ def _roomy_folder() -> str | None:
     return None
 
 
-def _watch(job: Job, probe: MarksProbe, path: Path) -> None:
-    allow_many_files()
-    writer = RecordingWriter(path, recording_facts(job.asked_pid))
-    recorder = Recorder(job, [*make_probes(), probe], writer)
+def _record(job: Job, marks: MarksProbe, path: Path) -> None:
     trainer = os.getppid()
-    ring = probe.rings[job.asked_pid]
+    ring = marks.rings[job.asked_pid]
 
-    def on_tick(_: float) -> None:
+    def why_stop(_: float) -> str | None:
         if ring.trainer:
-            recorder.stop(LAST_STEP)
-        elif os.getppid() != trainer:
-            recorder.stop(JOB_ENDED)
+            return LAST_STEP
+        return JOB_ENDED if os.getppid() != trainer else None
+
+    def follow_up_runs() -> Iterator[Sample]:
+        for one in marks.rings.values():
+            yield from _follow_up_runs(one)
 
     try:
-        with stopped_by_signals(recorder):
-            recorder.run(MAX_WATCH_S, on_tick=on_tick)
-        for one in probe.rings.values():
-            writer.add(take_rest(one))
-        writer.close()
-    except (PerfDoctorError, sqlite3.Error) as error:
+        record(job, path, MAX_WATCH_S, [*all_probes(), marks], on_tick=why_stop, afterwards=follow_up_runs)
+    except PerfDoctorError as error:
+        if error.recording is None:
+            raise
         # The disk is full, for instance. What was seen until then still makes a report.
         print(f"perfdoctor: {error}", file=sys.stderr)
-        writer.abandon()
 
 
-def _report(diagnosis: Diagnosis, wishes: dict[str, Any], path: Path, result_fd: int) -> None:
-    from perfdoctor.reports import json as json_report
+def _follow_up_runs(ring: RingReader) -> Iterator[Sample]:
+    """Waits until a training process detaches, and takes what it left.
 
-    os.pwrite(result_fd, json_report.render(diagnosis).encode(), 0)
+    Args:
+        ring: of that process.
+
+    Yields:
+        Its trial, its serialised steps and its trace, if there are such, and why something is left out.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while ring.trainer != DETACHED and time.monotonic() < until and is_running(ring.pid):
+        time.sleep(_ASK_EVERY_S)
+    # Other marks of that time are of no use.
+    yield from (mark for mark in marks_of(ring) if isinstance(mark, SerialMark))
+    for words in ring.texts():
+        if words[0] == "trial":
+            yield TrialSeen(ring.pid, int(words[1]), int(words[2]))
+        elif words[0] == "trace":
+            yield from _trace(ring.pid, Path(str(words[1])))
+        elif words[0] == "note":
+            yield Unavailable("marks", str(words[1]), str(words[2]))
+
+
+def _trace(pid: int, file: Path) -> Iterator[Sample]:
     try:
-        places = {kind: Path(wishes[kind]) if wishes[kind] else None for kind in ("report", "json")}
+        if file.stat().st_size > MAX_TRACE_BYTES:
+            yield Unavailable("profile", "The trace of torch.profiler is larger than 2 GB.", "profile=1")
+        else:
+            # Level 1 packs a trace nearly as well as level 9, in a tenth of the time.
+            yield Profile(pid, *epoch_on_the_clock(), gzip.compress(file.read_bytes(), 1))
+        shutil.rmtree(file.parent, ignore_errors=True)
+    except OSError as error:
+        yield Unavailable("profile", f"The trace of torch.profiler cannot be read: {error.strerror}.", "")
+
+
+def _report(path: Path, options: dict[str, Any], result_fd: int) -> None:
+    # Here, not above: the analysis brings numpy, and what only watches does without.
+    from perfdoctor.analysis.from_recording import examine
+    from perfdoctor.reports import json as json_report
+    from perfdoctor.reports.outputs import console_text, write_outputs
+
+    with Recording.open(path) as recording:
+        diagnosis = examine(recording)
+    os.pwrite(result_fd, json_report.render(diagnosis).encode(), 0)
+    places = {kind: Path(options[kind]) if options[kind] else None for kind in ("report", "json")}
+    try:
         write_outputs(diagnosis, report=places["report"], json=places["json"], recording=path)
     finally:
         print(console_text(diagnosis, sys.stderr), file=sys.stderr, flush=True)

@@ -7,28 +7,28 @@ Nothing in the job is changed. Ctrl-C ends the watching early and diagnoses what
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
-from perfdoctor.capture.family import require_torch
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.recorder import Recorder
-from perfdoctor.capture.recording_file import recording_file, tell_of_leftovers
-from perfdoctor.capture.target import process_id, require_target
-from perfdoctor.capture.watch import (
-    allow_many_files,
-    examine_file,
-    load_analysis,
-    make_probes,
-    recording_facts,
-    stopped_by_signals,
-)
-from perfdoctor.recording.writer import RecordingWriter
-from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.capture.record import record
+from perfdoctor.capture.recording_file import recording_file, report_leftovers
+from perfdoctor.capture.target import process_id, require_target, require_torch
+from perfdoctor.probes import all_probes
+from perfdoctor.recording.reader import Recording
+from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 DEFAULT_DURATION_S = 15.0
+_ANALYSIS = (
+    *("perfdoctor.analysis.from_recording", "perfdoctor.reports.console"),
+    *("rich.console", "rich.table", "rich.padding"),
+)
+_CHARTS = ("matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")
+_HTML = ("perfdoctor.reports.html", "jinja2", *_CHARTS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,24 +51,36 @@ def run(arguments: argparse.Namespace) -> int:
     """Records the job, then makes the diagnosis and the reports."""
     require_target(arguments.pid)
     require_torch(arguments.pid)
-    require_places(arguments.report, arguments.json)
-    tell_of_leftovers()
-    load_analysis(html=arguments.report is not None)
+    require_places(*asked_files(arguments).values(), arguments.recording)
+    report_leftovers()
+    _load_analysis(html=arguments.report is not None)
+    from perfdoctor.analysis.from_recording import examine
+
     with recording_file(arguments.recording) as path:
-        _record(arguments.pid, arguments.duration, path)
-        diagnosis = examine_file(path)
-        deliver(diagnosis, report=arguments.report, json=arguments.json, recording=path)
+        with _progress(arguments.duration) as on_tick:
+            record(Job(arguments.pid), path, arguments.duration, all_probes(), on_tick=on_tick)
+        with Recording.open(path) as recording:
+            diagnosis = examine(recording)
+        deliver(diagnosis, recording=path, **asked_files(arguments))
     conclude(diagnosis)
     return 0
 
 
-def _record(pid: int, duration_s: float, path: Path) -> None:
-    allow_many_files()
-    writer = RecordingWriter(path, recording_facts(pid))
-    recorder = Recorder(Job(pid), make_probes(), writer)
-    with _progress(duration_s) as on_tick, stopped_by_signals(recorder):
-        recorder.run(duration_s, on_tick=on_tick)
-    writer.close()
+def _load_analysis(*, html: bool) -> None:
+    """Loads what the diagnosis and its reports need, before the watching.
+
+    Beside a job that takes every core, loading numpy and matplotlib costs seconds, which the user would otherwise
+    wait for after the watching. What is loaded stays: the collector, which would look through it time and again while
+    it grows, waits for the end and passes it over from then on.
+
+    Args:
+        html: an HTML report will be made too.
+    """
+    gc.disable()
+    for needed in _ANALYSIS + (_HTML if html else ()):
+        import_module(needed)
+    gc.enable()
+    gc.freeze()
 
 
 @contextmanager

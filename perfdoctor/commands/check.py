@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from perfdoctor.capture.check import Check, preflight
-from perfdoctor.capture.family import family_of, listed, require_torch
-from perfdoctor.capture.target import process_id, require_target
+from perfdoctor.capture.check import preflight
+from perfdoctor.capture.target import family_of, listed, process_id, require_target, require_torch
+from perfdoctor.probes import Availability
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,19 +40,19 @@ def _print_family(pid: int) -> None:
         print(f"Of {len(family)} processes {len(torch)} {have} PyTorch: {listed(torch)}.")
 
 
-def plain(checks: Sequence[Check]) -> str:
+def plain(checks: Sequence[Availability]) -> str:
     """The checks as lines of text: probe, state, reason; each remedy once, on a line of its own."""
     lines = []
-    told: set[str] = {""}
+    shown: set[str] = {""}
     for check in checks:
         lines.append(f"{check.probe:12}{check.state:8}{check.reason}".rstrip())
-        if check.enable not in told:
+        if check.enable not in shown:
             lines.append(f"{'':20}to enable: {check.enable}")
-            told.add(check.enable)
+            shown.add(check.enable)
     return "\n".join(lines)
 
 
-def _print_table(checks: Sequence[Check]) -> None:
+def _print_table(checks: Sequence[Availability]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -61,10 +61,10 @@ def _print_table(checks: Sequence[Check]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("probe", "", "why", "to enable"):
         table.add_column(heading, overflow="fold")
-    told: set[str] = {""}
+    shown: set[str] = {""}
     for check in checks:
         state = f"[{colours[check.state]}]{check.state}[/]"
-        remedy = "as above" if check.enable in told and check.enable else check.enable
-        told.add(check.enable)
+        remedy = "as above" if check.enable in shown and check.enable else check.enable
+        shown.add(check.enable)
         table.add_row(check.probe, state, escape(check.reason), escape(remedy))
     Console().print(table)

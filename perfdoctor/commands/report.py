@@ -7,7 +7,8 @@ also from one that was cut short by a crash.
 import argparse
 from pathlib import Path
 
-from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.recording.reader import Recording
+from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,12 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads the recording, prints the diagnosis and writes the reports."""
     from perfdoctor.analysis.from_recording import examine
-    from perfdoctor.recording.reader import Recording
 
-    require_places(arguments.report, arguments.json)
-    recording = Recording.open(arguments.recording)
-    diagnosis = examine(recording)
-    recording.close()
-    deliver(diagnosis, report=arguments.report, json=arguments.json, recording=arguments.recording)
+    require_places(*asked_files(arguments).values())
+    with Recording.open(arguments.recording) as recording:
+        diagnosis = examine(recording)
+    deliver(diagnosis, recording=arguments.recording, **asked_files(arguments))
     conclude(diagnosis)
     return 0

@@ -1,10 +1,29 @@
-"""Frames of Python stacks, and what those of torch, the standard library and well-known packages tell."""
+"""Frames of Python stacks, and what those of torch, the standard library and well-known packages mean.
+
+Each row says where its frames come from: the call of the library's that a user would know. Users add rows for
+libraries of their own in a file (``perfdoctor.knowledge.user_frames``).
+"""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfdoctor.knowledge.libraries import is_library
+
+# What a frame may say that a thread is doing in a training step.
+PHASES = (
+    "data",
+    "transfer",
+    "forward",
+    "loss",
+    "backward",
+    "gradient sync",
+    "optimizer",
+    "saving",
+    "logging",
+    "other",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +36,18 @@ class Frame:
 
     @property
     def simple_name(self) -> str:
-        """The function's name without its class (Python 3.11 and newer tell both)."""
+        """The function's name without its class (Python 3.11 and newer report both)."""
         return self.function.rpartition(".")[2]
 
 
-class Rule(NamedTuple):
-    """What a frame of a library tells.
+class FrameMeaning(NamedTuple):
+    """What frames of a library mean.
 
     Attributes:
         file: matched against the end of the frame's path.
         functions: names without classes; empty for any.
+        phase: one of ``PHASES``; "" where the row says nothing of it.
+        detail: a finer location inside it, see ``perfdoctor.timeline.code_location.CodeLocation``.
     """
 
     file: re.Pattern[str]
@@ -35,137 +56,182 @@ class Rule(NamedTuple):
     detail: str
 
     def matches(self, frame: Frame) -> bool:
-        """Whether the rule is about this frame."""
+        """Whether the row is about this frame."""
         return (not self.functions or frame.simple_name in self.functions) and self.file.search(frame.file) is not None
 
 
-def _rule(file: str, functions: str, phase: str, detail: str = "") -> Rule:
-    return Rule(re.compile(rf"(?:^|/){file}$"), frozenset(functions.split()), phase, detail)
+def meaning(file: str, functions: str, phase: str, detail: str = "") -> FrameMeaning:
+    """A row of a table.
+
+    Args:
+        file: the end of a path, from the beginning of a name of a folder or file on, as a regular expression.
+        functions: names without classes, separated by spaces; "" for any.
+        phase: as in ``FrameMeaning``.
+        detail: as in ``FrameMeaning``.
+
+    Raises:
+        re.error: ``file`` is no regular expression.
+    """
+    return FrameMeaning(re.compile(rf"(?:^|/)(?:{file})$"), frozenset(functions.split()), phase, detail)
 
 
-# Frames that decide wherever they stand: what is called below them serves them (a torchvision transform is an
-# nn.Module, but inside a dataset it is input work).
-DOMINANT: tuple[tuple[Rule, ...], ...] = (
-    (
-        _rule(r"torch/serialization\.py", "save _save _legacy_save", "saving"),
-        _rule(r"torch/distributed/checkpoint/.*\.py", "", "saving"),
-        _rule(r"safetensors/torch\.py", "save_file save save_model", "saving"),
-        _rule(r"(?:lightning/fabric|lightning_fabric)/utilities/cloud_io\.py", "_atomic_save", "saving"),
-        _rule(r"torch/utils/tensorboard/.*\.py", "", "logging"),
-        _rule(
-            r"(?:lightning/(?:fabric|pytorch)|lightning_fabric|pytorch_lightning)/loggers/.*\.py", "", "logging"
-        ),
-        _rule(
-            r"(?:tensorboard|tensorboardX|wandb|mlflow|comet_ml|neptune|aim|clearml)/.*\.py", "", "logging"
-        ),
-        _rule(r"logging/(?:__init__|handlers)\.py", "", "logging"),
+_LIGHTNING = r"(?:lightning/(?:fabric|pytorch)|lightning_fabric|pytorch_lightning)"
+# Installed packages only: folders of these names are common in jobs.
+_INSTALLED = r"(?:site|dist)-packages"
+
+SAVING = (
+    # torch.save
+    meaning(r"torch/serialization\.py", "save _save _legacy_save", "saving"),
+    # torch.distributed.checkpoint (DCP)
+    meaning(r"torch/distributed/checkpoint/.*\.py", "", "saving"),
+    # safetensors.torch
+    meaning(r"safetensors/torch\.py", "save_file save save_model", "saving"),
+    # Lightning's ModelCheckpoint and Trainer.save_checkpoint
+    meaning(r"(?:lightning/fabric|lightning_fabric)/utilities/cloud_io\.py", "_atomic_save", "saving"),
+)
+LOGGING = (
+    # torch.utils.tensorboard.SummaryWriter
+    meaning(r"torch/utils/tensorboard/.*\.py", "", "logging"),
+    # Lightning's CSVLogger, TensorBoardLogger …
+    meaning(rf"{_LIGHTNING}/loggers/.*\.py", "", "logging"),
+    # experiment trackers' own packages: wandb.log, mlflow.log_metric …
+    meaning(r"(?:tensorboard|tensorboardX|wandb|mlflow|comet_ml|neptune|aim|clearml)/.*\.py", "", "logging"),
+    # the standard library's logging
+    meaning(r"logging/(?:__init__|handlers)\.py", "", "logging"),
+)
+DATA = (
+    # torch.utils.data.DataLoader: a worker's loop, the thread that pins, starting and stopping workers, fetching
+    meaning(r"torch/utils/data/_utils/worker\.py", "_worker_loop", "data", "worker"),
+    meaning(r"torch/utils/data/_utils/pin_memory\.py", "", "data", "hand over"),
+    meaning(r"torch/utils/data/dataloader\.py", "_shutdown_workers __del__", "data", "loader start"),
+    meaning(r"torch/utils/data/dataloader\.py", "_get_iterator __iter__ __init__ _reset", "data", "loader start"),
+    meaning(r"torch/utils/data/dataloader\.py", "", "data", "loader"),
+    # torch's datasets, samplers and collate functions; torchdata's nodes and pipes
+    meaning(r"torch/utils/data/.*\.py", "", "data", "fetch"),
+    meaning(r"torchdata/.*\.py", "", "data", "fetch"),
+    # packages that read and augment: torchvision, albumentations, WebDataset, LitData, Hugging Face datasets
+    meaning(
+        rf"{_INSTALLED}/(?:"
+        r"torchvision/(?:transforms|datasets|io)|albumentations|kornia/augmentation|webdataset|litdata|datasets|"
+        r"transformers/data)/.*\.py",
+        "",
+        "data",
+        "fetch",
     ),
-    (
-        _rule(r"torch/utils/data/_utils/worker\.py", "_worker_loop", "data", "worker"),
-        _rule(r"torch/utils/data/_utils/pin_memory\.py", "", "data", "hand over"),
-        _rule(r"torch/utils/data/dataloader\.py", "_shutdown_workers __del__", "data", "loader start"),
-        _rule(
-            r"torch/utils/data/dataloader\.py",
-            "_get_iterator __iter__ __init__ _reset",
-            "data",
-            "loader start",
-        ),
-        _rule(r"torch/utils/data/dataloader\.py", "", "data", "loader"),
-        _rule(r"torch/utils/data/.*\.py", "", "data", "fetch"),
-        _rule(r"torchdata/.*\.py", "", "data", "fetch"),
-        # Installed packages only: folders of these names are common in jobs.
-        _rule(
-            r"(?:site|dist)-packages/(?:"
-            r"torchvision/(?:transforms|datasets|io)|albumentations|kornia/augmentation|webdataset|litdata|datasets|"
-            r"transformers/data)/.*\.py",
-            "",
-            "data",
-            "fetch",
-        ),
-        _rule(
-            r"(?:site|dist)-packages/transformers/"
-            r"(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
-            "",
-            "data",
-            "fetch",
-        ),
-    ),
-    (
-        # A compiler calls the model's modules, to see what they do.
-        _rule(
-            r"torch/_(?:dynamo|inductor|functorch)/.*\.py",
-            "compile _compile compile_inner transform codegen",
-            "other",
-            "compile",
-        ),
-    ),
-    (
-        # Below a dataset, the same functions keep prepared samples, which the loader's frames have claimed already.
-        _rule(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
-        _rule(r"joblib/numpy_pickle\.py", "dump", "saving"),
-        _rule(r"safetensors/numpy\.py", "save_file", "saving"),
-    ),
-    (
-        _rule(
-            r"torch/nn/parallel/(?:data_parallel|scatter_gather|replicate|parallel_apply)\.py",
-            "",
-            "forward",
-            "data parallel",
-        ),
-        _rule(r"torch/nn/parallel/_functions\.py", "", "forward", "data parallel"),
+    # tokenizers and processors of Hugging Face transformers
+    meaning(
+        rf"{_INSTALLED}/transformers/(?:tokenization|image_processing|video_processing|feature_extraction)_.*\.py",
+        "",
+        "data",
+        "fetch",
     ),
 )
+COMPILING = (
+    # torch.compile, which calls the model's modules to see what they do
+    meaning(
+        r"torch/_(?:dynamo|inductor|functorch)/.*\.py",
+        "compile _compile compile_inner transform codegen",
+        "other",
+        "compile",
+    ),
+)
+SAVING_ARRAYS = (
+    # numpy.save, numpy.savez …
+    meaning(r"numpy/lib/_?npyio(?:_impl)?\.py", "save savez savez_compressed _savez savetxt", "saving"),
+    # joblib.dump
+    meaning(r"joblib/numpy_pickle\.py", "dump", "saving"),
+    # safetensors.numpy
+    meaning(r"safetensors/numpy\.py", "save_file", "saving"),
+)
+DATA_PARALLEL = (
+    # torch.nn.DataParallel
+    meaning(
+        r"torch/nn/parallel/(?:data_parallel|scatter_gather|replicate|parallel_apply|_functions)\.py",
+        "",
+        "forward",
+        "data parallel",
+    ),
+)
+# Frames that decide wherever they stand: what is called below them serves them (a torchvision transform is an
+# nn.Module, but inside a dataset it is input work). Of two groups the first decides: below a dataset, numpy.save keeps
+# prepared samples, which the loader's frames have claimed already.
+DOMINANT: tuple[tuple[FrameMeaning, ...], ...] = (
+    (*SAVING, *LOGGING),
+    DATA,
+    COMPILING,
+    SAVING_ARRAYS,
+    DATA_PARALLEL,
+)
+
 # Frames of which the innermost decides.
-INNERMOST: tuple[Rule, ...] = (
-    _rule(r"torch/nn/modules/loss\.py", "", "loss"),
-    _rule(
+INNERMOST: tuple[FrameMeaning, ...] = (
+    # torch.nn.CrossEntropyLoss …, torch.nn.functional.cross_entropy …
+    meaning(r"torch/nn/modules/loss\.py", "", "loss"),
+    meaning(
         r"torch/nn/functional\.py",
         "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div ctc_loss "
         "binary_cross_entropy_with_logits",
         "loss",
     ),
-    _rule(r"torch/autograd/__init__\.py", "backward grad _engine_run_backward", "backward"),
-    _rule(r"torch/autograd/graph\.py", "_engine_run_backward", "backward"),
-    _rule(r"torch/_tensor\.py", "backward", "backward"),
-    _rule(
+    # Tensor.backward, torch.autograd.backward and .grad, and the engine below them
+    meaning(r"torch/autograd/__init__\.py", "backward grad _engine_run_backward", "backward"),
+    meaning(r"torch/autograd/graph\.py", "_engine_run_backward", "backward"),
+    meaning(r"torch/_tensor\.py", "backward", "backward"),
+    # torch.distributed: all_reduce and its like, rendezvous, communication hooks
+    meaning(
         r"torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|algorithms/.*|nn/.*|_functional_collectives)\.py",
         "",
         "gradient sync",
         "collective",
     ),
-    _rule(r"torch/nn/utils/clip_grad\.py", "", "optimizer"),
-    _rule(r"torch/amp/grad_scaler\.py", "step update unscale_ _unscale_grads_", "optimizer"),
-    _rule(r"torch/optim/lr_scheduler\.py", "", "other"),
+    # torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler
+    meaning(r"torch/nn/utils/clip_grad\.py", "", "optimizer"),
+    meaning(r"torch/amp/grad_scaler\.py", "step update unscale_ _unscale_grads_", "optimizer"),
+    # torch.optim.lr_scheduler: its step() is cheap and comes once in a while
+    meaning(r"torch/optim/lr_scheduler\.py", "", "other"),
     # Lightning calls the script's training step from within the optimizer's.
-    _rule(r"(?:lightning/pytorch|pytorch_lightning)/loops/optimization/automatic\.py", "closure", "other"),
-    _rule(r"torch/optim/.*\.py", "", "optimizer"),
-    _rule(r"torch/nn/modules/module\.py", "", "forward"),
-)  # fmt: skip
-
-ONLY_WAITING = (
-    _rule(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", ""),
-    _rule(r"multiprocessing/connection\.py", "_poll wait poll accept", ""),
-    _rule(r"multiprocessing/(?:popen_fork|popen_spawn_posix|popen_forkserver)\.py", "poll wait", ""),
-    _rule(r"selectors\.py", "select", ""),
-    _rule(r"socket\.py", "accept", ""),
-    _rule(r"subprocess\.py", "wait _wait _try_wait", ""),
+    meaning(r"(?:lightning/pytorch|pytorch_lightning)/loops/optimization/automatic\.py", "closure", "other"),
+    # torch.optim's optimizers
+    meaning(r"torch/optim/.*\.py", "", "optimizer"),
+    # calls of an nn.Module
+    meaning(r"torch/nn/modules/module\.py", "", "forward"),
 )
-# These also copy or convert what they waited for.
+
+# Frames that do nothing but wait when they are innermost.
+ONLY_WAITING = (
+    # threading.Condition.wait, Thread.join, Event.wait, Lock
+    meaning(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", ""),
+    # multiprocessing.connection: polls of pipes and processes
+    meaning(r"multiprocessing/connection\.py", "_poll wait poll accept", ""),
+    meaning(r"multiprocessing/(?:popen_fork|popen_spawn_posix|popen_forkserver)\.py", "poll wait", ""),
+    # selectors, socket.accept, subprocess.Popen.wait
+    meaning(r"selectors\.py", "select", ""),
+    meaning(r"socket\.py", "accept", ""),
+    meaning(r"subprocess\.py", "wait _wait _try_wait", ""),
+)
+# Frames that may wait; those that are not among the former also copy or convert what they waited for.
 WAITING = (
     *ONLY_WAITING,
-    _rule(r"queue\.py", "get put", ""),
-    _rule(r"multiprocessing/connection\.py", "_recv _recv_bytes _send _send_bytes recv_bytes recv", ""),
-    _rule(r"multiprocessing/queues\.py", "get put", ""),
-    _rule(r"multiprocessing/synchronize\.py", "", ""),
-    _rule(r"(?:socket|ssl|asyncio/.*)\.py", "recv_into readinto recv read connect send sendall", ""),
-    _rule(r"subprocess\.py", "communicate _communicate", ""),
-    _rule(r"concurrent/futures/.*\.py", "result wait", ""),
+    # queue.Queue, multiprocessing's connections, queues and locks
+    meaning(r"queue\.py", "get put", ""),
+    meaning(r"multiprocessing/connection\.py", "_recv _recv_bytes _send _send_bytes recv_bytes recv", ""),
+    meaning(r"multiprocessing/queues\.py", "get put", ""),
+    meaning(r"multiprocessing/synchronize\.py", "", ""),
+    # sockets, TLS, asyncio's streams
+    meaning(r"(?:socket|ssl|asyncio/.*)\.py", "recv_into readinto recv read connect send sendall", ""),
+    # subprocess.Popen.communicate, concurrent.futures.Future.result
+    meaning(r"subprocess\.py", "communicate _communicate", ""),
+    meaning(r"concurrent/futures/.*\.py", "result wait", ""),
 )
+# multiprocessing.Lock, Semaphore …
 LOCKS = re.compile(r"(?:^|/)multiprocessing/synchronize\.py$")
+# Pickling a batch, and sending it to another process.
 HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
+_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
+_DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 
 
 def is_own(frame: Frame) -> bool:
@@ -176,3 +242,15 @@ def is_own(frame: Frame) -> bool:
 def in_loader(frame: Frame) -> bool:
     """Whether a frame is a DataLoader's."""
     return _LOADER.search(frame.file) is not None
+
+
+def in_ddp(frame: Frame) -> bool:
+    """Whether a frame is DistributedDataParallel's."""
+    return _DDP.search(frame.file) is not None
+
+
+def reads_tensors(stack: Sequence[Frame]) -> bool:
+    """Whether a sample is being taken out of tensors by torch's own dataset: other datasets of torch call further."""
+    return bool(stack) and _DATASET.search(stack[-1].file) is not None and any(
+        frame.simple_name in ("__getitem__", "__getitems__") for frame in stack[-2:]
+    )

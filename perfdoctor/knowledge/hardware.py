@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Peak(NamedTuple):
-    """A GPU's limits; None where it has no such units, or none that its data sheet tells of.
+    """A GPU's limits; None where it has no such units, or none that its data sheet lists.
 
     Attributes:
         half: float16 or bfloat16, in TFLOP/s, as are the next two. Volta and Turing have float16 only.
@@ -24,7 +24,7 @@ class Peak(NamedTuple):
     bf16: bool = True
 
 
-# The first that matches the name that the driver tells. Where a data sheet gives figures with sparsity only, they are
+# The first that matches the name that the driver reports. Where a data sheet gives figures with sparsity only, they are
 # halved. Above each row, who says so; compared as PyTorch's Inductor, Lightning and others quote it. What nobody was
 # found to quote (NVIDIA's NVL boards, the V100 of DGX Stations) is not here.
 _PEAKS: tuple[tuple[str, Peak], ...] = (
@@ -79,7 +79,7 @@ def tensor_core_speedup(capability: float | None) -> float:
 
 
 def find_peak(device: str) -> Peak | None:
-    """The limits of a GPU by the name that its driver tells; None if it is not in the table."""
+    """The limits of a GPU by the name that its driver reports; None if it is not in the table."""
     return next((peak for pattern, peak in _PEAKS if re.search(pattern, device)), None)
 
 

@@ -1,67 +1,123 @@
 """What kind of work an instruction belongs to: arithmetic, or interpreter and dispatch around it.
 
-Rules look at names of library files and of functions in them, never at names of the user's job. Kernels are
+The tables go by names of library files and of functions in them, never at names of the user's job. Kernels are
 recognised by how PyTorch and the mathematical libraries build them: copies per instruction set in a
 namespace of that name (aten/src/ATen/native/cpu/README.md), loops over strided data with one signature
 (``TensorIteratorBase::loop2d_t``), routine names of BLAS, LAPACK, oneDNN and their like. Everything else in
-PyTorch's libraries is bookkeeping.
+PyTorch's libraries is bookkeeping. Functions have their mangled names: ``6native`` is the namespace ``native``.
 
-Where a file has no name for a function, ``probes.elf`` gives ``~neighbour`` for code close to a named
+Where a file has no name for a function, ``probes.readers.elf`` gives ``~neighbour`` for code close to a named
 function and ``~`` for code far from any. Stripped mathematical code is large and exports little,
 bookkeeping is small and exports much.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
 CodeKind = Literal["interpreter", "dispatch", "kernel", "spin", "library", "other"]
 
+
+def _any_of(table: Mapping[str, str], before: str = "", after: str = "") -> re.Pattern[str]:
+    """Matches any of a table's expressions, between what stands before and after all of them."""
+    return re.compile(f"{before}(?:{'|'.join(table)}){after}")
+
+
+# --- files, by the beginning of their base names --------------------------------------------------------------------
+
 _INTERPRETER = re.compile(r"(lib)?(python|pypy)[\d.]*[a-z]?(-c)?(\.so.*)?$")
-_SPIN = re.compile(r"lib(gomp|iomp5|omp)\b")
-_TORCH = re.compile(r"lib(torch(?!vision|audio|text)|c10|shm\b|caffe2|aoti)|torch_|_C\.cpython|functorch")
+# OpenMP runtimes: a pool's threads spin in them at its barriers.
+_SPIN = _any_of({"gomp": "GCC's", "iomp5": "Intel's, also under this name in PyTorch", "omp": "LLVM's"}, "lib", r"\b")
+# PyTorch, but not the packages of its family, which decode and augment.
+_TORCH = _any_of(
+    {
+        r"libtorch(?!vision|audio|text)": "ATen, autograd, bindings: libtorch_cpu, libtorch_cuda, libtorch_python …",
+        "libc10": "tensors' and allocators' core",
+        r"libshm\b": "tensors in shared memory",
+        "libcaffe2": "in versions before 2",
+        "libaoti": "models compiled ahead of time",
+        "torch_": "torch_shm_manager …",
+        r"_C\.cpython": "torch._C",
+        "functorch": "torch.func",
+    }
+)
 # Libraries that only do arithmetic. The BLAS that numpy brings (libscipy_openblas) is not among them.
-_ARITHMETIC = re.compile(
-    r"lib(mkl|openblas|blas|cblas|lapack|blis|armpl|arm_compute|dnnl|mkldnn|xnnpack|fbgemm|sleef|mvec|"
-    r"m(\.|-)|nvpl|acl)"
+_ARITHMETIC = _any_of(
+    {
+        "mkl": "Intel MKL",
+        "openblas": "OpenBLAS",
+        "blas": "the reference BLAS",
+        "cblas": "its C interface",
+        "lapack": "LAPACK",
+        "blis": "BLIS, AMD's AOCL",
+        "armpl": "Arm Performance Libraries",
+        "arm_compute": "Arm Compute Library",
+        "acl": "the same",
+        "nvpl": "NVIDIA Performance Libraries for Arm",
+        "dnnl": "oneDNN",
+        "mkldnn": "oneDNN's former name",
+        "xnnpack": "XNNPACK",
+        "fbgemm": "FBGEMM",
+        "sleef": "SLEEF, vectors of elementary functions",
+        "mvec": "glibc's vectors of elementary functions",
+        r"m(?:\.|-)": "glibc's elementary functions, libm.so.6",
+    },
+    "lib",
 )
-# Code under all of the others: the C and C++ libraries, the loader, allocators, the ways to launch on a GPU.
-_PLUMBING = re.compile(
-    r"lib(c|stdc\+\+|gcc_s|pthread|dl|rt|tcmalloc\w*|jemalloc|mimalloc|"
-    r"cudart|cublas\w*|cudnn\w*|nccl|cufft|cusparse|hip\w*|amdhip64|rocblas|MIOpen)"
-    r"(\.|-|_|$)|ld-(linux|musl)|ld64\.so"
+# Code under all of the others.
+_PLUMBING = _any_of(
+    {
+        r"lib(?:c|gcc_s|pthread|dl|rt)(?:\.|-|_|$)": "the C library",
+        r"libstdc\+\+(?:\.|-|_|$)": "the C++ library",
+        r"lib(?:tcmalloc\w*|jemalloc|mimalloc)(?:\.|-|_|$)": "allocators",
+        r"lib(?:cudart|cublas\w*|cudnn\w*|nccl|cufft|cusparse)(?:\.|-|_|$)": "launching on NVIDIA's GPUs",
+        r"lib(?:hip\w*|amdhip64|rocblas|MIOpen)(?:\.|-|_|$)": "launching on AMD's GPUs",
+        r"ld-(?:linux|musl)|ld64\.so": "the dynamic loader",
+    }
 )
-_DRIVER = re.compile(r"libcuda\.so|libhsa-runtime|libnvidia|\[v")
+_DRIVER = _any_of({r"libcuda\.so|libnvidia": "NVIDIA's", "libhsa-runtime": "AMD's", r"\[v": "[vdso], [vsyscall]"})
+
+# --- functions ------------------------------------------------------------------------------------------------------
+
+# In plumbing: memory traffic on tensors.
 _COPY = re.compile(r"_*(memcpy|memmove|memset|memcmp|mempcpy|memchr|bcopy)|__memmove|__memset")
-
-# Bookkeeping whose names would otherwise look like kernels.
-_BOOKKEEPING = re.compile(
-    r"wrap_kernel_functor|KernelFunction|BoxedKernel|DispatchStub|mkl_serv_|primitive_hashing|primitive_desc|"
-    r"primitive_cache|_primitive_desc_create|dnnl_query|5ideep"
+# In PyTorch: bookkeeping whose names would otherwise look like kernels.
+_BOOKKEEPING = _any_of(
+    {
+        "wrap_kernel_functor|KernelFunction|BoxedKernel|DispatchStub": "PyTorch's dispatcher",
+        "mkl_serv_": "MKL's threads and settings",
+        "primitive_hashing|primitive_desc|primitive_cache|_primitive_desc_create|dnnl_query": "oneDNN's set-up",
+        "5ideep": "PyTorch's wrapper of oneDNN",
+    }
 )
-_KERNEL = re.compile(
-    # TensorIterator's inner loops, and copies built per instruction set (x86, Arm, POWER, s390x)
-    r"FvPPcPKl+E+11callback_fn|6native.*vPPcPKll|2at3vec|3vec\d+[A-Z]|"
-    r"6native\d*(AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)"
-    # ATen's kernels: cpu_max_pool, batch_norm_cpu_kernel, softmax_lastdim_kernel …
-    r"|6native.*([Kk]ernel|[a-z\d_]cpu[_E]|\d+cpu_|_omp_fn|vectorized_|cascade_sum|im2col|col2im|vol2col|slow_conv|"
-    r"7cpublas|gemm|sparse_?mm|embedding_bag|max_pool1d_impl|"
-    # with the loops for small matrices compiled into it
-    r"bmm_out_or_baddbmm_)|copy_same_type_transpose_"
-    # bodies of at::parallel_for, and the standard library's sorting of tensors
-    r"|2at6native.*UlllE\d*_clEll|^_ZSt\d+__\w+2at6native"
-    # random numbers, FFT, elementary functions
-    r"|7mt19937|CPUGeneratorImpl|pocketfft|^Sleef_|^mkl_|^MKL_|^mkl$"
-    # BLAS and LAPACK under their several spellings
-    r"|(^|_|\d)(cblas_|lapack_)?[sdczh]b?(gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*"
-    # oneDNN, Arm Compute Library, FBGEMM, XNNPACK, QNNPACK, NNPACK, KleidiAI
-    r"|dnnl4impl3cpu|dnnl_[sd]gemm|8arm_gemm|11arm_compute|6fbgemm|^xnn_|^pytorch_q?8?|^q8gemm|^nnp_|^kai_|"
-    r"5Eigen"
-    # code that torch.compile generates
-    r"|^cpp_fused|^kernel$|^triton_"
+# In PyTorch: arithmetic, its own and that of the libraries linked into it.
+_KERNEL = _any_of(
+    {
+        r"FvPPcPKl+E+11callback_fn|6native.*vPPcPKll": "TensorIterator's inner loops",
+        r"2at3vec|3vec\d+[A-Z]": "at::vec, vectors of a CPU",
+        r"6native\d*(?:AVX2|AVX512|AVX10|DEFAULT|SVE\d*|NEON|VSX|ZVECTOR|RVV)": "copies per instruction set",
+        r"6native.*(?:[Kk]ernel|[a-z\d_]cpu[_E]|\d+cpu_|_omp_fn|vectorized_|cascade_sum)": "ATen's kernels by name",
+        r"6native.*(?:im2col|col2im|vol2col|slow_conv|sparse_?mm|embedding_bag|max_pool1d_impl)": "ATen's others",
+        r"6native.*(?:7cpublas|gemm|bmm_out_or_baddbmm_)": "ATen's matrix products, loops for small ones compiled in",
+        "copy_same_type_transpose_": "ATen's transposing copy",
+        r"2at6native.*UlllE\d*_clEll": "bodies of at::parallel_for",
+        r"^_ZSt\d+__\w+2at6native": "the standard library's sorting of tensors",
+        "7mt19937|CPUGeneratorImpl": "random numbers",
+        "pocketfft": "FFT",
+        "^Sleef_": "elementary functions",
+        "^mkl_|^MKL_|^mkl$": "MKL",
+        r"(?:^|_|\d)(?:cblas_|lapack_)?[sdczh]b?(?:gemm|gemv|symm|syrk|trsm|trmm|axpy|scal|dot|ger)[a-z_\d]*": "BLAS",
+        r"dnnl4impl3cpu|dnnl_[sd]gemm": "oneDNN",
+        "8arm_gemm|11arm_compute|^kai_": "Arm Compute Library, KleidiAI",
+        "6fbgemm": "FBGEMM",
+        "^xnn_|^pytorch_q?8?|^q8gemm|^nnp_": "XNNPACK, QNNPACK, NNPACK",
+        "5Eigen": "Eigen",
+        "^cpp_fused|^kernel$|^triton_": "code that torch.compile generates",
+    }
 )
-
-
+# Anywhere else: code that torch.compile generates.
+_KERNEL_OUTSIDE = re.compile(r"cpp_fused|kernel$|triton_")
 # In files of ATen's operators, what takes no tensor, but pointers and lengths, works on elements.
 _ON_ELEMENTS = re.compile(
     r"^_ZNK?2at6native\w*12_GLOBAL__N_1(?!\w*("
@@ -98,9 +154,6 @@ def classify(image: str, symbol: str) -> CodeKind:
     if _TORCH.match(base):
         return _in_torch(symbol)
     return "kernel" if _KERNEL_OUTSIDE.match(symbol) else "library"
-
-
-_KERNEL_OUTSIDE = re.compile(r"cpp_fused|kernel$|triton_")
 
 
 def _in_torch(symbol: str) -> CodeKind:

@@ -25,6 +25,10 @@ class Threshold(float):
         threshold.unit, threshold.source = unit, source
         return threshold
 
+    def __getnewargs__(self) -> tuple[float, str, str]:  # type: ignore[override]
+        """What a copy is made of: a threshold may become a value of a finding, which is copied."""
+        return float(self), self.unit, self.source
+
 
 # --- timeline: what each thread did ---------------------------------------------------------------------------------
 
@@ -113,6 +117,39 @@ UNFILLED_LINK = Threshold(
 )
 
 # --- metrics: numbers beside the account ----------------------------------------------------------------------------
+
+SHORTEST_RATE_S = Threshold(0.2, "seconds", "judgement: rates over less say more of when was sampled than of the job")
+WORKER_SAMPLES = Threshold(
+    20, "samples", "judgement: fewer do not say how busy a worker is (standard error above 0.11)"
+)
+WORKER_LIFE_PARTS = Threshold(
+    5, "parts of a worker's life", "judgement: one that is idle in a whole part serves another loader"
+)
+WORKER_SWITCHES = Threshold(
+    2, "context switches more than polling makes", "judgement: a worker that wakes up no more often has no work"
+)
+SEEN_STACKS = Threshold(
+    100, "stacks", "of a call that takes 3 % of the time, 100 samples miss all in 5 % of cases: fewer deny nothing"
+)
+LINES_KNOWN = Threshold(
+    1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
+)
+LONGER_PHASE = Threshold(
+    0.05, "of a step", "judgement: by what a rank's phase takes longer than in all others; less is noise"
+)
+GPU_UNIT_HIGH = Threshold(
+    0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
+)
+GPU_UNIT_LOW = Threshold(0.50, "of the busy time", "XProf calls 50 % low (openxla/xprof, convert/smart_suggestion)")
+TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that work less are as good as unused")
+SINGLE_PRECISION = Threshold(
+    0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
+)
+GPU_LIMITED = Threshold(0.50, "of the time", "judgement: a clock that is held down for half of the time")
+CLOCK_DEFICIT = Threshold(
+    0.15, "of the highest clock", "gpuprof's: less, under a power cap alone, is normal on a data-centre GPU"
+)
+FOREIGN_GPU_USE = Threshold(0.10, "of the time", "judgement: other jobs that use the GPU less do not hold it back")
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
 
@@ -292,6 +329,26 @@ CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )
 CONFIDENCE_TRACED = Threshold(0.98, "probability", "judgement: tracing slows the host down")
+CONFIDENCE_DOUBTED = Threshold(0.5, "probability", "judgement: a trial that contradicts weighs as much as the samples")
+TRIAL_AGREES = Threshold(
+    0.4,
+    "of the verdict's share",
+    "measured: median error of a share over the examples 0.08; a trial takes some steps only, at another time. It may "
+    "save more, since without the input's work the cores are less busy",
+)
+
+# Whether there can be a verdict, and what is told beside it.
+FEWEST_SAMPLES = Threshold(25, "samples", "judgement: half a second at 50 Hz; fewer are no base for shares")
+STUCK = Threshold(
+    0.98, "of the samples", "judgement: a main thread that is asleep in one and the same call for more does not train"
+)
+MOVING = Threshold(0.002, "cores", "judgement: a main thread that uses more takes steps now and then")
+FEEDING = Threshold(0.05, "cores", "judgement: a loader worker that uses more prepares batches")
+TIME_BETWEEN_STEPS = Threshold(
+    0.1,
+    "of the observed time",
+    "judgement: some passes between any two epochs; with more, steps alone do not tell the pace",
+)
 
 # Python in the trainer.
 OPTIMIZER_SHARE = Threshold(

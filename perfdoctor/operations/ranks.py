@@ -9,17 +9,13 @@ import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import GARBAGE_COLLECTION, GPU_COMPUTE, UNATTRIBUTED, UNOBSERVED_RANK
-from perfdoctor.knowledge import thresholds
-from perfdoctor.operations.graph import Graph
-from perfdoctor.operations.table import COLLECTING, COMPUTING, Operation, OperationTable
+from perfdoctor.operations.table import COLLECTING, COMPUTING, Graph, Operation, OperationTable
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import SLICES, slice_edges
-from perfdoctor.traces.call_sites import CallSites
-from perfdoctor.traces.collectives import COLUMNS, Collectives
-from perfdoctor.traces.communication import exposed_times
+from perfdoctor.traces.collectives import COLUMNS, Collectives, are_blocking
+from perfdoctor.traces.communication import SPLIT, exposed_times
 from perfdoctor.traces.intervals import Int64s, Intervals
 from perfdoctor.traces.rank import Rank
-from perfdoctor.traces.roofline import Roofline
 from perfdoctor.traces.steps import Window
 
 
@@ -82,9 +78,8 @@ def _collectives(
     order = np.argsort(start.ravel(), kind="stable")
     start, end = start.ravel()[order], end.ravel()[order]
     alone = times[UNOBSERVED_RANK]
-    last = np.minimum(end - start, int(thresholds.LAST_OF_COLLECTIVE_NS))
-    split = np.zeros((len(order), 3))
-    split[:, 2] = exposed_times(alone, start, end)
+    split = np.zeros((len(order), len(SPLIT)))
+    split[:, SPLIT.index(UNOBSERVED_RANK)] = exposed_times(alone, start, end)
     nothing = Intervals.none()
     return Collectives(
         keys=tuple(keys[place // steps][place % steps] for place in order.tolist()),
@@ -95,7 +90,7 @@ def _collectives(
         size=np.full(len(order), np.nan),
         split=split,
         alone=alone.summed(),
-        blocking=2 * alone.within(end - last, end) >= np.maximum(last, 1),
+        blocking=are_blocking(alone, start, end),
         before=np.stack([times.get(cause, nothing).before(start) for cause in COLUMNS], axis=1).astype(np.float64),
         after=np.stack([times.get(cause, nothing).before(end) for cause in COLUMNS], axis=1).astype(np.float64),
     )
@@ -113,24 +108,8 @@ def _summary(
     return Rank(
         source=table.source,
         number=number,
-        world=None,
-        host_name="",
-        pid=None,
-        origin_ns=None,
         events=len(table.steps) * len(table.start) // table.stages,
         window=window,
         slices=slices,
-        loading=0.0,
-        workers=0,
-        devices=(),
-        capability=None,
-        numbers={},
-        kernels={},
-        same_kernels={},
-        call_sites=CallSites({}, {}),
-        roofline=Roofline(),
-        unexplained="",
-        silence="",
-        missing=(),
         collectives=collectives,
     )

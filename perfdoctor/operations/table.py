@@ -1,24 +1,30 @@
-"""Reads a table of operations: one row per operation of a rank, step by step.
+"""Reads a table of operations: one row per operation of a rank, step by step; and what each operation waits for.
 
 The columns are those of ByteDance's StragglerAnalysis (OSDI 2025), which Megatron's pipeline schedule gives their
 names: ``dp_rank``, ``stage``, ``rank``, ``step``, ``optype``, ``start_ts`` and ``duration`` (seconds; starts count from
 the step's), ``seq_id``.
+
+An operation waits for those before it on its own rank, and for the other ranks of its exchange. The order on a rank is
+read from the table: an operation follows another if it never began before that one had ended. So blocking and
+overlapping schedules need no rules of their own.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes a third of a second to load, so it waits until a table is read
 
 Floats = npt.NDArray[np.float64]
 
@@ -85,6 +91,9 @@ def read_table(path: Path) -> OperationTable:
     Raises:
         PerfDoctorError: it cannot be read, or is not such a table.
     """
+    _require_libraries(path)
+    import pandas as pd
+
     rows = _read(path)
     missing = [name for name in COLUMNS if name not in rows.columns]
     if missing:
@@ -93,18 +102,24 @@ def read_table(path: Path) -> OperationTable:
     unknown = sorted(set(rows["optype"].unique()) - KNOWN)
     if unknown:
         raise PerfDoctorError(f"{path} holds operations that are not known: {', '.join(unknown)}.", hint=_HINT)
-    told = [name for name in COLUMNS if name != "optype"]
-    rows[told] = rows[told].apply(pd.to_numeric, errors="coerce")
-    if not len(rows) or not np.isfinite(rows[told].to_numpy(dtype=np.float64)).all() or (rows["duration"] < 0).any():
+    numeric = [name for name in COLUMNS if name != "optype"]
+    rows[numeric] = rows[numeric].apply(pd.to_numeric, errors="coerce")
+    if not len(rows) or not np.isfinite(rows[numeric].to_numpy(dtype=np.float64)).all() or (rows["duration"] < 0).any():
         raise PerfDoctorError(f"{path} holds no rows, or some without a time.", hint=_HINT)
     return _table(path, rows)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _require_libraries(path: Path) -> None:
+    hint = "pip install 'perfdoctor[tables]'"
+    if not importlib.util.find_spec("pandas"):
+        raise PerfDoctorError(f"{path} needs pandas to be read.", hint=hint)
     if path.suffix == ".parquet" and not importlib.util.find_spec("pyarrow"):
-        raise PerfDoctorError(
-            f"{path} needs pyarrow to be read.", hint="pip install 'perfdoctor[tables]', or give it as CSV."
-        )
+        raise PerfDoctorError(f"{path} needs pyarrow to be read.", hint=f"{hint}, or give it as CSV.")
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (OSError, ValueError) as error:  # pyarrow's and pandas' errors for files of other kinds are ValueErrors
@@ -146,3 +161,89 @@ def _table(path: Path, rows: pd.DataFrame) -> OperationTable:
         end=dict(zip([Operation(int(a), str(b), int(c)) for a, b, c in wide["end"].columns], end, strict=True)),
         left_out=steps - len(kept),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Operations that move data together: none is done before all have begun.
+
+    Attributes:
+        everywhere: whether the data-parallel ranks take part together, or each by itself.
+    """
+
+    members: tuple[Operation, ...]
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The dependencies of one step; the same for all steps and data-parallel ranks.
+
+    Attributes:
+        after: an operation to those on its own rank that must have ended before.
+        exchanges: a communicating operation to its exchange.
+    """
+
+    after: dict[Operation, tuple[Operation, ...]]
+    exchanges: dict[Operation, Exchange]
+
+
+def build_graph(table: OperationTable) -> Graph:
+    """The dependencies of a table's operations.
+
+    Raises:
+        PerfDoctorError: sends and receives of neighbouring stages do not pair.
+    """
+    after: dict[Operation, tuple[Operation, ...]] = {}
+    for stage in range(table.stages):
+        after |= _follow(table, table.of_stage(stage))
+    return Graph(after, _exchanges(table))
+
+
+def _follow(table: OperationTable, operations: Sequence[Operation]) -> dict[Operation, tuple[Operation, ...]]:
+    """Each operation to the ones that it directly follows."""
+    found: dict[Operation, tuple[Operation, ...]] = {}
+    implied: dict[Operation, set[Operation]] = {}
+    for place, one in enumerate(operations):
+        direct: list[Operation] = []
+        known: set[Operation] = set()
+        for other in reversed(operations[:place]):
+            if other not in known and _follows(table, one, other):
+                direct.append(other)
+                known |= {other} | implied[other]
+        found[one], implied[one] = tuple(direct), known
+    return found
+
+
+def _follows(table: OperationTable, one: Operation, other: Operation) -> bool:
+    tolerance = np.minimum(thresholds.OPERATION_OVERLAP_S, (table.end[other] - table.start[other]) / 2)
+    return bool((table.start[one] >= table.end[other] - tolerance).mean() >= thresholds.ALWAYS_AFTER)
+
+
+def _exchanges(table: OperationTable) -> dict[Operation, Exchange]:
+    found: dict[Operation, Exchange] = {}
+    for one in table.start:
+        if one.kind in IN_STAGE:
+            found[one] = Exchange((one,), everywhere=True)
+        elif one.kind in MESSAGES:
+            found[one] = Exchange(tuple(sorted((one, _peer(table, one)))), everywhere=False)
+        elif one.kind in (AT_ENDS, OF_ALL):
+            members = tuple(other for other in table.start if other[1:] == one[1:])
+            found[one] = Exchange(members, everywhere=one.kind == OF_ALL)
+        elif one.communicates:
+            found[one] = Exchange((one,), everywhere=False)
+    return found
+
+
+def _peer(table: OperationTable, one: Operation) -> Operation:
+    """The other end of a message between neighbouring stages."""
+    direction, receives = MESSAGES[one.kind]
+    stage = one.stage - direction if receives else one.stage + direction
+    verb = "send" if receives else "recv"
+    peer = Operation(stage, f"{one.kind.split('-')[0]}-{verb}", one.number)
+    if peer not in table.start:
+        raise PerfDoctorError(
+            f"{table.source}: {one.kind} {one.number} of stage {one.stage} has no other end.",
+            hint="Interleaved pipeline schedules are not read yet.",
+        )
+    return peer

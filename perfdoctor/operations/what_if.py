@@ -2,21 +2,21 @@
 
 The measures are those of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025): the
 slowdown is the length of a step, without the pauses between operations, over what it would be if every operation took
-what its kind takes on average (the median for transfers, whose accidents are long).
+what its kind takes on average (the median for transfers, whose accidents are long). Steps are replayed with these
+times.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.operations.graph import Graph
-from perfdoctor.operations.replay import own_durations, replay
-from perfdoctor.operations.table import Floats, Operation, OperationTable
+from perfdoctor.operations.table import Floats, Graph, Operation, OperationTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +92,43 @@ def _won(graph: Graph, real: dict[Operation, Floats], ideal: dict[Operation, Flo
             changed[one] = durations.copy()
             changed[one][:, columns] = ideal[one][:, columns]
     return float((replay(graph, real) - replay(graph, changed)).mean())
+
+
+def own_durations(table: OperationTable, graph: Graph) -> dict[Operation, Floats]:
+    """What each operation takes by itself, in seconds: of an exchange what it takes when all have begun."""
+    found: dict[Operation, Floats] = {}
+    for one, start in table.start.items():
+        if one in graph.exchanges:
+            start = _last(graph, one, table.start)
+        found[one] = np.maximum(table.end[one] - start, 0.0)
+    return found
+
+
+def replay(graph: Graph, durations: Mapping[Operation, Floats]) -> Floats:
+    """The length of each step if operations took these times, and nothing lay between them; in seconds."""
+    starts: dict[Operation, Floats] = {}
+    ends: dict[Operation, Floats] = {}
+    for node in _order(graph):
+        for one in node:
+            before = [ends[other] for other in graph.after[one]]
+            starts[one] = np.maximum.reduce(before) if before else np.zeros_like(durations[one])
+        for one in node:
+            begun = _last(graph, one, starts) if one in graph.exchanges else starts[one]
+            ends[one] = begun + durations[one]
+    return np.asarray(np.maximum.reduce(list(ends.values())).max(axis=1))
+
+
+def _last(graph: Graph, one: Operation, starts: Mapping[Operation, Floats]) -> Floats:
+    """When the last member of an exchange begins."""
+    exchange = graph.exchanges[one]
+    last = np.maximum.reduce([starts[member] for member in exchange.members])
+    return np.broadcast_to(last.max(axis=1, keepdims=True), last.shape) if exchange.everywhere else last
+
+
+def _order(graph: Graph) -> list[tuple[Operation, ...]]:
+    """Operations in an order in which they can be played; those of one exchange come together."""
+    node = {one: graph.exchanges[one].members if one in graph.exchanges else (one,) for one in graph.after}
+    sorter: TopologicalSorter[tuple[Operation, ...]] = TopologicalSorter()
+    for one, before in graph.after.items():
+        sorter.add(node[one], *(node[other] for other in before))
+    return list(sorter.static_order())

@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
@@ -79,8 +80,16 @@ class Recording:
             on_failure.pop_all()
         return recording
 
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def rows(self, kind: type[S]) -> list[S]:
-        """All samples of one kind, in order of time where they have one; none where nobody looked.
+        """All samples of one kind, in order of time where they have one; none where no probe sampled it.
 
         Raises:
             PerfDoctorError: the file is damaged there.
@@ -95,7 +104,7 @@ class Recording:
 
     @cached_property
     def series(self) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
-        """By subject and name when something was read, and what. Looks that failed are left out.
+        """By subject and name when something was read, and what. Samples that failed are left out.
 
         Raises:
             PerfDoctorError: as ``rows``.

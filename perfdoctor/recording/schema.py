@@ -121,7 +121,7 @@ class StackSegment(NamedTuple):
 
 
 class StackMissed(NamedTuple):
-    """A look at the Python stacks of a process that failed, because one of them changed while it was read.
+    """A sample of the Python stacks of a process that failed, because one of them changed while it was read.
 
     Attributes:
         ident: Python's identifier of the thread whose stack that was.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
@@ -68,6 +69,17 @@ class RecordingWriter:
         }
         self._rows: dict[type[Sample], list[Sample]] = {}
 
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the file; after an error without another commit: what was committed before stays readable."""
+        if kind is None:
+            self.commit()
+        self._db.close()
+
     def set_meta(self, meta: Mapping[str, str]) -> None:
         """Adds or replaces text facts about the run."""
         self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
@@ -88,10 +100,6 @@ class RecordingWriter:
             self._db.executemany(self._inserts[table], found)
         self._db.execute("COMMIT")
         self._rows.clear()
-
-    def abandon(self) -> None:
-        """Closes a recording that cannot be written any more; what was committed stays readable."""
-        self._db.close()
 
     def close(self) -> None:
         """Commits and closes."""

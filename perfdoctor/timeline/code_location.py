@@ -1,4 +1,4 @@
-"""Which part of a training step a Python stack is in, determined from frames of torch and the standard library alone.
+"""Which part of a training step a Python stack is in, determined from the frames of libraries.
 
 In a loop of the job's own, the order of lines says more: whoever is at a line above the one from which the model is
 called prepares what it is called with, and whoever is below it uses what the model gave.
@@ -11,20 +11,19 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import DOMINANT, HANDOVER, INNERMOST, LOCKS, ONLY_WAITING, WAITING, Frame, is_own
-
-PHASES = (
-    "data",
-    "transfer",
-    "forward",
-    "loss",
-    "backward",
-    "gradient sync",
-    "optimizer",
-    "saving",
-    "logging",
-    "other",
+from perfdoctor.knowledge.frames import (
+    DOMINANT,
+    HANDOVER,
+    INNERMOST,
+    LOCKS,
+    ONLY_WAITING,
+    WAITING,
+    Frame,
+    FrameMeaning,
+    is_own,
 )
+from perfdoctor.knowledge.user_frames import user_frames
+
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
 
 # What may lie between marks: calls of the model, of autograd, of optimizers and of loaders are always marked.
@@ -36,7 +35,7 @@ class CodeLocation:
     """Where in the code a thread is, as a stack or marks show it.
 
     Attributes:
-        phase: one of ``PHASES``.
+        phase: one of ``perfdoctor.knowledge.frames.PHASES``.
         detail: a finer location inside it: ``fetch``, ``worker idle``, ``worker start``, ``hand over``,
             ``loader start``, ``loader wait``, ``sampling`` (the next indices are drawn, in the trainer), ``engine``
             (autograd's, in C++ and without the GIL), ``collective``, ``data parallel``, ``compile``, ``PREPARES``,
@@ -69,8 +68,9 @@ def locate(frames: Sequence[Frame]) -> CodeLocation:
         return UNKNOWN
     leaf = frames[-1]
     line = own_line(frames)
-    phase, detail = _phase(frames)
-    waits = any(rule.matches(leaf) for rule in WAITING)
+    added = user_frames()
+    phase, detail = _phase(frames, added.rows)
+    waits = any(rule.matches(leaf) for rule in (*added.waiting, *WAITING))
     return CodeLocation(phase, detail, waits, any(rule.matches(leaf) for rule in ONLY_WAITING), line)
 
 
@@ -103,8 +103,8 @@ def marked_location(phase: str, detail: str, sampled: CodeLocation, *, marked: b
     return replace(sampled, phase=phase, detail=detail)
 
 
-def _phase(frames: Sequence[Frame]) -> tuple[str, str]:
-    for group in DOMINANT:
+def _phase(frames: Sequence[Frame], added: Sequence[FrameMeaning]) -> tuple[str, str]:
+    for group in (added, *DOMINANT):
         for depth, frame in enumerate(frames):
             for rule in group:
                 if rule.matches(frame):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.knowledge.threads import LOADER_WORKERS
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.stacks import Stacks
@@ -73,17 +72,21 @@ class ProcessRoles:
 
 
 def assign_roles(
-    recording: Recording, stacks: Stacks, threads: Threads, marked: frozenset[int] = frozenset()
+    seen: Mapping[int, ProcessSeen],
+    ended_ns: Mapping[int, int],
+    stacks: Stacks,
+    threads: Threads,
+    marked: frozenset[int] = frozenset(),
 ) -> ProcessRoles:
     """Assigns trainers, workers and the rest their roles.
 
     Args:
-        recording: what was seen.
-        stacks: the Python stacks in it.
-        threads: the threads in it.
+        seen: the job's processes.
+        ended_ns: when those of them that ended did.
+        stacks: their Python stacks.
+        threads: their threads.
         marked: processes that marked training steps from inside.
     """
-    seen, ended_ns = recording.processes, recording.ended_ns
     parents = {pid: process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch]
     workers = {pid for pid in torch if _is_worker(pid, stacks, threads)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed, StackSegment
 from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 
@@ -109,11 +108,11 @@ class Stacks:
     _ids: dict[tuple[Frame, ...], int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, recording: Recording) -> Stacks:
-        """Reads all segments of a recording."""
+    def read(cls, segments: Iterable[StackSegment]) -> Stacks:
+        """Reads what py-spy wrote."""
         stacks = cls()
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for row in recording.rows(StackSegment):
+        for row in segments:
             try:
                 events = json.loads(zlib.decompress(row.trace))
             except (ValueError, zlib.error):
@@ -210,15 +209,23 @@ class FailedSamples:
         return bool(_distances_ns(self.times_ns, np.array([time_ns]))[0] < distance_ns)
 
 
-def find_failed(recording: Recording, series: StackSeries) -> FailedSamples | None:
-    """The failed samples of a main thread; None if there were none, or nothing can stand in for them."""
-    failed = [row.time_ns for row in recording.rows(StackMissed) if (row.pid, row.ident) == (series.pid, series.ident)]
+def find_failed(
+    series: StackSeries, missed: Iterable[StackMissed], code: Iterable[CodeSample]
+) -> FailedSamples | None:
+    """The failed samples of a main thread; None if there were none, or nothing can stand in for them.
+
+    Args:
+        series: its stacks.
+        missed: samples of any thread's stack that failed.
+        code: samples of any thread's machine code.
+    """
+    failed = [row.time_ns for row in missed if (row.pid, row.ident) == (series.pid, series.ident)]
     times = np.sort(np.array([*failed, *series.torn_ns.tolist()], dtype=np.int64))
     if not len(times):
         return None
     in_python = (
         row.time_ns
-        for row in recording.rows(CodeSample)
+        for row in code
         if row.tid == series.pid and classify(row.image, row.symbol) == "interpreter"
     )
     distances = _distances_ns(np.sort(np.array([*in_python], dtype=np.int64)), series.times_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import NETWORK_TARGETS, ON_CONNECTIONS
-from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import ThreadSample
+from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -147,18 +146,21 @@ class ThreadSeries:
 class Threads:
     """The series of all threads of the job.
 
+    Args:
+        seen: who they are.
+        samples: of all of them, in order of time.
+
     Attributes:
         by_tid: all that were sampled.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        seen = recording.threads
-        samples: dict[int, list[ThreadSample]] = {}
-        for sample in recording.rows(ThreadSample):
-            samples.setdefault(sample.tid, []).append(sample)
+    def __init__(self, seen: Mapping[int, ThreadSeen], samples: Iterable[ThreadSample]) -> None:
+        by_tid: dict[int, list[ThreadSample]] = {}
+        for sample in samples:
+            by_tid.setdefault(sample.tid, []).append(sample)
         self.by_tid = {
             tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, found)
-            for tid, found in samples.items()
+            for tid, found in by_tid.items()
             if tid in seen
         }
         self._by_process: dict[int, list[ThreadSeries]] = {}

@@ -33,7 +33,7 @@ from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.host_only import fetching_ns, split_host
 from perfdoctor.traces.idle import Gaps, IdleReason, explain_idle
 from perfdoctor.traces.intervals import Floats, Intervals, Nesting, nest, spread
-from perfdoctor.traces.model import HostKind, Int8s, Int64s, Trace, find_launches
+from perfdoctor.traces.model import UNKNOWN, HostKind, Int8s, Int64s, Trace, find_launches
 from perfdoctor.traces.steps import Window, find_window
 
 CAUSE_OF_WORK = {
@@ -87,6 +87,15 @@ class RankAccount:
     def launches(self) -> Int64s:
         """For each device event, the row of the call that launched it, or ``UNKNOWN``."""
         return find_launches(self.trace)
+
+    def launched_at(self, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """Thread and start of the calls that launched some device events; ``UNKNOWN`` where the trace has no call."""
+        calls, call = self.trace.calls, self.launches[rows]
+        if not len(calls):
+            return call, call
+        seen = call != UNKNOWN
+        thread = np.where(seen, calls.thread[call], UNKNOWN).astype(np.int64)
+        return thread, np.where(seen, calls.start[call], UNKNOWN)
 
     @cached_property
     def recompiles(self) -> bool:
@@ -197,7 +206,7 @@ def _attribute_device(account: RankAccount, device: DeviceTime, gaps: Gaps) -> N
     account.collectives.append(collectives)
     spread_out = account.host.has_data_parallel and not account.trace.messages
     for cause, amounts in collectives.amounts.items():
-        # Collectives of a process that tells of no other ranks, and copies between its GPUs, are nn.DataParallel's.
+        # Collectives of a process that reports no other ranks, and copies between its GPUs, are nn.DataParallel's.
         account.attribute(DATA_PARALLEL if spread_out else cause, collectives.start, collectives.end, amounts)
     for reason, amounts in gaps.reasons.items():
         account.attribute(account.cause_of(reason), gaps.start, gaps.end, amounts)

@@ -8,7 +8,7 @@ an instant are its call site. Idle time of which the trace shows no reason has a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -59,8 +59,8 @@ class HostInstants(NamedTuple):
 class CallSites:
     """By cause, nanoseconds by the name of an operator, and by source line (``file.py:12 function``)."""
 
-    operators: dict[str, Amounts[str]]
-    lines: dict[str, Amounts[str]]
+    operators: dict[str, Amounts[str]] = field(default_factory=dict)
+    lines: dict[str, Amounts[str]] = field(default_factory=dict)
 
 
 def find_call_sites(account: RankAccount) -> CallSites:
@@ -68,7 +68,7 @@ def find_call_sites(account: RankAccount) -> CallSites:
     trace = account.trace
     operators = account.operators
     lines = SourceLines(trace, account.host.main)
-    found = CallSites({}, {})
+    found = CallSites()
     for cause, moments in _instants(account, operators):
         rows = moments.operator
         if rows is None:
@@ -159,28 +159,18 @@ def _of_work(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
     for work, cause in CAUSE_OF_WORK.items():
         rows = np.flatnonzero(account.work == work)
         if len(rows):
-            yield cause, _launched(account, rows, account.taken[rows])
-    for exchanges in account.collectives:
-        for cause, amounts in exchanges.amounts.items():
+            yield cause, HostInstants(*account.launched_at(rows), account.taken[rows])
+    for collectives in account.collectives:
+        for cause, amounts in collectives.amounts.items():
             if amounts.any():
-                yield cause, _launched(account, exchanges.rows, amounts)
-
-
-def _launched(account: RankAccount, rows: Int64s, amounts: Floats) -> HostInstants:
-    calls, call = account.trace.calls, account.launches[rows]
-    if not len(calls):
-        return HostInstants(call, call, amounts)
-    seen = call != UNKNOWN
-    return HostInstants(
-        np.where(seen, calls.thread[call], UNKNOWN), np.where(seen, calls.start[call], UNKNOWN), amounts
-    )
+                yield cause, HostInstants(*account.launched_at(collectives.rows), amounts)
 
 
 def _of_idleness(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
     """What the host did while devices were idle.
 
     Where it was launching, what it launched next is the moment. What it did otherwise is one by itself, and what the
-    device was given next is not to blame.
+    device was given next has no part in it.
     """
     for gaps in account.gaps:
         for reason in _OF_ITS_OWN:

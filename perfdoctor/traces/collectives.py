@@ -13,7 +13,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.communication import SPLIT, CollectiveTimes
 from perfdoctor.traces.intervals import Floats, Int64s, Intervals
-from perfdoctor.traces.model import UNKNOWN, Bools, Message, Trace
+from perfdoctor.traces.model import UNKNOWN, Bools, Message
 
 # The causes in the columns of ``before`` and ``after``.
 COLUMNS = tuple(CAUSES)
@@ -75,49 +75,48 @@ def _nothing() -> CollectiveTimes:
     return CollectiveTimes(none, True, none, none, Intervals.none(), empty, dict.fromkeys(SPLIT, empty))
 
 
-def _of(account: RankAccount, exchanges: CollectiveTimes) -> Collectives:
-    order = np.argsort(exchanges.start, kind="stable")
-    rows, start, end = exchanges.rows[order], exchanges.start[order], exchanges.end[order]
-    messages = [None if exchanges.on_host else account.trace.messages.get(int(row)) for row in rows]
-    names = account.trace.host.name if exchanges.on_host else account.trace.device.name
-    called = start if exchanges.on_host else _launched(account.trace, rows)
+def _of(account: RankAccount, times: CollectiveTimes) -> Collectives:
+    order = np.argsort(times.start, kind="stable")
+    rows, start, end = times.rows[order], times.start[order], times.end[order]
+    messages = [None if times.on_host else account.trace.messages.get(int(row)) for row in rows]
+    names = account.trace.host.name if times.on_host else account.trace.device.name
+    called = start if times.on_host else account.launched_at(rows)[1]
     kinds = [
         _kind(account.trace.names[names[row]], message, account.trace.rank)
         for row, message in zip(rows.tolist(), messages, strict=True)
     ]
-    last = np.minimum(end - start, int(thresholds.LAST_OF_COLLECTIVE_NS))
     return Collectives(
         keys=tuple(_keys(kinds, messages, _step(account, called), called)),
         kinds=tuple(kinds),
         group_size=np.array([max(message.group_size, 0) if message else 0 for message in messages], dtype=np.int64),
         start=start,
         end=end,
-        size=exchanges.size[order],
-        split=np.stack([exchanges.amounts[cause][order] for cause in SPLIT], axis=1),
-        alone=exchanges.alone.summed(),
-        blocking=2 * exchanges.alone.within(end - last, end) >= np.maximum(last, 1),
+        size=times.size[order],
+        split=np.stack([times.amounts[cause][order] for cause in SPLIT], axis=1),
+        alone=times.alone.summed(),
+        blocking=are_blocking(times.alone, start, end),
         before=_spent(account, start),
         after=_spent(account, end),
     )
 
 
-def _spent(account: RankAccount, times: Int64s) -> Floats:
-    """By ``COLUMNS``, what was attributed before each time."""
-    attributed = account.before(times)
-    nothing = np.zeros(len(times))
+def are_blocking(alone: Intervals, start: Int64s, end: Int64s) -> Bools:
+    """Which collectives hold up what comes next: mostly, nothing else goes on while they end.
+
+    Args:
+        alone: the times in which nothing but communication goes on.
+        start: of the collectives.
+        end: of the collectives.
+    """
+    last = np.minimum(end - start, int(thresholds.LAST_OF_COLLECTIVE_NS))
+    return np.asarray(2 * alone.within(end - last, end) >= np.maximum(last, 1))
+
+
+def _spent(account: RankAccount, moments: Int64s) -> Floats:
+    """By ``COLUMNS``, how much of each cause lies before each time."""
+    attributed = account.before(moments)
+    nothing = np.zeros(len(moments))
     return np.stack([attributed.get(cause, nothing) for cause in COLUMNS], axis=1)
-
-
-def _launched(trace: Trace, rows: Int64s) -> Int64s:
-    """When each event was launched; ``UNKNOWN`` where the call is not in the trace."""
-    calls = trace.calls
-    if not len(calls):
-        return np.full(len(rows), UNKNOWN, dtype=np.int64)
-    wanted = trace.device.correlation[rows]
-    order = np.argsort(calls.correlation, kind="stable")
-    place = np.minimum(np.searchsorted(calls.correlation[order], wanted), len(order) - 1)
-    call = order[place]
-    return np.where((calls.correlation[call] == wanted) & (wanted > 0), calls.start[call], UNKNOWN).astype(np.int64)
 
 
 def _step(account: RankAccount, times: Int64s) -> list[int]:

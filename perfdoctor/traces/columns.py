@@ -68,7 +68,7 @@ class Columns:
 
     def __init__(self) -> None:
         self.names = Numbering()
-        for name in COUNTED:  # have the lowest numbers, by which they are told
+        for name in COUNTED:  # have the lowest numbers, by which they are recognised
             self.names[name]
         self.threads = Numbering()
         self.stacks = Numbering()
@@ -110,7 +110,7 @@ class Columns:
             self._add_rows(by_kind)
 
     def _note_reserved(self, event: TraceEvent) -> None:
-        """What an allocation tells; those on the host have no device."""
+        """What an allocation reports; those on the host have no device."""
         device, reserved = whole_number(event.args.reserved_on), whole_number(event.args.reserved)
         if device >= 0:
             self.reserved[device] = max(self.reserved[device], reserved)

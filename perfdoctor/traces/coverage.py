@@ -1,4 +1,4 @@
-"""When a trace does not suffice for a verdict, and what a reader of any verdict should know."""
+"""What a trace does not show: when it does not suffice for a verdict, and what a reader of any verdict should know."""
 
 from __future__ import annotations
 
@@ -88,3 +88,28 @@ def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
         why = "A trace does not show what loader workers do while the trainer waits for them."
         found.append(NotExamined("trace", why, "perfdoctor attach PID, which looks into workers"))
     return found
+
+
+def missing_of_late(rank: int, annotation: str) -> NotExamined:
+    """What is not known of a rank that others wait for, while its trace shows nothing.
+
+    Args:
+        rank: its number.
+        annotation: around most of that time; "" if there is none.
+    """
+    why = f"The trace does not show what rank {rank} does while the others wait for it."
+    if annotation:
+        why += f" Its main thread is within {annotation!r} then, in no operator, call or frame that was recorded."
+    return NotExamined("trace", why, f"profile rank {rank} with_stack=True, or perfdoctor attach its PID")
+
+
+def missing_for_most(*, stacks: bool) -> NotExamined:
+    """That the trace shows nothing for much of the time.
+
+    Args:
+        stacks: whether it was recorded with Python stacks already.
+    """
+    why = "For much of the time the trace shows nothing that any thread does: no operator, call or loader."
+    return NotExamined(
+        "trace", why, "perfdoctor attach PID" if stacks else "profile it with_stack=True, or perfdoctor attach PID"
+    )

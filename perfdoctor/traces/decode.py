@@ -39,7 +39,7 @@ class Pieces:
     Attributes:
         document: what stands beside the events; complete when the iteration has ended.
         damaged: events, or runs of text in the place of events, that could not be decoded.
-        is_trace: whether the text looks like a trace at all: a list, or an object with ``traceEvents``.
+        is_trace: whether the text is that of a trace at all: a list, or an object with ``traceEvents``.
         ended: whether the end of the list of events was there.
         beginning: the text before the events; all of it if it holds none.
     """

@@ -26,7 +26,7 @@ class EventArguments(msgspec.Struct, gc=False, frozen=True):
     device: Loose = None
     stream: Loose = None
     grid: tuple[Whole, ...] | None = None
-    block: msgspec.Raw = msgspec.Raw()  # as it stands in the file: it only tells kernels apart
+    block: msgspec.Raw = msgspec.Raw()  # as it stands in the file: it only distinguishes kernels
     collective: str | None = msgspec.field(name="Collective name", default=None)
     sequence: Loose = msgspec.field(name="Seq", default=None)
     group: Loose = msgspec.field(name="Process Group Name", default=None)

@@ -49,7 +49,7 @@ class Effort:
 
 
 def count(name: str, inputs: Inputs) -> Effort | None:
-    """What a call of an operator has to do; None where it cannot be told from what the trace shows."""
+    """What a call of an operator has to do; None where what the trace shows does not determine it."""
     try:
         amount = COUNTED[name](inputs)
         dtype = inputs.types[amount.of]

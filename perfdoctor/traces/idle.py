@@ -164,7 +164,7 @@ def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[IdleReason, Fl
 
 
 def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[IdleReason, Intervals]]:
-    """When the host launched nothing, and why: the most telling reasons first, since they are charged first.
+    """When the host launched nothing, and why: the most specific reasons first, since they are charged first.
 
     A launch that takes long is none of them: it waits while the device's queue is full, which is all the lead there
     is. A copy to the device is one if the call lasts until the device gets to it.

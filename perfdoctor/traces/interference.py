@@ -87,16 +87,14 @@ def _shared(start: Int64s, end: Int64s) -> Intervals:
 def _kinds(account: RankAccount, rows: Int64s) -> Int64s:
     """Numbers for kernels that do the same work: of one name and launch geometry, for one operator with its shapes.
 
-    The outermost operator tells the forward pass from the backward pass; shapes are known of few operators.
+    The outermost operator distinguishes the forward pass from the backward pass; shapes are known of few operators.
     """
     trace = account.trace
-    device, calls, host = trace.device, trace.calls, trace.host
-    call = account.launches[rows]
+    device, host = trace.device, trace.host
     operator = inputs = np.full(len(rows), UNKNOWN, dtype=np.int64)
-    if len(calls) and len(host):
-        thread = np.where(call == UNKNOWN, UNKNOWN, calls.thread[call])
+    if len(trace.calls) and len(host):
         within = account.operators
-        place = within.innermost(thread, calls.start[call])
+        place = within.innermost(*account.launched_at(rows))
         inputs = np.where(place == NONE, UNKNOWN, host.inputs[place]).astype(np.int64)
         operator = np.where(place == NONE, UNKNOWN, host.name[within.outermost(len(host))[place]]).astype(np.int64)
     kind = np.zeros(len(rows), dtype=np.int64)

@@ -78,7 +78,7 @@ class Intervals:
         return self._combined(other, weight=-1, wanted=1) if len(self) and len(other) else self
 
     def _combined(self, other: Intervals, *, weight: int, wanted: int) -> Intervals:
-        """Where the depth is as wanted: this set counts 1, the other one as told."""
+        """Where the depth is as wanted: this set counts 1, the other one its weight."""
         edges = np.concatenate((self.start, self.end, other.start, other.end))
         steps = np.repeat(np.array([1, -1, weight, -weight]), [len(self), len(self), len(other), len(other)])
         order = np.argsort(edges, kind="stable")

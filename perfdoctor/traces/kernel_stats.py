@@ -30,7 +30,7 @@ from perfdoctor.metrics.names import TRACE
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.intervals import NONE, nest
-from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, HostKind, is_among
+from perfdoctor.traces.model import Bools, DeviceKind, HostKind, is_among
 from perfdoctor.traces.statistics import median
 
 _SHOWN = 3
@@ -101,12 +101,12 @@ def measure_kernels(account: RankAccount) -> dict[str, float]:
         "traced_recomputed": measure_recomputation(account),
         **_precisions(account, matrix),
     }
-    told = {name: value for name, value in found.items() if value is not None}
+    measured = {name: value for name, value in found.items() if value is not None}
     small = ("traced_recomputed", "traced_layout", "traced_softmax", "traced_fused_attention")
     for name in (*small, *_IN_PRECISION.values()):
-        if told.get(name, 1.0) < thresholds.REPORTED_PART:
-            del told[name]
-    return told
+        if measured.get(name, 1.0) < thresholds.REPORTED_PART:
+            del measured[name]
+    return measured
 
 
 def _precisions(account: RankAccount, matrix: Bools) -> dict[str, float | None]:
@@ -156,30 +156,29 @@ def _optimizer_kernels(account: RankAccount) -> float | None:
 
 
 def measure_recomputation(account: RankAccount) -> float | None:
-    """Fraction of the kernels' time that is forward work done again; None where the trace tells of none."""
+    """Fraction of the kernels' time that is forward work done again; None where the trace shows none."""
     trace = account.trace
-    host, calls = trace.host, trace.calls
+    host = trace.host
     again = trace.matching(profiler.RECOMPUTING, host.name)
     own = (trace.device.kind == DeviceKind.KERNEL) & (account.work != Work.COMMUNICATION)
     kernels = np.flatnonzero(own & (account.taken > 0))
-    if not again.any() or not len(kernels) or not len(calls):
+    if not again.any() or not len(kernels) or not len(trace.calls):
         return None
     passes = nest(host, again | trace.matching(profiler.BACKWARD, host.name))
-    call = account.launches[kernels]
-    thread = np.where(call == UNKNOWN, UNKNOWN, calls.thread[call])
-    inside = passes.innermost(thread, calls.start[call])
+    inside = passes.innermost(*account.launched_at(kernels))
     repeated = (inside != NONE) & again[inside]
     taken = account.taken[kernels]
     return float(taken[repeated].sum() / taken.sum())
 
 
+# Name and grid of kernels to what they take in the median, in nanoseconds, and how many there are.
 KernelTimes = Mapping[tuple[str, int], tuple[float, int]]
 
 
 def time_same_kernels(account: RankAccount) -> KernelTimes:
-    """Name and grid of kernels to what they take in the median, in nanoseconds, and how many there were.
+    """What a rank's kernels take, but for short ones, to compare with the same kernels on other ranks.
 
-    Nothing for a rank that exchanges nothing with others.
+    Kernels of one name and grid do the same work on all ranks. Nothing for a rank that exchanges nothing with others.
     """
     if not any(len(one.rows) for one in account.collectives):
         return {}
@@ -199,7 +198,10 @@ def time_same_kernels(account: RankAccount) -> KernelTimes:
 
 
 def compare_same_kernels(ranks: Sequence[KernelTimes], late: int) -> dict[str, Evidence]:
-    """How long the kernels of a late rank take, beside the same ones of the others.
+    """Slow hardware or more work: how long a late rank's kernels take, beside the same ones of the others.
+
+    If most of its time goes to kernels that take longer there than elsewhere, it is the GPU; if they take as long,
+    there are more of them, or larger ones.
 
     Args:
         ranks: of a job.
@@ -208,15 +210,15 @@ def compare_same_kernels(ranks: Sequence[KernelTimes], late: int) -> dict[str, E
     Returns:
         The number by its name in ``perfdoctor.metrics.names``; nothing without kernels in common.
     """
-    times, weights = [], []
+    slowdowns, weights = [], []
     for kernel, (taken, count) in ranks[late].items():
-        others = [paces[kernel][0] for index, paces in enumerate(ranks) if index != late and kernel in paces]
+        others = [times[kernel][0] for index, times in enumerate(ranks) if index != late and kernel in times]
         if others:
-            times.append(taken / median(others))
+            slowdowns.append(taken / median(others))
             weights.append(taken * count)
-    if not times:
+    if not slowdowns:
         return {}
-    order = np.argsort(times)
+    order = np.argsort(slowdowns)
     middle = int(np.searchsorted(np.cumsum(np.array(weights)[order]), sum(weights) / 2))
     words, unit, probe = TRACE["traced_same_kernels"]
-    return {"traced_same_kernels": Evidence(words, round(times[order[middle]], 3), unit, probe)}
+    return {"traced_same_kernels": Evidence(words, round(slowdowns[order[middle]], 3), unit, probe)}

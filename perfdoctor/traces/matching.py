@@ -2,7 +2,7 @@
 
 By number within the group where the file has it; else by the step and the place among its kind in that step. What lies
 outside of the steps, or in traces without any, has only its order: there the shift is taken with which the ends agree
-best. In any case the ranks of one collective must all be in it at some moment; those that are not are told apart, so
+best. In any case the ranks of one collective must all be in it at some moment; those that are not are separated, so
 that groups that share a name (of tensor parallelism, for instance) come out as groups.
 
 A collective ends at nearly the same moment on all of its ranks, which sets their clocks.

@@ -44,7 +44,7 @@ class DeviceEvents:
         kind: a ``DeviceKind``.
         correlation: joins an event with the call that launched it.
         blocks: blocks of threads in the kernel's grid.
-        geometry: a number for the kernel's grid and block, which tells kernels of one name apart.
+        geometry: a number for the kernel's grid and block, which distinguishes kernels of one name.
     """
 
     start: Int64s
@@ -136,8 +136,8 @@ class Inputs:
 
     Attributes:
         shapes: of tensors; () for everything else.
-        types: element types of tensors as PyTorch writes them (``float``, ``c10::BFloat16``); () if not told.
-        values: of everything else, as text; () if not told.
+        types: element types of tensors as PyTorch writes them (``float``, ``c10::BFloat16``); () if not reported.
+        values: of everything else, as text; () if not reported.
     """
 
     shapes: tuple[tuple[int, ...], ...]

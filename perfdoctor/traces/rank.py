@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,43 +33,43 @@ class Rank:
 
     Attributes:
         number: as the file says; None if it does not.
-        origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         slices: nanoseconds by cause in each slice of the window, as this trace alone shows them.
+        origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.
-        paces: what kernels take, to compare with other ranks'.
-        origins: nanoseconds by cause and operator, and by cause and source line.
+        same_kernels: what kernels take, to compare with the same ones on other ranks.
+        call_sites: nanoseconds by cause and operator, and by cause and source line.
         roofline: how near its operators come to the GPU's peak.
-        unseen: the annotation around its idle time of which the trace shows no reason; "" if there is none.
+        unexplained: the annotation around its idle time of which the trace shows no reason; "" if there is none.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
     """
 
     source: str
     number: int | None
-    world: int | None
-    host_name: str
-    pid: int | None
-    origin_ns: int | None
     events: int
     window: Window
     slices: list[Amounts[str]]
-    loading: float
-    workers: int
-    devices: tuple[str, ...]
-    capability: float | None
-    numbers: dict[str, float]
-    kernels: dict[str, Amounts[str]]
-    same_kernels: KernelTimes
-    call_sites: CallSites
-    roofline: Roofline
-    unexplained: str
-    silence: str
-    missing: tuple[NotExamined, ...]
     collectives: Collectives
+    world: int | None = None
+    host_name: str = ""
+    pid: int | None = None
+    origin_ns: int | None = None
+    loading: float = 0.0
+    workers: int = 0
+    devices: tuple[str, ...] = ()
+    capability: float | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    kernels: Mapping[str, Amounts[str]] = field(default_factory=dict)
+    same_kernels: KernelTimes = field(default_factory=dict)
+    call_sites: CallSites = field(default_factory=CallSites)
+    roofline: Roofline = field(default_factory=Roofline)
+    unexplained: str = ""
+    silence: str = ""
+    missing: tuple[NotExamined, ...] = ()
 
 
 def summarize(trace: Trace) -> Rank:
@@ -183,7 +183,7 @@ def _launch_delay(account: RankAccount) -> float | None:
 
 
 def _memory(account: RankAccount) -> float | None:
-    """Of the fullest device; None where allocations or sizes are not told."""
+    """Of the fullest device; None where allocations or sizes are not reported."""
     trace = account.trace
     sizes = {device: one.memory_bytes for device, one in trace.devices.items() if one.memory_bytes}
     known = sizes.keys() & trace.reserved.keys()

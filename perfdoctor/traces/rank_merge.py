@@ -45,8 +45,8 @@ def order_ranks(ranks: Sequence[Rank]) -> list[Rank]:
         raise PerfDoctorError(f"These traces are not of one run: {files} are all of rank {twice[0]}.", hint=_SEPARATELY)
     worlds = {rank.world: rank.source for rank in ranks if rank.world is not None}
     if len(worlds) > 1:
-        told = ", ".join(f"{source} is of {world} ranks" for world, source in sorted(worlds.items()))
-        raise PerfDoctorError(f"These traces are not of one run: {told}.", hint=_SEPARATELY)
+        sizes = ", ".join(f"{source} is of {world} ranks" for world, source in sorted(worlds.items()))
+        raise PerfDoctorError(f"These traces are not of one run: {sizes}.", hint=_SEPARATELY)
     return sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0))
 
 
@@ -79,7 +79,7 @@ class MergedRanks:
 
 
 def merge_ranks(ranks: Sequence[Rank], numbers: Sequence[int]) -> MergedRanks:
-    """Matches the ranks' collectives and books what each waits for on those who are at fault.
+    """Matches the ranks' collectives and attributes what each waits for to those who come late.
 
     Args:
         ranks: of one job.

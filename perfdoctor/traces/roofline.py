@@ -64,14 +64,14 @@ class Roofline:
             return {}
         taken = sum(one.taken_ns for one in self.operators)
         values: list[float | str] = [round(sum(one.least_ns for one in self.operators) / taken, 4)]
-        values += [_told(one, taken) for one in self.operators]
+        values += [_describe(one, taken) for one in self.operators]
         return {
             name: Evidence(words, value, unit, probe)
             for (name, (words, unit, probe)), value in zip(ROOFLINE.items(), values, strict=False)
         }
 
 
-def _told(one: Achieved, taken: float) -> str:
+def _describe(one: Achieved, taken: float) -> str:
     limit = "memory bandwidth" if one.by_traffic else "peak arithmetic"
     return f"{one.name}: {one.least_ns / one.taken_ns:.0%} of {limit} ({one.taken_ns / taken:.0%} of their time)"
 
@@ -167,14 +167,15 @@ class _Least(NamedTuple):
 def _least(effort: Effort, peak: Peak, precision: str) -> _Least | None:
     """What a call needs at the peak; None if that is not known.
 
-    The element type tells the precision, and for single precision the kernel's name whether tensor cores shorten it.
+    The element type determines the precision, and for single precision the kernel's name whether tensor cores shorten
+    it.
     """
-    told = profiler.SCALAR_PRECISION.get(effort.dtype, "")
-    if told == "fp32":
-        told = precision if precision in ("tf32", "fp32") else ""
-    elif precision not in (told, ""):
+    determined = profiler.SCALAR_PRECISION.get(effort.dtype, "")
+    if determined == "fp32":
+        determined = precision if precision in ("tf32", "fp32") else ""
+    elif precision not in (determined, ""):
         return None
-    rate = arithmetic(peak, told)
+    rate = arithmetic(peak, determined)
     if rate is None:
         return None
-    return _Least(effort.flops / rate * NS_PER_S, effort.bytes / (peak.memory * 1e9) * NS_PER_S, told)
+    return _Least(effort.flops / rate * NS_PER_S, effort.bytes / (peak.memory * 1e9) * NS_PER_S, determined)

@@ -4,7 +4,7 @@ Numpy's own (``median``, ``percentile``) load its masked arrays when they are fi
 reading a small trace, and some MB of memory.
 
 To compare, only what is alike is taken: work of one kind, with several of both sorts. If one kind alone already differs
-much in what it takes, it is several kinds that nothing tells apart, and is left out. Both sorts are drawn anew, with
+much in what it takes, it is several kinds that nothing distinguishes, and is left out. Both sorts are drawn anew, with
 replacement: a difference that is gone in more than one of twenty draws may be chance, and does not count.
 """
 

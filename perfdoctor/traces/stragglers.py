@@ -1,9 +1,9 @@
-"""Waiting told apart from transfer, and followed to the rank that came last and to what it did more of.
+"""Waiting separated from transfer, and followed to the rank that came last and to what it did more of.
 
 A collective cannot begin before its last rank is there: until then the others wait, and only from then on data moves.
 What made the last one late lies before: since the ranks last met, it spent more time on something than those who wait
-for it (its local excess). That something is the cause. If its own excess is waiting for yet another rank, the blame
-goes on to that one, as along the stages of a pipeline.
+for it (its local excess). That something is the cause. If its own excess is waiting for yet another rank, the wait
+is attributed to that one, as along the stages of a pipeline.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def charge(parts: Sequence[Attendance]) -> dict[int, Charge]:
             excess[part.late] = excess.get(part.late, np.zeros(len(COLUMNS))) + part.excess
     own = {rank: _own_charge(rank, excess[rank], wanted[rank]) for rank in excess}
     charges: dict[int, Charge] = {rank: found for rank, (found, _) in own.items()}
-    for _ in excess:  # the blame goes on at most once through all ranks
+    for _ in excess:  # a wait is passed on at most once through all ranks
         charges = {rank: _passed_on(own[rank], waited[rank].fractions(), charges) for rank in excess}
     return charges
 

@@ -1,14 +1,17 @@
-"""Which control groups limit a process: its own and those above it, in versions 1 and 2.
+"""Control groups, in versions 1 and 2: which of them limit a process, their CPU quotas, and pressure.
 
 A process in a container may not see the groups above its container's: a limit set there shows only in its
 effects.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers.mounts import Mount, read_mounts
+from perfdoctor.probes.readers.procfs import KeptFiles, counters
+from perfdoctor.recording.schema import Fact, Reading
 
 UNIFIED = ""
 """In place of a controller's name: the version 2 hierarchy, whatever controllers it has."""
@@ -121,3 +124,132 @@ def _hierarchy(mounts: list[Mount], controller: str) -> Mount | None:
         if mount.filesystem == "cgroup" and controller and controller in mount.options.split(","):
             return mount
     return None
+
+
+class Quotas:
+    """Reads quota and throttling of the control groups above a job, in versions 1 and 2.
+
+    Args:
+        root: where /proc and /sys are.
+        files: the probe's files.
+
+    Attributes:
+        cores: the tightest quota, in cores; None where there is none, or none that can be read.
+    """
+
+    def __init__(self, root: Path, files: KeptFiles) -> None:
+        self.cores: float | None = None
+        self._root = root
+        self._files = files
+        self._governing = Governing("cpu", root)
+        self._reported: str | None = None
+
+    def refusal(self, pid: int | None) -> Refusal | None:
+        """Why no quota of a process (None: ours) can be seen, None where it can."""
+        try:
+            membership = (self._root / f"proc/{pid or 'self'}/cgroup").read_text(errors="replace")
+            groups = groups_of(membership, "cpu", self._root)
+        except OSError:
+            groups = []
+        return None if groups else Refusal("CPU quotas cannot be seen here.", "mount /sys/fs/cgroup")
+
+    def limits(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading | Fact]:
+        """Quotas as they are set now."""
+        self._governing.update(pids)
+        quotas = {group: self._quota_cores(group) for group in self._governing.groups.values()}
+        limits = [cores for cores in quotas.values() if cores]
+        self.cores = min(limits, default=None)
+        for group, cores in quotas.items():
+            if cores:
+                yield Reading(time_ns, "cpu", group.subject, "quota_cores", cores)
+        if not quotas or None in quotas.values():
+            return
+        text = "unlimited" if self.cores is None else f"{self.cores:g}"
+        if text != self._reported:
+            self._reported = text
+            yield Fact(time_ns, "cpu", "job", "cpu_quota", text)
+
+    def throttling(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+        """How many periods a quota was in force, and in how many of them the group was stopped."""
+        self._governing.update(pids)
+        for group in self._governing.groups.values():
+            try:
+                values = counters(self._files.read(f"{group.directory}/cpu.stat"))
+            except OSError:
+                continue
+            if "nr_periods" not in values:
+                continue
+            if "throttled_usec" in values:
+                stopped_s = values["throttled_usec"] / 1e6
+            else:
+                stopped_s = values.get("throttled_time", 0) / 1e9
+            yield Reading(time_ns, "cpu", group.subject, "quota_periods_total", values["nr_periods"])
+            yield Reading(time_ns, "cpu", group.subject, "throttled_periods_total", values["nr_throttled"])
+            yield Reading(time_ns, "cpu", group.subject, "throttled_seconds_total", stopped_s)
+
+    def _quota_cores(self, group: Group) -> float | None:
+        """Quota of one group in cores; 0 for unlimited, None if unreadable."""
+        try:
+            if group.version == 2:
+                quota, period = self._files.read(f"{group.directory}/cpu.max").split()
+            else:
+                quota = self._files.read(f"{group.directory}/cpu.cfs_quota_us").strip()
+                period = self._files.read(f"{group.directory}/cpu.cfs_period_us").strip()
+        except FileNotFoundError:
+            return 0.0  # The topmost group, or one for which the controller is off: nothing limits it.
+        except (OSError, ValueError):
+            return None
+        return 0.0 if quota == b"max" or int(quota) <= 0 else int(quota) / int(period)
+
+
+def parse_pressure(psi: bytes) -> dict[str, float]:
+    """Total stalled seconds by line (``some``, ``full``) of a pressure file."""
+    totals: dict[str, float] = {}
+    for line in psi.decode(errors="replace").splitlines():
+        kind, _, rest = line.partition(" ")
+        total = rest.rpartition("total=")[2]
+        if total.isdigit():
+            totals[kind] = int(total) / 1e6
+    return totals
+
+
+class Pressure:
+    """Reads how long tasks waited for one resource.
+
+    Args:
+        resource: ``cpu``, ``memory`` or ``io``; also the name of the probe that reads.
+        root: where /proc and /sys are.
+        files: the probe's files.
+    """
+
+    def __init__(self, resource: str, root: Path, files: KeptFiles) -> None:
+        self._resource = resource
+        self._files = files
+        self._governing = Governing(UNIFIED, root)
+
+    def refusal(self) -> Refusal | None:
+        """Why there is no pressure to read, None where the kernel keeps it."""
+        try:
+            self._files.read(f"/proc/pressure/{self._resource}")
+        except OSError as error:
+            reason = f"Pressure of {self._resource} cannot be read ({error.strerror})."
+            return Refusal(reason, "boot Linux 4.20 or newer with psi=1")
+        return None
+
+    def sample(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+        """Stalled time so far, of the host and of the job's own groups."""
+        self._governing.update(pids)
+        yield from self._read(time_ns, "host", f"/proc/pressure/{self._resource}")
+        for group in self._governing.own.values():
+            yield from self._read(time_ns, group.subject, f"{group.directory}/{self._resource}.pressure")
+
+    def _read(self, time_ns: int, subject: str, path: str) -> Iterator[Reading]:
+        try:
+            totals = parse_pressure(self._files.read(path))
+        except OSError:
+            return
+        for kind, total_s in totals.items():
+            # Not every thread of a host can wait for a CPU at once: the kernel prints zeros there.
+            if (subject, self._resource, kind) != ("host", "cpu", "full"):
+                name = f"{self._resource}_pressure_{kind}_seconds_total"
+                yield Reading(time_ns, self._resource, subject, name, total_s)

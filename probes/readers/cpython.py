@@ -47,6 +47,8 @@ _PUBLISHED = {
     (3, 14): _Published(collector=10, lock=14, locked=17, holder=18, thread_id=26, collecting=81),
 }
 _INTERPRETERS_HEAD = 4
+OLDEST, NEWEST = (3, 8), max(_PUBLISHED)
+"""The versions of CPython in which lock and collector are found."""
 
 
 class LayoutError(Exception):

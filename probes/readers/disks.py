@@ -63,7 +63,7 @@ class Disks:
             self._whole = frozenset()
 
     def sample(self, time_ns: int) -> Iterator[Reading]:
-        """One look at all of them."""
+        """Samples all of them."""
         try:
             lines = self._files.read("/proc/diskstats").decode().splitlines()
         except OSError:

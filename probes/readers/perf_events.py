@@ -7,11 +7,16 @@ grants for one's own processes. Layouts: <linux/perf_event.h>, ``struct perf_eve
 """
 
 import ctypes
+import errno
 import mmap
 import os
 import platform
 import struct
+from pathlib import Path
 from typing import NamedTuple
+
+from perfdoctor.probes import Refusal
+from perfdoctor.probes.readers.permissions import CAP_PERFMON, CAP_SYS_ADMIN, NO_FILTER, capable
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241}  # perf_event_open
 _ATTR = struct.Struct("<IIQQQQQIIQQQQIiQIHH")
@@ -71,6 +76,32 @@ class PerfEvent:
         """Stops sampling."""
         self._ring.close()
         os.close(self._file)
+
+
+def refusal(root: Path = Path("/")) -> Refusal | None:
+    """Why instruction pointers cannot be sampled here at all; None if they can.
+
+    Found out on the calling thread, whose sampling ends at once.
+
+    Args:
+        root: where /proc is.
+    """
+    try:
+        paranoid = int((root / "proc/sys/kernel/perf_event_paranoid").read_text())
+    except (OSError, ValueError):
+        return Refusal("This kernel has no performance events.", "a kernel with CONFIG_PERF_EVENTS")
+    privileged = capable(CAP_PERFMON, root) or capable(CAP_SYS_ADMIN, root)
+    if paranoid > 2 and not privileged:
+        return Refusal(f"kernel.perf_event_paranoid is {paranoid}.", "sudo sysctl kernel.perf_event_paranoid=2")
+    if platform.machine() not in _SYSCALL:
+        return Refusal(f"Machine code is not sampled on {platform.machine()}.", "x86_64 or aarch64")
+    try:
+        os.close(_open(0, 1))
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            return Refusal(f"The system call perf_event_open is filtered here ({error.strerror}).", NO_FILTER)
+        return Refusal(f"perf_event_open fails: {error.strerror}.", NO_FILTER)
+    return None
 
 
 def _places(records: bytes) -> list[CodePlace]:

@@ -1,7 +1,9 @@
-"""Reading /proc and /sys cheaply: files kept open and read again, and parsers that several probes share."""
+"""Reading /proc and /sys cheaply: files kept open and read again, parsers that several probes share, and sums over
+processes that come and go.
+"""
 
 import os
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -61,7 +63,7 @@ class KeptFiles:
 class Births:
     """Whether processes or threads may have been started anywhere.
 
-    The kernel tells which id it gave out last (the last field of /proc/loadavg, see proc(5)): one small read instead
+    The kernel reports which id it gave out last (the last field of /proc/loadavg, see proc(5)): one small read instead
     of one for each process and thread that could have children.
 
     Args:
@@ -74,7 +76,7 @@ class Births:
 
     def any(self) -> bool:
         """Whether ids were given out since the last call but one (an id is given out shortly before its owner is
-        listed); true where the kernel does not tell.
+        listed); true where the kernel does not say.
         """
         try:
             newest = self._files.read("/proc/loadavg").split()[-1]
@@ -186,3 +188,35 @@ def descendants_of_self(root: Path, but: Container[int]) -> Iterator[int]:
                     waiting += map(int, file.read().split())
         except OSError:
             continue
+
+
+class Tally:
+    """The sum of one counter over a changing set of processes, each second of it counted once.
+
+    When a process ends and is waited for, the kernel moves its counters to its parent (``cutime`` of the
+    CPU, the I/O counters). So while the members' counters include what they inherited, growth of the
+    survivors is real only as far as it exceeds what the members that went had been seen with.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._last: dict[int, float] = {}
+
+    def update(self, values: Mapping[int, float], newborn: Iterable[int] = ()) -> float:
+        """Takes one sample of all living members.
+
+        Args:
+            values: counter by process id, inherited amounts included.
+            newborn: those of them that were started since the last sample; their whole counter is growth.
+
+        Returns:
+            The total since the first sample.
+        """
+        for pid in newborn:
+            self._last.setdefault(pid, 0.0)
+        grown = sum(value - self._last[pid] for pid, value in values.items() if pid in self._last)
+        gone = sum(value for pid, value in self._last.items() if pid not in values)
+        # Less growth than went: the parent is outside the job or does not wait, and nothing was inherited.
+        self.total += max(grown - gone if grown >= gone else grown, 0.0)
+        self._last = dict(values)
+        return self.total

@@ -123,7 +123,7 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
 
 
 def _uses_torch(pid: int) -> bool:
-    from perfdoctor.capture.job import uses_torch
+    from perfdoctor.probes.readers.process import uses_torch
     from tests.attaching import until
 
     return until(lambda: uses_torch(pid) and psutil.Process(pid).cpu_times().user > 1.5, 20)

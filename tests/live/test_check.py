@@ -8,9 +8,9 @@ import sys
 import psutil
 import pytest
 
-from perfdoctor.capture.check import PROBES, Check
 from perfdoctor.commands import check
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.probes import Availability, all_probes
 from tests.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 
@@ -23,7 +23,7 @@ def arguments(*words: str) -> argparse.Namespace:
 def test_prints_one_line_per_probe(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.run(arguments(str(os.getpid()))) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert [line.split()[0] for line in lines] == list(PROBES)
+    assert [line.split()[0] for line in lines] == [probe.name for probe in all_probes()]
 
 
 def test_works_without_a_process(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,9 +64,9 @@ def test_the_processes_of_a_launcher_that_may_train_are_named(capsys: pytest.Cap
 
 def test_says_each_remedy_once() -> None:
     checks = [
-        Check("threads", True),
-        Check("stacks", False, "No rights.", "sudo it"),
-        Check("io", True, "Only devices.", "sudo it"),
+        Availability("threads", True),
+        Availability("stacks", False, "No rights.", "sudo it"),
+        Availability("io", True, "Only devices.", "sudo it"),
     ]
     assert check.plain(checks).splitlines() == [
         "threads     works",
@@ -78,9 +78,9 @@ def test_says_each_remedy_once() -> None:
 
 def test_draws_a_table_on_a_terminal_and_takes_no_markup_from_reasons() -> None:
     code = (
-        "from perfdoctor.commands import check\nfrom perfdoctor.capture.check import Check\n"
-        "check._print_table([Check('stacks', False, 'reads [bold]this[/]', 'do it'), "
-        "Check('io', True, 'x', 'do it')])"
+        "from perfdoctor.commands import check\nfrom perfdoctor.probes import Availability\n"
+        "check._print_table([Availability('stacks', False, 'reads [bold]this[/]', 'do it'), "
+        "Availability('io', True, 'x', 'do it')])"
     )
     env = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
     out = subprocess.run(

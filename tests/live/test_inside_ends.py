@@ -5,16 +5,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job
-from tests.insiding import ENOUGH, SCRIPT, TRAIN, run_inside
+from perfdoctor.probes.readers.procfs import is_running
+from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job, until
+from tests.insiding import ENOUGH, PATIENCE_S, SCRIPT, TRAIN, run_inside
 
-FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", "60")
+FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", str(PATIENCE_S))
 
 
 def sidecar_of(started: Started) -> psutil.Process:
@@ -25,21 +26,18 @@ def sidecar_of(started: Started) -> psutil.Process:
     return found[0]
 
 
+def recorded_steps(recording: Path) -> int:
+    """How many observed steps have been recorded so far."""
+    if not recording.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{recording}?mode=ro", uri=True)) as db, suppress(sqlite3.OperationalError):
+        return int(db.execute("SELECT count(*) FROM Mark WHERE what = 'step'").fetchone()[0])
+    return 0  # it is being written
+
+
 def wait_for_steps(recording: Path, count: int = 60) -> None:
     """Waits until so many observed steps have been recorded."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if recording.exists() and recording.stat().st_size:
-            db = sqlite3.connect(f"file:{recording}?mode=ro", uri=True)
-            try:
-                if db.execute("SELECT count(*) FROM Mark WHERE what = 'step'").fetchone()[0] >= count:
-                    return
-            except sqlite3.OperationalError:  # it is being written
-                pass
-            finally:
-                db.close()
-        time.sleep(0.1)
-    raise AssertionError("no steps were recorded")
+    assert until(lambda: recorded_steps(recording) >= count, PATIENCE_S), "no steps were recorded"
 
 
 def test_killed_job_is_reported(tmp_path: Path) -> None:
@@ -50,7 +48,7 @@ def test_killed_job_is_reported(tmp_path: Path) -> None:
         started.process.send_signal(signal.SIGKILL)
         assert started.process.stderr is not None
         said = started.process.stderr.read()  # to the end of the sidecar
-        assert not sidecar.is_running() or sidecar.status() == psutil.STATUS_ZOMBIE
+        assert until(lambda: not is_running(sidecar.pid)), "the sidecar stayed"
     told = json.loads((tmp_path / "a.json").read_text())
     is_a_diagnosis(told)
     assert told["verdict"]["cause"] == "cpu.input_preprocessing"

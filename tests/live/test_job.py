@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.capture.job import Job, find_root, is_forked, uses_torch
+from perfdoctor.capture.job import Job, find_root, is_forked
+from perfdoctor.probes.readers.process import uses_torch
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 from tests.attaching import ENVIRONMENT, job, until
@@ -33,7 +34,7 @@ sys.stdin.readline()
 
 
 def look(watched: Job) -> list[Sample]:
-    watched._slow_look_ns = 0  # a thorough look, now
+    watched._thorough_ns = 0  # a thorough look, now
     return list(watched.refresh(now_ns()))
 
 

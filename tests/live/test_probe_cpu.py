@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.cpu import CpuProbe
-from perfdoctor.probes.readers.procfs import KeptFiles, core_list, core_text, stat_fields
-from perfdoctor.probes.readers.tally import Tally
+from perfdoctor.probes.readers.procfs import KeptFiles, Tally, core_list, core_text, stat_fields
 from tests.watching import complaints, facts, looked, number, opened, plant, program, readings
 
 pytestmark = pytest.mark.alone

@@ -17,10 +17,16 @@ import pytest
 
 from perfdoctor.probes import gpu
 from perfdoctor.probes.gpu import GpuProbe, clock_limits
-from perfdoctor.probes.readers import gpm, nvml
-from perfdoctor.probes.readers.gpm import METRICS
-from perfdoctor.probes.readers.gpu_users import mean_use, sees_all_processes, tell_apart, total
-from perfdoctor.probes.readers.nvml import Nvml, why_no_gpu
+from perfdoctor.probes.readers import nvml
+from perfdoctor.probes.readers.nvml import (
+    GPM_METRICS,
+    Nvml,
+    mean_use,
+    sees_all_processes,
+    tell_apart,
+    total,
+    why_no_gpu,
+)
 from tests.watching import complaints, looked, opened, plant, readings
 
 pytestmark = pytest.mark.alone
@@ -61,9 +67,9 @@ def test_reads_a_real_gpu() -> None:
 def test_all_that_is_asked_for_exists_in_nvidia_ml_py() -> None:
     import pynvml
 
-    text = "".join(Path(module.__file__ or "").read_text() for module in (gpu, gpm, nvml))
+    text = "".join(Path(module.__file__ or "").read_text() for module in (gpu, nvml))
     names = set(re.findall(r'"(nvml\w+|NVML_[A-Z_]+|c_nvml\w+)"', text)) - {"NVML_ERROR_"}
-    names |= {f"NVML_GPM_METRIC_{metric}" for _, metric, _ in METRICS}
+    names |= {f"NVML_GPM_METRIC_{metric}" for _, metric, _ in GPM_METRICS}
     names |= {f"NVML_ERROR_{name}" for name in nvml._LASTING}
     assert len(names) > 40
     assert [name for name in sorted(names) if not hasattr(pynvml, name)] == []

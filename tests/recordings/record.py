@@ -35,7 +35,7 @@ from tests.recordings import corpus
 JOBS = corpus.FOLDER / "jobs"
 WARM_UP_S, PATIENCE_S = 2.0, 90.0
 # Cores that others may keep busy while a job is watched.
-QUIET = 0.1
+QUIET = 0.2
 SOUND = ("cpu.model_compute", "gpu.compute")
 
 

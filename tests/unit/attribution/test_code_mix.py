@@ -10,9 +10,9 @@ import pytest
 from perfdoctor.attribution.code_counts import IN_STEP, _apart, mark_in_step, misplaced
 from perfdoctor.attribution.code_mix import CodeMix, _fractions, _libraries
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.code_seen import has_loader
-from perfdoctor.timeline.code_location import AFTERWARDS, PHASES, UNKNOWN, locate
+from perfdoctor.knowledge.frames import PHASES, Frame
+from perfdoctor.metrics.settings import has_loader
+from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, locate
 from perfdoctor.timeline.stacks import Stacks, StackSeries
 
 OWN = Frame("/home/me/train.py", "main", 7)

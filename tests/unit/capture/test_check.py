@@ -9,33 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.capture.check import PROBES, Check, preflight
-from perfdoctor.capture.permissions import rights_over
-from perfdoctor.capture.pythons import newest_of_py_spy, python_of
-from perfdoctor.capture.syscall_filters import memory_refusal, perf_refusal
+from perfdoctor.capture.check import preflight
 from perfdoctor.capture.target import require_target
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes.stacks import find_py_spy
+from perfdoctor.probes import Availability, all_probes
+from perfdoctor.probes.readers.perf_events import refusal as perf_refusal
+from perfdoctor.probes.readers.permissions import memory_refusal, rights_over
+from perfdoctor.probes.readers.process import python_of
+from perfdoctor.probes.readers.py_spy import find_py_spy, newest_of_py_spy
 from tests.watching import as_nobody, plant, program
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
-def by_probe(checks: list[Check]) -> dict[str, Check]:
+def by_probe(checks: list[Availability]) -> dict[str, Availability]:
     return {check.probe: check for check in checks}
 
 
 def test_one_check_per_probe_in_order() -> None:
-    assert tuple(check.probe for check in preflight(None)) == PROBES
+    assert [check.probe for check in preflight(None)] == [probe.name for probe in all_probes()]
 
 
 def test_a_python_process_of_ours_can_be_looked_at() -> None:
     with program("done()") as job:
         job.step()
         checks = by_probe(preflight(job.pid))
-    assert checks["threads"] == Check("threads", True)
+    assert checks["threads"] == Availability("threads", True)
     assert checks["io"].state == checks["network"].state == "works"
-    assert checks["interpreter"].ok
+    assert checks["interpreter"].available
     # It has no torch: stacks can be had, phases cannot.
     assert checks["stacks"].state == "in part"
     assert "torch" in checks["stacks"].reason
@@ -68,7 +69,7 @@ def test_another_program_has_no_python_stacks() -> None:
 def test_every_refusal_says_what_to_do() -> None:
     for check in preflight(None):
         assert bool(check.reason) == bool(check.enable), check
-        assert check.ok or check.reason, check
+        assert check.available or check.reason, check
 
 
 @only_root
@@ -76,6 +77,8 @@ def test_another_users_process_is_seen_in_part() -> None:
     code = """
 import pynvml, psutil
 from perfdoctor.capture.check import preflight
+from perfdoctor.probes import all_probes
+all_probes()
 give_up()
 for check in preflight(int(sys.argv[1])):
     print(check.probe, check.state, check.reason, check.enable, sep="|")
@@ -115,7 +118,7 @@ def test_a_process_that_protects_itself_is_named_so() -> None:
     # PR_SET_DUMPABLE (4) off, in a process of the same user as the one that looks.
     code = """
 import ctypes, subprocess, time
-from perfdoctor.capture.permissions import rights_over
+from perfdoctor.probes.readers.permissions import rights_over
 give_up()
 reader, writer = os.pipe()
 child = os.fork()
@@ -127,7 +130,7 @@ os.read(reader, 1)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
 rights = rights_over(child)
 os.kill(child, 9)
-print(rights.read, rights.trace, rights.reason)
+print(rights.read, rights.trace, rights.why_not.reason)
 """
     assert as_nobody(code).startswith("False False Process")
     assert "not dumpable" in as_nobody(code)
@@ -190,8 +193,8 @@ def test_not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PerfDoctorError, match="Linux only"):
         require_target(os.getpid())
     checks = preflight(os.getpid())
-    assert [check.probe for check in checks] == list(PROBES)
-    assert not any(check.ok for check in checks)
+    assert [check.probe for check in checks] == [probe.name for probe in all_probes()]
+    assert not any(check.available for check in checks)
     assert "Linux only" in checks[0].reason
 
 
@@ -227,10 +230,10 @@ def recorded(root: Path, *, scope: str, uid: int = 1000, owner: int = 1000, capa
 
 EXPLAIN = """
 from pathlib import Path
-from perfdoctor.capture.permissions import rights_over
+from perfdoctor.probes.readers.permissions import rights_over
 give_up()
 rights = rights_over(77, Path(sys.argv[1]))
-print(rights.read, rights.trace, rights.reason, rights.enable, sep="|")
+print(rights.read, rights.trace, *rights.why_not, sep="|")
 """
 
 
@@ -278,7 +281,8 @@ def test_filters_are_found_by_trying() -> None:
     """Under a seccomp filter that refuses both calls, as a container's would (a real filter, in a child)."""
     code = """
 import ctypes, os, struct
-from perfdoctor.capture.syscall_filters import memory_refusal, perf_refusal
+from perfdoctor.probes.readers.perf_events import refusal as perf_refusal
+from perfdoctor.probes.readers.permissions import memory_refusal
 numbers = {"x86_64": (310, 298), "aarch64": (270, 241)}[os.uname().machine]
 # BPF: load the call's number; if it is one of the two, return EPERM, else allow (linux/seccomp.h).
 steps = [(0x20, 0, 0, 0), (0x15, 2, 0, numbers[0]), (0x15, 1, 0, numbers[1])]

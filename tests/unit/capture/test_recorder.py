@@ -15,7 +15,8 @@ from perfdoctor.capture.cpu_budget import BUDGET, SLOWEST_HZ, Governor
 from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import Recorder
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes import Processes
+from perfdoctor.probes import Availability, Processes
+from perfdoctor.probes.readers.process import Process
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessGone, ProcessSeen, Reading, Sample
@@ -29,6 +30,9 @@ class Counting:
         self.name, self.period_s = name, period_s
         self.turns, self.opened, self.closed = 0, 0, 0
         self._at, self._do = at, do
+
+    def check(self, process: Process) -> Availability:
+        return Availability(self.name, True)
 
     def open(self, job: Processes) -> Iterable[Sample]:
         self.opened += 1
@@ -159,7 +163,7 @@ def governed(shares: list[float]) -> tuple[Governor, list[Event]]:
     for number, share in enumerate(shares, 1):
         used += share * 5e8
         governor.govern(number * 5 * 10**8, round(used))
-    return governor, list(governor.told(0))
+    return governor, list(governor.report(0))
 
 
 def test_the_rate_falls_when_looking_costs_too_much_and_rises_again() -> None:

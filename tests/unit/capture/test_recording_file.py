@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.capture.recording_file import leftovers, recording_file, tell_of_leftovers
+from perfdoctor.capture.recording_file import leftovers, recording_file, report_leftovers
 from perfdoctor.errors import PerfDoctorError
 
 
@@ -26,7 +26,7 @@ class Terminal(StringIO):
 def told_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    tell_of_leftovers()
+    report_leftovers()
     return terminal.getvalue().splitlines()
 
 
@@ -45,7 +45,7 @@ def fails(error: BaseException, asked: Path | None = None) -> None:
     with recording_file(asked) as path:
         path.write_text("recorded")
         if isinstance(error, PerfDoctorError):
-            error.hint = error.hint.format(path)
+            error.hint, error.recording = error.hint.format(path), path
         raise error
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounting import loop, shares, steady
-from tests.made_traces import ELEMENTWISE, GEMM, LOADER, MadeTrace
+from tests.made_traces import ELEMENTWISE, GEMM, LOADER, MadeTrace, loop, shares, steady
 
 
 def test_idle_while_a_batch_is_fetched_is_input(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from perfdoctor.capture import family
-from perfdoctor.capture.family import family_of, require_torch
+from perfdoctor.capture import target
+from perfdoctor.capture.target import family_of, require_torch
 from perfdoctor.errors import PerfDoctorError
 from tests.attaching import job
 
@@ -26,7 +26,7 @@ def test_a_young_python_may_load_it_yet(monkeypatch: pytest.MonkeyPatch) -> None
     code = "print('ready 0', flush=True); import time; time.sleep(60)"
     with job(sys.executable, "-S", "-c", code) as young:
         require_torch(young.pid)
-        monkeypatch.setattr(family, "YOUNG_S", 0.0)
+        monkeypatch.setattr(target, "YOUNG_S", 0.0)
         with pytest.raises(PerfDoctorError, match="has PyTorch loaded: python"):
             require_torch(young.pid)
 

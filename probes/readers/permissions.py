@@ -3,13 +3,18 @@
 The kernel knows two rights over another process (ptrace(2), "Ptrace access mode checking"): to *read* it (its
 maps, descriptors, environment, I/O counters) and to *trace* it (its memory and system calls). Both are
 found out by reading a file of /proc that asks for just that right; nothing is attached.
+
+Containers filter system calls (seccomp) whatever rights their processes have; only the call itself, made in a harmless
+way, is a sure test.
 """
 
+import ctypes
 import os
 import pwd
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers.procfs import status_fields
 
 CAP_SYS_PTRACE = 19
@@ -19,23 +24,21 @@ CAP_PERFMON = 38
 GRANT_IN_CONTAINER = (
     "docker run --cap-add SYS_PTRACE …; in Kubernetes securityContext.capabilities.add: [SYS_PTRACE]"
 )
+NO_FILTER = "docker run --security-opt seccomp=unconfined …; in Kubernetes seccompProfile.type: Unconfined"
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(NamedTuple):
     """What we may do with a process.
 
     Attributes:
         read: list its descriptors, maps and counters.
         trace: read its memory and system calls.
-        reason: why not, one sentence; empty if both are allowed.
-        enable: the command that allows it; empty likewise.
+        why_not: why one of them is refused, and the command that allows it; empty if both are allowed.
     """
 
     read: bool
     trace: bool
-    reason: str = ""
-    enable: str = ""
+    why_not: Refusal = Refusal("", "")
 
 
 def rights_over(pid: int, root: Path = Path("/")) -> Rights:
@@ -52,12 +55,15 @@ def rights_over(pid: int, root: Path = Path("/")) -> Rights:
     read, trace = _may_read(proc / "io"), _may_read(proc / "syscall")
     if read and trace:
         return Rights(True, True)
-    return Rights(read, trace, *_why_not(pid, root))
+    return Rights(read, trace, why_not(pid, root))
 
 
 def capable(capability: int, root: Path = Path("/")) -> bool:
     """Whether we have a capability (its number as in capabilities(7))."""
-    return bool(_capabilities(_status(root, "self")) >> capability & 1)
+    try:
+        return bool(_capabilities(_status(root, "self")) >> capability & 1)
+    except OSError:  # no /proc
+        return False
 
 
 def in_container(root: Path = Path("/")) -> bool:
@@ -88,30 +94,58 @@ def user_name(uid: int) -> str:
         return f"uid {uid}"
 
 
-def _why_not(pid: int, root: Path) -> tuple[str, str]:
-    """The first of the kernel's conditions that fails, in the order in which it checks them."""
+def why_not(pid: int, root: Path = Path("/")) -> Refusal:
+    """Why a process is closed to us, and what opens it."""
+    try:
+        return _first_refusal(pid, root)
+    except OSError:
+        return Refusal(f"Process {pid} has just ended.", "name a process that goes on")
+
+
+def _first_refusal(pid: int, root: Path) -> Refusal:
+    """The first of the kernel's conditions that fails, in the order of its checks.
+
+    Raises:
+        OSError: the process is gone.
+    """
     owner, own_uid = owner_of(pid, root), owner_of("self", root)
     privileged = capable(CAP_SYS_PTRACE, root)
     grant = GRANT_IN_CONTAINER if own_uid == 0 else as_root(pid)
     if own_uid != 0 and in_container(root):
         grant += f" (and {GRANT_IN_CONTAINER}, should that not do)"
     if owner != own_uid and not privileged:
-        return f"Process {pid} belongs to {user_name(owner)}; we are {user_name(own_uid)}.", grant
+        return Refusal(f"Process {pid} belongs to {user_name(owner)}; we are {user_name(own_uid)}.", grant)
     if not privileged and not _is_dumpable(pid, owner, root):
-        return f"Process {pid} is protected from being looked at (not dumpable).", grant
+        return Refusal(f"Process {pid} is protected from being looked at (not dumpable).", grant)
     if _capabilities(_status(root, pid), "CapPrm") & ~_capabilities(_status(root, "self"), "CapPrm"):
-        return f"Process {pid} has capabilities that we lack.", grant
-    scope = _ptrace_scope(root)
+        return Refusal(f"Process {pid} has capabilities that we lack.", grant)
+    return _refused_by_yama(_ptrace_scope(root), privileged, grant) or Refusal(
+        f"The kernel forbids tracing process {pid} (a security module, or another user namespace).", grant
+    )
+
+
+def _refused_by_yama(scope: int, privileged: bool, grant: str) -> Refusal | None:
     if scope == 3:
-        return (
-            "kernel.yama.ptrace_scope is 3: nobody may trace until the next boot.",
-            "boot with a lower ptrace_scope",
+        return Refusal(
+            "kernel.yama.ptrace_scope is 3: nobody may trace until the next boot.", "boot with a lower ptrace_scope"
         )
-    if scope and not privileged:
-        allowed = "only descendants may be traced" if scope == 1 else "only root may trace"
-        lower = "" if scope == 2 else "sudo sysctl kernel.yama.ptrace_scope=0, or "
-        return f"kernel.yama.ptrace_scope is {scope}: {allowed}.", lower + grant
-    return f"The kernel forbids tracing process {pid} (a security module, or another user namespace).", grant
+    if not scope or privileged:
+        return None
+    allowed = "only descendants may be traced" if scope == 1 else "only root may trace"
+    lower = "" if scope == 2 else "sudo sysctl kernel.yama.ptrace_scope=0, or "
+    return Refusal(f"kernel.yama.ptrace_scope is {scope}: {allowed}.", lower + grant)
+
+
+def memory_refusal() -> Refusal | None:
+    """Why process_vm_readv(2) is filtered out; None if it is let through. Reads nothing."""
+    read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+    size, pointer = ctypes.c_ulong, ctypes.c_void_p
+    read.argtypes = [ctypes.c_int, pointer, size, pointer, size, size]
+    read.restype = ctypes.c_ssize_t
+    if read(os.getpid(), None, 0, None, 0, 0) == 0:
+        return None
+    reason = os.strerror(ctypes.get_errno())
+    return Refusal(f"The system call process_vm_readv is filtered here ({reason}).", NO_FILTER)
 
 
 def _may_read(path: Path) -> bool:

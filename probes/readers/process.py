@@ -1,0 +1,93 @@
+"""One process, as it is checked before it is watched: our rights over it, the Python that it runs, and torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from perfdoctor.probes import Refusal
+from perfdoctor.probes.readers.permissions import Rights, rights_over
+
+TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
+_VERSION = re.compile(rb"/(?:lib)?python(\d)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """A Python interpreter.
+
+    Attributes:
+        version: major and minor; None if it does not show.
+    """
+
+    version: tuple[int, int] | None
+
+    def __str__(self) -> str:
+        return "Python" if self.version is None else "Python {}.{}".format(*self.version)
+
+
+class Process:
+    """What probes ask about a process to say what they would see of it; each is looked up when it is first asked for.
+
+    Args:
+        pid: the process; None for none: what depends on it then counts as granted.
+        root: where /proc and /sys are.
+    """
+
+    def __init__(self, pid: int | None, root: Path = Path("/")) -> None:
+        self.pid = pid
+        self.root = root
+
+    @cached_property
+    def rights(self) -> Rights:
+        """What we may see of it.
+
+        Raises:
+            OSError: it is gone.
+        """
+        return Rights(True, True) if self.pid is None else rights_over(self.pid, self.root)
+
+    @cached_property
+    def python(self) -> Python | None:
+        """The Python that it runs, None if it runs none; one of unknown version where we may not look."""
+        try:
+            return Python(None) if self.pid is None else python_of(self.pid, self.root)
+        except OSError:
+            return Python(None)
+
+    @cached_property
+    def uses_torch(self) -> bool | None:
+        """Whether it has torch loaded; None if that cannot be read."""
+        return True if self.pid is None else uses_torch(self.pid, self.root)
+
+    def not_python(self) -> Refusal:
+        """Why there is nothing to see of an interpreter."""
+        return Refusal(f"Process {self.pid} is not a Python process.", "name the process that trains, or its launcher")
+
+
+def python_of(pid: int, root: Path = Path("/")) -> Python | None:
+    """The Python that a process runs, from the names of what is mapped into it; None if it runs none.
+
+    Args:
+        pid: the process.
+        root: where /proc is.
+
+    Raises:
+        OSError: the process is gone, or its maps may not be read.
+    """
+    maps = (root / f"proc/{pid}/maps").read_bytes()
+    found = _VERSION.search(maps)
+    if found:
+        return Python((int(found[1]), int(found[2])))
+    return Python(None) if re.search(rb"/python\d?\n", maps) else None
+
+
+def uses_torch(pid: int, root: Path = Path("/")) -> bool | None:
+    """Whether libtorch is mapped into a process; None if that cannot be read."""
+    try:
+        maps = (root / f"proc/{pid}/maps").read_bytes()
+    except OSError:
+        return None
+    return any(library in maps for library in TORCH_LIBRARIES)

@@ -111,6 +111,11 @@ class Case:
         return (self.number("gpus") or self.setting("gpus") or 0) > 0
 
     @property
+    def may_have_loader(self) -> bool:
+        """Whether the job takes its batches from a loader, or may do so."""
+        return self.settings.get("loader") != "no"
+
+    @property
     def gpu_memory(self) -> float | None:
         """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
         used = self.number("gpu_memory_share")

@@ -168,11 +168,11 @@ COMPARABLE_WORK = Threshold(3, "pieces of a sort", "judgement: of fewer there is
 ONE_KERNEL_SIZE = Threshold(
     1.25, "times between the quartiles", "judgement: work that differs more by itself is of several sizes"
 )
-LENGTHENED = Threshold(1.05, "times", "GPUs' clocks change by some percent (as in rules.gpu)")
+LENGTHENED = Threshold(1.05, "times", "judgement: GPUs' clocks change by some percent")
 MOSTLY_LENGTHENED = Threshold(
     0.5, "of the compared time", "judgement: one kind may hide two sizes, most kinds do not"
 )
-CHANCE = Threshold(0.05, "of the draws", "the usual level of significance")
+CHANCE = Threshold(0.05, "of the draws", "judgement: the usual level of significance")
 RUNS_ALONE = Threshold(0.05, "of a piece's time", "judgement: up to this part beside something counts as alone")
 RUNS_BESIDE = Threshold(0.5, "of a piece's time", "judgement: from this part on it counts as beside something")
 COMPARED_WORK = Threshold(
@@ -192,7 +192,7 @@ LAST_OF_COLLECTIVE_NS = Threshold(
 COLLECTIVE_END_NS = Threshold(
     50_000, "ns", "measured: ends of one collective lie up to some 10 us apart on the ranks of one host"
 )
-CLOCK_ERRORS = Threshold(3.0, "standard deviations", "the usual three, beyond which a difference is no error")
+CLOCK_ERRORS = Threshold(3.0, "standard deviations", "judgement: the usual three; a larger difference is no error")
 UNSURE_CLOCK_NS = Threshold(500_000, "ns", "judgement: ends that scatter by more are not those of one collective")
 FARTHEST_SHIFT = Threshold(200, "collectives", "judgement: ranks begin to record within some steps of each other")
 EXPLAINED_WAIT = Threshold(

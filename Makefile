@@ -1,4 +1,4 @@
-# `make demo` diagnoses a sick training job on this machine; `make test` runs the test suite. Both make .venv first.
+# `make demo` diagnoses a training job with a bottleneck on this machine; `make test` runs the test suite. Both make .venv first.
 
 SHELL := /bin/bash
 VENV := .venv

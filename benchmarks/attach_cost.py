@@ -113,7 +113,7 @@ def cost_of(example: jobs.Example, rounds: int, seconds: float) -> Cost:
     cost = Cost(example.name)
     if not jobs.wait_until_quiet():
         cost.note = "the machine was not quiet"
-    with jobs.running(example, "sick", 4 * rounds * (seconds + 30) + 120) as job:
+    with jobs.running(example, "bottleneck", 4 * rounds * (seconds + 30) + 120) as job:
         job.wait_until_ready()
         time.sleep(jobs.WARM_UP_S)
         try:

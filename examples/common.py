@@ -30,18 +30,18 @@ PROGRESS_BYTES = COUNTER.size + LAPS * LAP.size
 
 
 class Run:
-    """One run of an example: ``sick`` or cured, for so many seconds.
+    """One run of an example, with its bottleneck or ``fixed``, for so many seconds.
 
     Args:
         arguments: the command line, as ``start`` reads it.
 
     Attributes:
-        sick: leave the illness in.
+        bottleneck: it is left in.
         rank: this process's rank, 0 where there is only one.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.sick = arguments.state == "sick"
+        self.bottleneck = arguments.state == "bottleneck"
         self.seconds = arguments.seconds
         self._diagnosed = arguments.diagnose
         self._files = {"json": arguments.json, "recording": arguments.recording}
@@ -120,7 +120,7 @@ class Run:
 def start(description: str | None) -> Run:
     """Reads the command line, and lets SIGTERM end the job through its ``finally`` blocks."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("state", nargs="?", choices=("sick", "cured"), default="sick")
+    parser.add_argument("state", nargs="?", choices=("bottleneck", "fixed"), default="bottleneck")
     parser.add_argument("--seconds", type=float, default=60.0, help="stop after so many seconds (default 60)")
     parser.add_argument("--diagnose", choices=("step", "loop"), help="put perfdoctor's diagnose() around this")
     parser.add_argument("--json", help="the file in which diagnose() writes its JSON report")

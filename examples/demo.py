@@ -23,7 +23,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     (example,) = jobs.examples([NAME])
     say(f"Starting examples/{NAME}/train.py, a job that is slow for a reason, and waiting for its first step ...")
-    with jobs.running(example, "sick", JOB_SECONDS) as job:
+    with jobs.running(example, "bottleneck", JOB_SECONDS) as job:
         job.wait_until_ready()
         say(f"It trains, as process {job.pid}. Watching it for 15 seconds:\n")
         say(f"    perfdoctor attach {job.pid} --report {REPORT}\n")
@@ -31,7 +31,7 @@ def main() -> int:
         status = subprocess.run(command, check=False).returncode
     if status == 0:
         say(f"\nThe job is ended. The report is in {REPORT}: open it in a browser.")
-        say(f"What was wrong with it, and the cure: examples/{NAME}/README.md")
+        say(f"What was wrong with it, and the fix: examples/{NAME}/README.md")
     return status
 
 

@@ -145,7 +145,7 @@ def running(
 
     Args:
         example: which.
-        state: ``sick`` or ``cured``.
+        state: ``bottleneck`` or ``fixed``.
         seconds: after which it ends by itself.
         options: added to its command line.
         variables: added to its environment.

@@ -1,4 +1,4 @@
-"""How the examples make a machine ill: slow disks, CPU quotas, little memory, noisy neighbours.
+"""How the examples make a machine slow: slow disks, CPU quotas, little memory, noisy neighbours.
 
 All of it is undone when the job ends.
 """
@@ -30,7 +30,7 @@ def control_group(controller: str, limits: Mapping[str, str]) -> Iterator[None]:
     """This process, and those it starts, live in a control group of their own with these limits."""
     reason = needs_root()
     if reason:
-        sys.exit(f"{Path(sys.argv[0]).parent.name}: {reason}; run `cured`, or another example")
+        sys.exit(f"{Path(sys.argv[0]).parent.name}: {reason}; run `fixed`, or another example")
     parent = GROUPS / controller
     for left_over in parent.glob(PREFIX + "*"):
         if not (left_over / "cgroup.procs").read_text().strip():

@@ -1,8 +1,8 @@
-"""How often perfdoctor is right: watches the examples and compares with what a cure really gains.
+"""How often perfdoctor is right: watches the examples and compares with what a fix really gains.
 
-For each example the sick job runs alone for a while and is watched, by ``perfdoctor attach`` or by ``diagnose()`` in
-its own code; before and after it the cured job runs alone, so that a machine that gets slower or faster meanwhile
-does not pass for an illness. The true share of an illness is 1 - pace of the sick job / pace of the cured job.
+For each example the job with its bottleneck runs alone for a while and is watched, by ``perfdoctor attach`` or by
+``diagnose()`` in its own code; before and after it the fixed job runs alone, so that a machine that gets slower or
+faster meanwhile does not pass for a bottleneck. The true share is 1 - pace with the bottleneck / pace when fixed.
 """
 
 import argparse
@@ -40,20 +40,20 @@ def pace_of(example: jobs.Example, state: str, seconds: float) -> float:
         return job.pace(seconds)
 
 
-def cured_pace(example: jobs.Example, seconds: float) -> list[float]:
-    """Its pace without the illness; nothing where it did not run, which must not cost the runs of all others."""
+def fixed_pace(example: jobs.Example, seconds: float) -> list[float]:
+    """Its pace without the bottleneck; nothing where it did not run, which must not cost the runs of all others."""
     try:
-        return [pace_of(example, "cured", seconds)]
+        return [pace_of(example, "fixed", seconds)]
     except RuntimeError as problem:
-        print(f"{example.name}, cured: {problem}", file=sys.stderr)
+        print(f"{example.name}, fixed: {problem}", file=sys.stderr)
         return []
 
 
 def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s: float) -> list[Result]:
-    """One run in each way: sick alone and sick under diagnosis; before and after these, cured alone."""
+    """One run in each way: alone and under diagnosis; before and after these, fixed alone."""
     results = [Result(example, way) for way in ways_in]
     quiet = jobs.wait_until_quiet()
-    cured = [] if example.sound else cured_pace(example, alone_s)
+    fixed = [] if example.sound else fixed_pace(example, alone_s)
     paces = []
     for result in results:
         result.note = "" if quiet else "the machine was not quiet"
@@ -62,20 +62,20 @@ def examine(example: jobs.Example, ways_in: list[str], alone_s: float, watched_s
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
             result.note = str(problem).replace("\n", " ")
     if paces and not example.sound:
-        cured += cured_pace(example, alone_s)
-    if paces and cured:
-        share = 1 - statistics.mean(paces) / statistics.mean(cured)
+        fixed += fixed_pace(example, alone_s)
+    if paces and fixed:
+        share = 1 - statistics.mean(paces) / statistics.mean(fixed)
         for result in results:
             result.true_share = share
     return results
 
 
 def watch(result: Result, alone_s: float, watched_s: float) -> float:
-    """Watches the sick job in the result's way and enters what was said; returns its pace alone."""
+    """Watches the job with its bottleneck in the result's way and enters what was said; returns its pace alone."""
     example = result.example
     with ways.watching(result.way) as inside:
         options = inside.options if inside else ()
-        with jobs.running(example, "sick", alone_s + watched_s + ways.PATIENCE_S, *options) as job:
+        with jobs.running(example, "bottleneck", alone_s + watched_s + ways.PATIENCE_S, *options) as job:
             job.wait_until_ready()
             if inside:
                 # It steps aside by itself, and the pace alone is measured after it.

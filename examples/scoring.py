@@ -32,7 +32,7 @@ class Result:
     Attributes:
         way: how it was watched: ``attach``, or ``diagnose()`` around a ``step`` or the ``loop``.
         cause: what was said; None where there was no verdict.
-        true_share: what the cure gains, None for a sound job.
+        true_share: what the fix gains, None for a sound job.
         said_share: the share that the diagnosis gives to the expected cause.
         extra_s: how long the diagnosis took beyond the time that was watched.
         step_error: by which fraction the median step differs from the example's own clock's; None if not measured.
@@ -103,7 +103,7 @@ class Totals:
     cause: float
     straggler: float
     sound_runs: int
-    false_illnesses: int
+    false_bottlenecks: int
     share_error: float
     step_error: float | None
     sum_error: float | None
@@ -113,7 +113,7 @@ class Totals:
         return (
             self.bottleneck >= self.target.bottleneck
             and self.cause >= self.target.cause
-            and self.false_illnesses == 0
+            and self.false_bottlenecks == 0
             and self.share_error <= self.target.share_error
             and max(self.step_error or 0.0, self.sum_error or 0.0) <= STEP_TARGET
         )
@@ -123,7 +123,7 @@ class Totals:
             f"Bottleneck right: {self.bottleneck:.0%} of {self.runs} runs (target {self.target.bottleneck:.0%}).",
             f"Cause right: {self.cause:.0%} (target {self.target.cause:.0%}).",
             f"Straggler right, none included: {self.straggler:.0%}.",
-            f"Illnesses found in sound jobs: {self.false_illnesses} in {self.sound_runs} runs (target 0).",
+            f"Bottlenecks found in sound jobs: {self.false_bottlenecks} in {self.sound_runs} runs (target 0).",
             f"Median error of the share: {self.share_error:.3f} (target {self.target.share_error:.2f}).",
         ]
         if self.step_error is not None:
@@ -148,7 +148,7 @@ def totals(results: list[Result]) -> Totals:
         cause=statistics.mean(r.cause_right for r in results),
         straggler=statistics.mean(r.straggler_right for r in results),
         sound_runs=len(sound),
-        false_illnesses=sum(not r.cause_right for r in sound),
+        false_bottlenecks=sum(not r.cause_right for r in sound),
         share_error=statistics.median(errors) if errors else 0.0,
         step_error=statistics.median(steps) if steps else None,
         sum_error=max(sums) if sums else None,
@@ -158,8 +158,8 @@ def totals(results: list[Result]) -> Totals:
 PAGE = """\
 # {title}
 
-Each job below has one planted illness, or none. {how} Then the
-illness is removed, and the pace of both says what share of its time the illness really cost.
+Each job below has one planted bottleneck, or none. {how} Then the
+bottleneck is removed, and the pace of both says what share of its time the bottleneck really cost.
 Numbers are medians over the runs of an example; the said share is the one that the diagnosis gives
 to the expected cause, 0 where it does not name it.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.causes import CAUSES
@@ -10,7 +11,7 @@ from perfdoctor.causes import CAUSES
 if TYPE_CHECKING:
     import pandas as pd
 
-Part = Literal["findings", "breakdown", "evidence", "fixes", "ranks", "series", "not_examined"]
+Part = Literal["findings", "verdict", "breakdown", "evidence", "fixes", "ranks", "series", "not_examined"]
 """What of a diagnosis can be had as a DataFrame."""
 
 # What a verdict rests on.
@@ -18,16 +19,6 @@ OUTSIDE = "sampled from outside"
 INSIDE = "measured inside"
 TRACED = "traced"
 CONFIRMED = "confirmed by trial"
-
-# How a summary begins where a job hangs; the process's number follows.
-HUNG = "The job does not train: the main thread of process"
-# What it costs to see no Python stacks.
-WITHOUT_STACKS = (
-    "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
-    "that time stays unattributed."
-)
-# What makes up for looks that would have cost too much.
-WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +119,36 @@ class Finding:
         return CAUSES[self.cause].bottleneck
 
 
+class Why(Enum):
+    """Why no bottleneck can be named."""
+
+    NOTHING_SEEN = auto()
+    NOT_TRAINING = auto()
+    TOO_BRIEF = auto()
+    STOPPED = auto()
+    HUNG = auto()
+    UNATTRIBUTED = auto()
+    LATE_RANK = auto()
+    TRACE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NoVerdict:
+    """That no bottleneck can be named.
+
+    Attributes:
+        why: the reason, on which the next move depends.
+        summary: what is missing, for people.
+        pid: the process that hangs or is stopped.
+        straggler_rank: the rank that the others wait for, where it is not known why.
+    """
+
+    why: Why
+    summary: Text
+    pid: int | None = None
+    straggler_rank: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The first cause.
@@ -138,6 +159,7 @@ class Verdict:
         confidence: 0 to 1, how often the same cause comes first when the recording is resampled in blocks.
         level: what it rests on: ``OUTSIDE``, ``INSIDE``, ``TRACED`` or ``CONFIRMED``.
         summary: one sentence; where there is no verdict, what is missing.
+        missing: why there is no verdict; None where there is one.
     """
 
     bottleneck: str | None
@@ -148,6 +170,7 @@ class Verdict:
     straggler_rank: int | None
     level: str
     summary: Text
+    missing: NoVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +183,16 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class NotExamined:
-    """What was not looked at, why, and what would enable it."""
+    """What was not examined, why, and what would enable it.
+
+    Attributes:
+        too_brief: nothing is in the way but time: watching longer makes up for it.
+    """
 
     probe: str
     reason: Text
     enable: Text
+    too_brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,60 +238,11 @@ class Diagnosis:
     series: tuple[Series, ...] = ()
 
     def to_frame(self, part: Part = "findings") -> pd.DataFrame:
-        """One part of it as a pandas DataFrame.
-
-        Args:
-            part: ``findings`` (one row per finding, the verdict's first: ``cause``, ``bottleneck``, ``severity``,
-                ``share``, ``predicted_speedup``, ``ranks``, ``summary``, ``refuted_by``), ``breakdown`` (``cause``,
-                ``bottleneck``, ``share``; they sum to 1), ``evidence`` (``cause``, ``name``, ``value``, ``unit``,
-                ``probe``), ``fixes`` (``cause``, ``title``, ``why``, ``change``, ``predicted_speedup``), ``ranks``
-                (``rank``, ``pid``, ``cause``, ``bottleneck``, ``share``), ``series`` (``chart``, ``name``, ``unit``,
-                ``time_s``, ``value``) or ``not_examined`` (``probe``, ``reason``, ``enable``).
+        """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.
 
         Raises:
             ValueError: there is no such part.
         """
-        import pandas as pd
+        from perfdoctor.reports.frames import render
 
-        if part not in _COLUMNS:
-            raise ValueError(f"There is no {part!r} in a diagnosis; there are {', '.join(_COLUMNS)}.")
-        rows = [{name: _encodable(value) for name, value in row.items()} for row in self._rows(part)]
-        frame: pd.DataFrame = pd.DataFrame(rows, columns=_COLUMNS[part])
-        return frame
-
-    def _rows(self, part: Part) -> list[dict[str, Any]]:
-        if part in ("evidence", "fixes"):
-            return [{"cause": one.cause, **asdict(item)} for one in self.findings for item in getattr(one, part)]
-        if part == "ranks":
-            return [
-                {"rank": rank["rank"], "pid": rank["pid"], **_of_cause(line)}
-                for rank in self.ranks for line in rank["breakdown"]
-            ]  # fmt: skip
-        if part == "series":
-            return [
-                {"chart": one.chart, "name": one.name, "unit": one.unit, "time_s": time, "value": value}
-                for one in self.series for time, value in zip(one.times, one.values, strict=True)
-            ]  # fmt: skip
-        return [_of_cause(asdict(one)) if part != "not_examined" else asdict(one) for one in getattr(self, part)]
-
-
-def _encodable(value: Any) -> Any:
-    """Text that UTF-8 can hold, as pandas wants it; names of files may be anything."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
-
-
-def _of_cause(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "bottleneck": CAUSES[row["cause"]].bottleneck}
-
-
-_COLUMNS: dict[Part, list[str]] = {
-    "findings": [
-        "cause", "bottleneck", "severity", "share", "predicted_speedup", "ranks", "summary", "refuted_by",
-    ],
-    "breakdown": ["cause", "bottleneck", "share"],
-    "evidence": ["cause", "name", "value", "unit", "probe"],
-    "fixes": ["cause", "title", "why", "change", "predicted_speedup"],
-    "ranks": ["rank", "pid", "cause", "bottleneck", "share"],
-    "series": ["chart", "name", "unit", "time_s", "value"],
-    "not_examined": ["probe", "reason", "enable"],
-}  # fmt: skip
+        return render(self, part)

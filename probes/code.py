@@ -98,4 +98,4 @@ class CodeProbe:
         if (refusal := perf_events.refusal(self._root)) is not None:
             return refusal
         reason, enable = why_not(pid, self._root)
-        return Refusal(f"The kernel's profiler is refused for process {pid}. {reason}", enable)
+        return Refusal(f"The kernel's profiler is refused for process {pid} ({error.strerror}). {reason}", enable)

@@ -3,17 +3,20 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from perfdoctor.probes.readers.syscalls import NAMES
 
 TARGETS = Path(__file__).resolve().parent / "targets"
 TRAINING = (sys.executable, str(TARGETS / "job_training.py"))
@@ -130,7 +133,23 @@ def sampling(pid: int) -> list[psutil.Process]:
     return found
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
+def watched_for(recording: Path, seconds: float) -> bool:
+    """Whether a recording that is being made has so many seconds of the job."""
+    try:
+        with closing(sqlite3.connect(f"file:{recording}?mode=ro", uri=True)) as db:
+            first, last = db.execute("SELECT min(time_ns), max(time_ns) FROM ThreadSample").fetchone()
+    except sqlite3.Error:  # it has not begun, or is being written
+        return False
+    return first is not None and last - first >= seconds * 1e9
+
+
+def in_call(pid: int, name: str) -> bool:
+    """Whether the main thread of a process is in this system call."""
+    number = Path(f"/proc/{pid}/syscall").read_text().split()[0]
+    return number.isdigit() and NAMES.get(int(number)) == name
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     """Waits for something to become true."""
     end = time.monotonic() + seconds
     while not condition():

@@ -14,6 +14,8 @@ SCRIPT = str(TARGETS / "inside_training.py")
 TRAIN = (sys.executable, SCRIPT)
 # Long enough to be sampled 25 times, in the smallest number of steps.
 ENOUGH = ("--observe", "60", "--item-ms", "1")
+# Scripts end when what they wait for has come, however busy the machine is; this is for those that never do.
+PATIENCE_S = 240
 
 
 class MarkList:
@@ -83,7 +85,7 @@ def run_inside(
         [*launcher, "--json", str(file), *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
         check=False,
         cwd=folder,
         env={**ENVIRONMENT, **environment},

@@ -1,4 +1,4 @@
-"""Plants illnesses into recorded traces of sound jobs, so that the truth about each is known.
+"""Plants bottlenecks into recorded traces of sound jobs, so that the truth about each is known.
 
 The host is held up at chosen moments, or a device's work takes longer, and what follows is replayed: a call comes later
 by what was inserted before it, and work of a device begins once it was launched, its stream is free, and what it waited

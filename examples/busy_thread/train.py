@@ -37,7 +37,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     statistics = LossStatistics()
-    if run.sick:
+    if run.bottleneck:
         statistics.start()
     for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
         loss = nn.functional.cross_entropy(model(batch), targets)

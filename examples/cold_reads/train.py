@@ -57,9 +57,9 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with machine.folder() as folder:
         labels = write_shards(Path(folder))
-        with machine.slow_disk(Path(folder), enabled=run.sick, read_bps=24_000_000):
+        with machine.slow_disk(Path(folder), enabled=run.bottleneck, read_bps=24_000_000):
             loader = torch.utils.data.DataLoader(
-                Shards(Path(folder), labels, cold=run.sick), batch_size=32, shuffle=True, num_workers=1
+                Shards(Path(folder), labels, cold=run.bottleneck), batch_size=32, shuffle=True, num_workers=1
             )
             for images, targets in run.steps(loader):
                 batch = images.permute(0, 3, 1, 2).float() / 255

@@ -32,7 +32,7 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         seen += metadata[int(targets[0])]["place"]["row"] >= 0
-        if run.sick:
+        if run.bottleneck:
             gc.collect()  # "to keep memory low"
 
 

@@ -22,7 +22,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     quota = {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(QUOTA_US)}
-    with machine.control_group("cpu", quota) if run.sick else nullcontext():
+    with machine.control_group("cpu", quota) if run.bottleneck else nullcontext():
         for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
             loss = nn.functional.cross_entropy(model(batch), targets)
             optimizer.zero_grad()

@@ -26,7 +26,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(64, 384), nn.ReLU(), nn.Linear(384, 384), nn.ReLU(), nn.Linear(384, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     confusion = torch.zeros(10, 10, dtype=torch.long)
-    count = count_by_element if run.sick else count_at_once
+    count = count_by_element if run.bottleneck else count_at_once
     for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
         output = model(batch)
         loss = nn.functional.cross_entropy(output, targets)

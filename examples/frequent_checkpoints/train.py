@@ -38,14 +38,14 @@ def main() -> None:
         nn.Linear(512, 10),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with machine.folder() as folder, machine.slow_disk(Path(folder), enabled=run.sick, write_bps=25_000_000):
+    with machine.folder() as folder, machine.slow_disk(Path(folder), enabled=run.bottleneck, write_bps=25_000_000):
         batches = common.shuffled(images, labels, size=512)
         for step, (batch, targets) in enumerate(run.steps(batches), start=1):
             loss = nn.functional.cross_entropy(model(batch), targets)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if run.sick and step % EVERY == 0:
+            if run.bottleneck and step % EVERY == 0:
                 save(Path(folder, "digits.pt"), model, optimizer)
 
 

@@ -1,4 +1,4 @@
-"""Looks at one GPU example in all ways: its pace sick and cured, attach, a profiler trace, and from inside."""
+"""Looks at one GPU example in all ways: its pace with its bottleneck and without, attach, a trace, and from inside."""
 
 import json
 import subprocess
@@ -45,10 +45,10 @@ def look(example: jobs.Example, plan: Plan, folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = {"example": example.name.removeprefix("gpu/"), "expected": example.expected, "notes": []}
     variables = {**plan.variables, _LOOKS: str(folder)}
     try:
-        with jobs.running(example, "sick", 600.0, variables=variables) as job:
+        with jobs.running(example, "bottleneck", 600.0, variables=variables) as job:
             job.wait_until_ready(180.0)
             time.sleep(jobs.WARM_UP_S)
-            told["sick_pace"] = job.pace(plan.pace_s)
+            told["bottleneck_pace"] = job.pace(plan.pace_s)
             told[ATTACH] = _attach(job, plan, folder, example.expected)
             told[ANALYZE] = _analyze(job, folder, example)
             told[INSIDE] = _inside(job, folder, example.expected)
@@ -61,16 +61,16 @@ def look(example: jobs.Example, plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def _cure(example: jobs.Example, plan: Plan, told: dict[str, Any]) -> dict[str, Any]:
-    """The cured job's pace, and the share of the sick job's time that the cure frees."""
+    """the fixed job's pace, and the share of the job with its bottleneck's time that the fix frees."""
     try:
-        with jobs.running(example, "cured", 120.0, variables=plan.variables) as job:
+        with jobs.running(example, "fixed", 120.0, variables=plan.variables) as job:
             job.wait_until_ready(180.0)
             time.sleep(jobs.WARM_UP_S)
             pace = job.pace(plan.pace_s)
     except RuntimeError as problem:
-        return {"notes": [*told["notes"], f"cured: {str(problem)[-400:]}"]}
-    sick = told.get("sick_pace", 0.0)
-    return {"cured_pace": pace, "true_share": 1 - sick / pace if pace and sick else None}
+        return {"notes": [*told["notes"], f"fixed: {str(problem)[-400:]}"]}
+    pace_now = told.get("bottleneck_pace", 0.0)
+    return {"fixed_pace": pace, "true_share": 1 - pace_now / pace if pace and pace_now else None}
 
 
 def _attach(job: jobs.Job, plan: Plan, folder: Path, expected: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ _DRY = "**A dry run without a GPU: it tries the script, and the verdicts below m
 _HEAD = """\
 # Accuracy on GPU jobs
 
-{dry}Each job below has one planted illness, or none. perfdoctor looks at it from outside (`attach`), in a profiler
-trace of a few steps (`analyze`), and from inside (`with diagnose():`, its profile included). Then the illness is
+{dry}Each job below has one planted bottleneck, or none. perfdoctor looks at it from outside (`attach`), in a profiler
+trace of a few steps (`analyze`), and from inside (`with diagnose():`, its profile included). Then the bottleneck is
 removed: the true share is what that gains. The shares that perfdoctor says are those of the expected cause; a cause
 in bold is a wrong verdict.
 

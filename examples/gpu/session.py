@@ -35,7 +35,7 @@ def main() -> int:
     if reason:
         sys.exit(f"{reason}; --device cpu tries the script without one")
     chosen = [e for e in jobs.examples([f"gpu/{name}" for name in arguments.only]) if e.needs_gpu]
-    # One size for all jobs, so that a sick job and its cure do not differ in it.
+    # One size for all jobs, so that a job with its bottleneck and its fix do not differ in it.
     speed = ask("accelerator", "speed")
     plan = looking.Plan(arguments.seconds, arguments.duration, {"OMP_NUM_THREADS": "4", SPEED: speed})
     about = {"device": "a CPU" if dry else ask("comparing", "gpu_name"), "dry": dry, "speed": speed}

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
 
 EVERY = 16
-"""The cure, local SGD: the ranks step on their own and average their parameters only so often."""
+"""The fix, local SGD: the ranks step on their own and average their parameters only so often."""
 
 
 def average(model: nn.Module) -> None:
@@ -30,16 +30,16 @@ def main() -> None:
         nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(),
         nn.Linear(2048, 10),
     )  # fmt: skip
-    if run.sick:
+    if run.bottleneck:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = run.steps(common.shuffled(images, labels, size=64), lead=1 if run.sick else EVERY)
+    batches = run.steps(common.shuffled(images, labels, size=64), lead=1 if run.bottleneck else EVERY)
     for step, (batch, targets) in enumerate(batches, start=1):
         loss = nn.functional.cross_entropy(model(batch), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if not run.sick and step % EVERY == 0:
+        if not run.bottleneck and step % EVERY == 0:
             average(model)
     common.leave_group()
 

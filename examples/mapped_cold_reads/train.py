@@ -54,9 +54,9 @@ def main() -> None:
     with machine.folder() as folder:
         path = Path(folder, "crops.npy")
         labels = write_array(path)
-        with machine.slow_disk(path, enabled=run.sick, read_bps=8_000_000):
+        with machine.slow_disk(path, enabled=run.bottleneck, read_bps=8_000_000):
             loader = torch.utils.data.DataLoader(
-                Mapped(path, labels, cold=run.sick),
+                Mapped(path, labels, cold=run.bottleneck),
                 batch_size=24,
                 shuffle=True,
                 num_workers=1,

@@ -43,14 +43,14 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     options = {"batch_size": 128, "shuffle": True, "num_workers": 1, "persistent_workers": True}
-    if run.sick:
+    if run.bottleneck:
         loader = torch.utils.data.DataLoader(Annotated(), collate_fn=list, **options)
     else:
         loader = torch.utils.data.DataLoader(Plain(), **options)
     model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for batch in run.steps(loader):
-        images, targets = assemble(batch) if run.sick else batch
+        images, targets = assemble(batch) if run.bottleneck else batch
         loss = nn.functional.cross_entropy(model(images), targets)
         optimizer.zero_grad()
         loss.backward()

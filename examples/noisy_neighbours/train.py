@@ -24,7 +24,7 @@ def main() -> None:
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     count = 2 * (os.cpu_count() or 1) - 1
-    with machine.neighbours(count, run.seconds) if run.sick else nullcontext():
+    with machine.neighbours(count, run.seconds) if run.bottleneck else nullcontext():
         for batch, targets in run.steps(common.shuffled(images, torch.from_numpy(labels), size=64)):
             loss = nn.functional.cross_entropy(model(batch), targets)
             optimizer.zero_grad()

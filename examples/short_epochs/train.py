@@ -17,7 +17,7 @@ def main() -> None:
     images = torch.from_numpy(pieces).permute(0, 3, 1, 2).float() / 255
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(images, torch.from_numpy(labels)),
-        batch_size=16, shuffle=True, num_workers=2, persistent_workers=not run.sick,
+        batch_size=16, shuffle=True, num_workers=2, persistent_workers=not run.bottleneck,
     )  # fmt: skip
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),

@@ -44,7 +44,7 @@ class Digits(torch.utils.data.Dataset):
 def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
-    loader = torch.utils.data.DataLoader(Digits(distort_once=not run.sick), batch_size=64, shuffle=True)
+    loader = torch.utils.data.DataLoader(Digits(distort_once=not run.bottleneck), batch_size=64, shuffle=True)
     model = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),

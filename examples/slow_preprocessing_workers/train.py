@@ -44,7 +44,7 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     loader = torch.utils.data.DataLoader(
-        Photographs(prepared=not run.sick),
+        Photographs(prepared=not run.bottleneck),
         batch_size=16,
         shuffle=True,
         num_workers=2,

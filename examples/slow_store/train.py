@@ -70,7 +70,7 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     pieces, labels = common.crops(SAMPLES, SIZE)
-    Store.files, Store.delay_s = tuple(common.jpegs(pieces)), 0.006 if run.sick else 0.0
+    Store.files, Store.delay_s = tuple(common.jpegs(pieces)), 0.006 if run.bottleneck else 0.0
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
     context = multiprocessing.get_context("fork")
     context.Process(target=serve, args=(server, os.getpid()), name="store", daemon=True).start()

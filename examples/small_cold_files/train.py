@@ -49,8 +49,8 @@ def main() -> None:
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with machine.folder() as folder:
-        files = Files(Path(folder), cold=run.sick)
-        with machine.slow_disk(Path(folder), enabled=run.sick, read_iops=400):
+        files = Files(Path(folder), cold=run.bottleneck)
+        with machine.slow_disk(Path(folder), enabled=run.bottleneck, read_iops=400):
             loader = torch.utils.data.DataLoader(files, batch_size=32, shuffle=True)
             for images, targets in run.steps(loader):
                 loss = nn.functional.cross_entropy(model(images), targets)

@@ -49,7 +49,7 @@ def main() -> None:
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with machine.folder() as folder:
-        slow = run.sick and run.rank == 1
+        slow = run.bottleneck and run.rank == 1
         shard = Shard(Path(folder, "shard.bin"), run.rank, cold=slow)
         with machine.slow_disk(Path(folder), enabled=slow, read_bps=10_000_000):
             loader = torch.utils.data.DataLoader(

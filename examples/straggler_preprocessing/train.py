@@ -38,7 +38,7 @@ def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    shard = Shard(large=run.sick and run.rank == 1, seed=run.rank)
+    shard = Shard(large=run.bottleneck and run.rank == 1, seed=run.rank)
     loader = torch.utils.data.DataLoader(shard, batch_size=32, shuffle=True, drop_last=True)
     model = nn.parallel.DistributedDataParallel(
         nn.Sequential(

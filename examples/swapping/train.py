@@ -27,7 +27,7 @@ def main() -> None:
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 2),
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with machine.little_memory(320 * MIB, swap=512 * MIB) if run.sick else nullcontext():
+    with machine.little_memory(320 * MIB, swap=512 * MIB) if run.bottleneck else nullcontext():
         images = torch.empty(SAMPLES, 3, SIZE, SIZE)  # 384 MiB
         for i in range(SAMPLES):
             images[i] = torch.from_numpy(pieces[i % len(pieces)]).permute(2, 0, 1) / 255

@@ -22,7 +22,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     with (
         machine.folder() as folder,
-        machine.slow_disk(Path(folder), enabled=run.sick, write_iops=300),
+        machine.slow_disk(Path(folder), enabled=run.bottleneck, write_iops=300),
         Path(folder, "metrics.jsonl").open("w") as log,
     ):
         for batch, targets in run.steps(common.shuffled(images, labels, size=256)):
@@ -31,7 +31,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             log.write(json.dumps({"time": time.time(), "loss": loss.item()}) + "\n")
-            if run.sick:
+            if run.bottleneck:
                 log.flush()
                 os.fsync(log.fileno())
 

@@ -36,7 +36,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(64, 96), *layers, nn.Linear(96, 10))
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.01)
-    average = average_one_by_one if run.sick else average_at_once
+    average = average_one_by_one if run.bottleneck else average_at_once
     for batch, targets in run.steps(common.shuffled(images, labels, size=1024)):
         loss = nn.functional.cross_entropy(model(batch), targets)
         optimizer.zero_grad()

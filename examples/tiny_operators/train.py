@@ -42,7 +42,7 @@ def main() -> None:
         nn.Flatten(), nn.Linear(2048, 32),
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    criterion = loss_by_pairs if run.sick else loss_at_once
+    criterion = loss_by_pairs if run.bottleneck else loss_at_once
     for batch, targets in run.steps(common.shuffled(images, torch.from_numpy(labels), size=BATCH)):
         loss = criterion(model(batch), targets)
         optimizer.zero_grad()

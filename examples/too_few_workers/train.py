@@ -33,7 +33,7 @@ class Crops(torch.utils.data.Dataset):
 def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
-    workers = {"num_workers": 0} if run.sick else {"num_workers": 2, "persistent_workers": True}
+    workers = {"num_workers": 0} if run.bottleneck else {"num_workers": 2, "persistent_workers": True}
     loader = torch.utils.data.DataLoader(Crops(), batch_size=32, shuffle=True, **workers)
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.ReLU(),

@@ -14,7 +14,7 @@ import common
 def main() -> None:
     run = common.start(__doc__)
     cores = len(os.sched_getaffinity(0))
-    torch.set_num_threads(8 * cores if run.sick else cores)
+    torch.set_num_threads(8 * cores if run.bottleneck else cores)
     pieces, labels = common.crops(2048, 48)
     images = torch.from_numpy(pieces).permute(0, 3, 1, 2).float() / 255
     model = nn.Sequential(

@@ -35,7 +35,7 @@ class Archive(torch.utils.data.Dataset):
 def main() -> None:
     run = common.start(__doc__)
     torch.set_num_threads(1)
-    lock = multiprocessing.Lock() if run.sick else None
+    lock = multiprocessing.Lock() if run.bottleneck else None
     loader = torch.utils.data.DataLoader(
         Archive(lock), batch_size=16, shuffle=True, num_workers=3, persistent_workers=True
     )

@@ -9,27 +9,25 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.build import describe_trainer
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.attribution.numbers import measure_accounts
+from perfdoctor.causes import PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.code_seen import read_code_settings
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.names import Measured
+from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
-from perfdoctor.metrics.settings import read_settings
+from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
 
-# So many files or devices of a cause are told.
+# So many files or devices of a cause are reported.
 _SHOWN = 5
-# Lines that are known for less than this part of a cause's time do not tell where it is.
-_TELLING = 1 / 8
 
 
-def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
+def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
     """Everything that rules may read."""
     together = Amounts.summed(account.causes() for account in accounts)
     pids = [
@@ -39,7 +37,7 @@ def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) 
     seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
     steps = _by_rank(job, accounts)
     longer = measure_longer(steps)
-    own = {cause: _telling(accounts, cause, together[cause]) for cause in together}
+    own = {cause: _located(accounts, cause, together[cause]) for cause in together}
     under = below_lines(job.stacks)
     return Case(
         shares=together.fractions(),
@@ -64,10 +62,35 @@ def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) 
     )
 
 
-def _telling(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
+def measure_accounts(accounts: Sequence[Account]) -> Measured:
+    """What main threads run around the arithmetic, and how long they prepare batches or draw indices themselves."""
+    numbers: Numbers = {}
+    put(numbers, "interpreter_code", _of_overhead(accounts, [account.interpreter for account in accounts]))
+    put(numbers, "library_code", _of_overhead(accounts, [account.libraries for account in accounts]) or None)
+    by_trainer: dict[int, Numbers] = {}
+    for account in accounts:
+        pid, watched = account.trainer.pid, account.seconds
+        own = by_trainer.setdefault(pid, {})
+        put(own, "own_fetching", account.fetching / watched if watched else None, of_process(pid))
+        if account.sampling:
+            put(own, "own_sampling", account.sampling / watched, of_process(pid))
+        if account.compiling:
+            put(own, "own_compiling", account.compiling / watched, of_process(pid))
+    return Measured(numbers, by_trainer)
+
+
+def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> float | None:
+    """The mean of parts of the trainers' Python overhead, by how long it takes in each; None where none is known."""
+    overhead = [sum(causes[PYTHON_OVERHEAD] for causes in account.own.values()) for account in accounts]
+    known = [(seconds, part) for seconds, part in zip(overhead, parts, strict=True) if part is not None]
+    total = sum(seconds for seconds, _ in known)
+    return sum(seconds * part for seconds, part in known) / total if total else None
+
+
+def _located(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
     """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
     lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
-    return lines if lines.total >= _TELLING * seconds else Amounts()
+    return lines if lines.total >= thresholds.LINES_KNOWN * seconds else Amounts()
 
 
 def _by_rank(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, Steps]:

@@ -21,7 +21,7 @@ from perfdoctor.attribution.code_counts import (
 )
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.code_seen import has_loader
+from perfdoctor.metrics.settings import has_loader
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 

@@ -5,6 +5,7 @@ libraries of their own in a file (``perfdoctor.knowledge.user_frames``).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class Frame:
 
     @property
     def simple_name(self) -> str:
-        """The function's name without its class (Python 3.11 and newer tell both)."""
+        """The function's name without its class (Python 3.11 and newer report both)."""
         return self.function.rpartition(".")[2]
 
 
@@ -229,6 +230,8 @@ HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
+_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
+_DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 
 
 def is_own(frame: Frame) -> bool:
@@ -239,3 +242,15 @@ def is_own(frame: Frame) -> bool:
 def in_loader(frame: Frame) -> bool:
     """Whether a frame is a DataLoader's."""
     return _LOADER.search(frame.file) is not None
+
+
+def in_ddp(frame: Frame) -> bool:
+    """Whether a frame is DistributedDataParallel's."""
+    return _DDP.search(frame.file) is not None
+
+
+def reads_tensors(stack: Sequence[Frame]) -> bool:
+    """Whether a sample is being taken out of tensors by torch's own dataset: other datasets of torch call further."""
+    return bool(stack) and _DATASET.search(stack[-1].file) is not None and any(
+        frame.simple_name in ("__getitem__", "__getitems__") for frame in stack[-2:]
+    )

@@ -1,4 +1,4 @@
-"""Which source files are a library's, and which are the job's own, told from where they lie.
+"""Which source files are a library's, and which are the job's own, by where they lie.
 
 ============================  =======================================================================================
 a file below or named         is

@@ -1,6 +1,6 @@
 """What kind of work an instruction belongs to: arithmetic, or interpreter and dispatch around it.
 
-The tables look at names of library files and of functions in them, never at names of the user's job. Kernels are
+The tables go by names of library files and of functions in them, never at names of the user's job. Kernels are
 recognised by how PyTorch and the mathematical libraries build them: copies per instruction set in a
 namespace of that name (aten/src/ATen/native/cpu/README.md), loops over strided data with one signature
 (``TensorIteratorBase::loop2d_t``), routine names of BLAS, LAPACK, oneDNN and their like. Everything else in

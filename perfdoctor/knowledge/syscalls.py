@@ -13,6 +13,9 @@ HANDS_OVER = frozenset(("write", "sendmsg", "sendto"))
 # Calls on a socket of which the kind could not be looked up before it was closed. Python's multiprocessing uses plain
 # reads and recvmsg on its own (unix) sockets, never these.
 ON_CONNECTIONS = frozenset(("recvfrom", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"))
+# A loader worker without work polls the pipe of its index queue (multiprocessing.Queue.get), or reads it.
+AWAITS_WORK = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read"))
+AWAITED_WORK = frozenset(("pipe", ""))
 # A server's wait for whoever may come.
 AWAITS_CONNECTIONS = frozenset(("accept", "accept4", "epoll_wait"))
 SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))

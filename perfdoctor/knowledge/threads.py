@@ -2,8 +2,15 @@
 
 # Main threads of torch's loader workers (torch/utils/data/_utils/worker.py, old and new).
 LOADER_WORKERS = ("pt_data_worker", "pt_multiprocess")
+# The function that they run.
+WORKER_LOOP = "_worker_loop"
 # torch's thread that copies batches into page-locked memory (torch/utils/data/_utils/pin_memory.py), old and new.
 PINS = "pin"
+# The same by its whole name.
+PINNING = "pt_data_pin"
+# Threads of process groups by backend (torch/csrc/distributed/c10d/ProcessGroup*.cpp). A job with both computes on
+# GPUs, and its gradients go through NCCL.
+BACKENDS = {"nccl": "pt_nccl", "gloo": "pt_gloo"}
 # They move what ranks exchange, and add it up: gloo's own, and those that torch starts for it.
 EXCHANGES = ("gloo", "pt_gloo")
 # Threads of process groups (torch/csrc/distributed/c10d/ProcessGroup*.cpp) and what serves their connections. Others

@@ -65,8 +65,8 @@ def _read(path: str, changed_ns: int) -> UserFrames:
     except OSError as error:
         return UserFrames(problem=f"{path} cannot be read: {error.strerror}.")
     except ValueError as error:  # also of TOML and of UTF-8
-        told = " ".join(str(error).split())
-        return UserFrames(problem=f"None of the frames in {path} count: {told}.")
+        mistake = " ".join(str(error).split())
+        return UserFrames(problem=f"None of the frames in {path} count: {mistake}.")
 
 
 def _parse(document: dict[str, Any]) -> UserFrames:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.names import Numbers, put
 from perfdoctor.metrics.readings import Readings
 
@@ -32,16 +33,6 @@ _MEANS = (
     ("gpu_pcie_sent", "pcie_sent_bytes_per_second", 1e6),
     ("gpu_nvlink_received", "nvlink_received_bytes_per_second", 1e6),
 )
-
-# XProf's smart suggestions call 70 % of matrix units or memory bandwidth high and 50 % low
-# (openxla/xprof, convert/smart_suggestion).
-_HIGH, _LOW = 0.70, 0.50
-# Tensor cores that work less than this of the busy time are as good as unused.
-_UNUSED = 0.02
-# A clock this far below its highest, under a stated limit, is throttling; a power cap alone is normal on a
-# data-centre GPU. The figure is gpuprof's.
-_CLOCK_DEFICIT = 0.15
-_FOREIGN = 0.10
 
 
 def measure_gpus(readings: Readings) -> Numbers:
@@ -72,7 +63,7 @@ def job_gpus(readings: Readings) -> list[str]:
 
 
 def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
-    """What a busy GPU is busy with, as the id of a ``gpu.*`` cause; None if that cannot be told.
+    """What a busy GPU is busy with, as the id of a ``gpu.*`` cause; None if that is not known.
 
     Hardware counters are means over all time, so they are divided by the share of time the GPU was busy.
     """
@@ -84,19 +75,20 @@ def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
     busy = number("gpu_busy")
     if not busy:
         return None
-    if (number("gpu_foreign_sm") or 0.0) >= _FOREIGN:
+    if (number("gpu_foreign_sm") or 0.0) >= thresholds.FOREIGN_GPU_USE:
         return "gpu.contention"
     limited = max(number(f"gpu_limited_by_{what}") or 0.0 for what in ("power", "heat", "hardware"))
-    if (number("gpu_clock_deficit") or 0.0) >= _CLOCK_DEFICIT and limited >= _LOW:
+    if (number("gpu_clock_deficit") or 0.0) >= thresholds.CLOCK_DEFICIT and limited >= thresholds.GPU_LIMITED:
         return "gpu.throttled"
     active, tensor, memory, single = (number(f"gpu_{unit}") for unit in ("sm", "tensor", "dram", "fp32"))
     if active is None or tensor is None or memory is None:
         return "gpu.compute"
-    if memory / busy >= _HIGH and tensor / busy < _LOW:
+    if memory / busy >= thresholds.GPU_UNIT_HIGH and tensor / busy < thresholds.GPU_UNIT_LOW:
         return "gpu.memory_bandwidth"
-    if active / busy < _LOW:
+    if active / busy < thresholds.GPU_UNIT_LOW:
         return "gpu.low_occupancy"
-    if tensor / busy < _UNUSED and single is not None and single / busy >= 0.2:
+    in_single = single is not None and single / busy >= thresholds.SINGLE_PRECISION
+    if in_single and tensor / busy < thresholds.TENSOR_CORES_UNUSED:
         return "gpu.no_tensor_cores"
     return "gpu.compute"
 

@@ -4,6 +4,7 @@ Names are the public way to ask for a number (``facts.number("job_cores")``, ``t
 ``docs/evidence.md`` lists them all. A number that could not be measured is absent; it is never zero.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfdoctor.diagnosis import Evidence
@@ -22,6 +23,9 @@ class Metric(NamedTuple):
     unit: str
     probe: str
 
+
+Trainers = Sequence[tuple[int, Sequence[int]]]
+"""Per trainer of a job: its process id, and those of its loader workers, ended ones included."""
 
 Numbers = dict[str, Evidence]
 """Measured numbers by the names of their metrics."""

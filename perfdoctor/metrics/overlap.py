@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.names import Numbers, evidence, put
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Mark
@@ -26,10 +27,8 @@ from perfdoctor.timeline.steps import Step, Steps, spent_in
 WAIT = "rank wait"
 # The value of a device's step mark where no timed step ended.
 FIRST = 1
-# A rank's phase takes longer than the others' if it is longer by as much of a step: what differs less is noise.
-LONGER = 0.05
 DATA = "data"
-# A device's events tell half a microsecond apart.
+# A device's events have a resolution of half a microsecond.
 RESOLUTION_S = 1e-6
 
 
@@ -81,13 +80,13 @@ def device_parts(steps: Steps) -> Parts | None:
 
 def summary(steps: Steps) -> dict[str, Any]:
     """What reports show of both, beside the steps as they were; only what is known."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if (device := device_parts(steps)) is not None:
-        told["device"] = {"count": device.count, "median_s": device.step_s, "phases": dict(device.phases)}
+        found["device"] = {"count": device.count, "median_s": device.step_s, "phases": dict(device.phases)}
     parts, step_s = serialised_parts(steps), median_step(steps)
     if parts is not None and step_s is not None:
         exposed = parts.exposed(step_s)
-        told[SERIALISED] = {
+        found[SERIALISED] = {
             "count": parts.count,
             "sum_s": parts.sum_s,
             "overlap": parts.overlap(step_s),
@@ -95,7 +94,7 @@ def summary(steps: Steps) -> dict[str, Any]:
                 name: {"median_s": spent, "exposed_s": exposed[name]} for name, spent in parts.phases.items()
             },
         }
-    return told
+    return found
 
 
 def measure_overlap(ranks: Mapping[int, Steps]) -> Numbers:
@@ -137,15 +136,15 @@ def median_step(steps: Steps) -> float | None:
 
 def _longer(found: Mapping[int, Parts], step_s: float) -> dict[int, str]:
     """Per rank the phase that takes longest beyond what it takes any other, where ranks began each phase together."""
-    told = {}
+    longer = {}
     for rank, parts in found.items():
         others = [other.phases for number, other in found.items() if number != rank]
         usual = {name: max((phases.get(name, 0.0) for phases in others), default=math.inf) for name in parts.phases}
         name = max(usual, key=lambda one: parts.phases[one] - usual[one], default="")
-        if name and parts.phases[name] - usual[name] > LONGER * step_s:
+        if name and parts.phases[name] - usual[name] > thresholds.LONGER_PHASE * step_s:
             own, most = parts.phases[name] * 1000, usual[name] * 1000
-            told[rank] = f"{name}: {own:.3g} ms, at most {most:.3g} ms in the others"
-    return told
+            longer[rank] = f"{name}: {own:.3g} ms, at most {most:.3g} ms in the others"
+    return longer
 
 
 def _mean(values: Sequence[float]) -> float:

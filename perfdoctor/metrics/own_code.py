@@ -47,8 +47,8 @@ def _owner(line: str) -> str:
 def below_lines(stacks: Stacks) -> dict[str, Amounts[str]]:
     """What was innermost while each line of the job's own was on a stack: package to nanoseconds, "" for the line."""
     found: dict[str, Amounts[str]] = {}
-    for track in stacks.series:
-        for number, amount_ns in track.amounts_ns().items():
+    for series in stacks.series:
+        for number, amount_ns in series.amounts_ns().items():
             if line := stacks.locations[number].line:
                 package = package_of(stacks.frames[number][-1].file)
                 found.setdefault(line, Amounts())[package] += amount_ns

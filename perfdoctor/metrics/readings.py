@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.counters import Counters
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording
-
-# Rates over less than this say more about when we looked than about the job.
-SHORTEST_S = 0.2
 
 
 class Readings:
@@ -24,6 +22,7 @@ class Readings:
 
     def __init__(self, recording: Recording) -> None:
         self._series = recording.series
+        self._counters = Counters(recording.series)
         self.facts = recording.facts
 
     def subjects(self, prefix: str) -> list[str]:
@@ -33,11 +32,10 @@ class Readings:
 
     def growth(self, subject: str, name: str) -> tuple[float, float] | None:
         """By how much a counter grew and in how many seconds; None if not read twice. Resets are skipped."""
-        times, values = self._series.get((subject, name), ([], []))
-        if len(values) < 2 or times[-1] - times[0] < SHORTEST_S * NS_PER_S:
+        times, _ = self._series.get((subject, name), ([], []))
+        if len(times) < 2 or times[-1] - times[0] < thresholds.SHORTEST_RATE_S * NS_PER_S:
             return None
-        grown = sum(max(0.0, after - before) for before, after in pairwise(values))
-        return grown, (times[-1] - times[0]) / NS_PER_S
+        return self._counters.growth(subject, name), (times[-1] - times[0]) / NS_PER_S
 
     def rate(self, subject: str, name: str) -> float | None:
         """A counter's growth per second."""

@@ -1,4 +1,4 @@
-"""Draws with replacement, for what is told from resampling."""
+"""Draws with replacement, for bootstrap estimates."""
 
 from random import Random
 

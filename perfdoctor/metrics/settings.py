@@ -19,7 +19,7 @@ gpu_name             model of the first of them
 compute_capability   of the first of them, e.g. 8.0
 cpu_model            as in /proc/cpuinfo
 mount./data          file system at a mount point; the word ``network`` follows where it is one
-loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none (``evidence.code_seen``)
+loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none
 ddp                  ``yes`` if it uses DistributedDataParallel, ``no`` if its stacks show none
 dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``)
 backend              of the collectives: ``nccl`` or ``gloo``
@@ -33,31 +33,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import Frame, in_ddp, in_loader, reads_tensors
+from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
-from perfdoctor.metrics.readings import SHORTEST_S, Readings
+from perfdoctor.metrics.names import Trainers
+from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording
+    from perfdoctor.timeline.job import JobTimeline
 
 Settings = dict[str, str | float]
-Roles = Sequence[tuple[int, Sequence[int]]]
-
-# Names that torch gives to the thread that pins batches (torch/utils/data/_utils/pin_memory.py).
-_PIN_THREADS = frozenset(("pt_data_pin",))
 
 
-def read_settings(recording: Recording, trainers: Roles) -> Settings:
+def read_settings(recording: Recording, trainers: Trainers) -> Settings:
     """Reads the settings of a job from its recording.
 
     Args:
         recording: what was seen.
-        trainers: per trainer its process id, and those of its loader workers (ended ones included).
+        trainers: its trainers and their workers.
     """
     readings = Readings(recording)
     settings: Settings = {"trainers": float(len(trainers))}
@@ -70,7 +71,48 @@ def read_settings(recording: Recording, trainers: Roles) -> Settings:
     return settings
 
 
-def _cores(readings: Readings, trainers: Roles) -> Settings:
+def read_code_settings(job: JobTimeline) -> Settings:
+    """What is seen of a job's code; what is not known is absent.
+
+    Returns:
+        ``loader`` and ``ddp``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``:
+        ``tensors`` where samples are rows of tensors in memory (``TensorDataset``).
+    """
+    pids = {trainer.pid for trainer in job.processes.trainers}
+    workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
+    stacks = list(_stacks(job, pids))
+    found: Settings = {}
+    for name, seen in (("loader", has_loader(job, pids)), ("ddp", _any_frame(stacks, in_ddp))):
+        if seen:
+            found[name] = "yes"
+        elif len(stacks) >= thresholds.SEEN_STACKS:
+            found[name] = "no"
+    if any(reads_tensors(stack) for stack in [*stacks, *_stacks(job, workers)]):
+        found["dataset"] = "tensors"
+    names = [thread.name for thread in job.threads.by_tid.values() if thread.pid in pids]
+    for backend, prefix in BACKENDS.items():
+        if "backend" not in found and any(name.startswith(prefix) for name in names):
+            found["backend"] = backend
+    return found
+
+
+def has_loader(job: JobTimeline, pids: set[int]) -> bool:
+    """Whether any of some trainers gets its input from a DataLoader: it has workers, or was seen in its code."""
+    return any(job.processes.workers_of(pid) for pid in pids) or _any_frame(_stacks(job, pids), in_loader)
+
+
+def _any_frame(stacks: Iterable[tuple[Frame, ...]], shows: Callable[[Frame], bool]) -> bool:
+    return any(shows(frame) for stack in set(stacks) for frame in stack)
+
+
+def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:
+    """The stacks of some processes' main threads, each as often as it was seen anew."""
+    for series in job.stacks.series:
+        if series.pid in pids and series.is_main:
+            yield from (job.stacks.frames[number] for number in series.stacks.tolist() if number >= 0)
+
+
+def _cores(readings: Readings, trainers: Trainers) -> Settings:
     found: Settings = {}
     masks = [
         mask for pid, _ in trainers if (mask := readings.maximum(f"pid:{pid}", "allowed_cores")) is not None
@@ -99,11 +141,11 @@ def _cores(readings: Readings, trainers: Roles) -> Settings:
     return found if model is None else {**found, "cpu_model": model}
 
 
-def _workers(recording: Recording, trainers: Roles) -> Settings:
+def _workers(recording: Recording, trainers: Trainers) -> Settings:
     """Worker lives by the time watched; how they were started."""
     watched = recording.end_ns - recording.start_ns
     seen, ended_ns = recording.processes, recording.ended_ns
-    if not trainers or not seen or watched < SHORTEST_S * NS_PER_S:
+    if not trainers or not seen or watched < thresholds.SHORTEST_RATE_S * NS_PER_S:
         return {}
     mine = [seen[pid] for _, workers in trainers for pid in workers if pid in seen]
     lived = sum(
@@ -115,7 +157,7 @@ def _workers(recording: Recording, trainers: Roles) -> Settings:
     return found
 
 
-def _threads(recording: Recording, trainers: Roles) -> Settings:
+def _threads(recording: Recording, trainers: Trainers) -> Settings:
     seen = recording.threads
     if not seen or not trainers:
         return {}
@@ -126,7 +168,7 @@ def _threads(recording: Recording, trainers: Roles) -> Settings:
     for name, pids in (("trainer_threads", mains), ("worker_threads", workers)):
         if counts := [threads[pid] for pid in pids if threads[pid]]:
             found[name] = float(median(counts))
-    pins = any(thread.name in _PIN_THREADS for thread in seen.values() if thread.pid in mains)
+    pins = any(thread.name == PINNING for thread in seen.values() if thread.pid in mains)
     found["pin_thread"] = "yes" if pins else "no"
     return found
 
@@ -154,7 +196,7 @@ def _mounts(readings: Readings) -> Settings:
     return found
 
 
-def _environment(recording: Recording, trainers: Roles) -> Settings:
+def _environment(recording: Recording, trainers: Trainers) -> Settings:
     """Of the first trainer whose environment could be read."""
     seen = recording.rows(ProcessSeen)
     for pid, _ in trainers:

@@ -7,29 +7,18 @@ from statistics import median
 
 import numpy as np
 
-from perfdoctor.metrics.names import Measured, Numbers, of_process, put
-from perfdoctor.metrics.readings import SHORTEST_S
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.syscalls import AWAITED_WORK, AWAITS_WORK
+from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, Times
 
-Roles = Sequence[tuple[int, Sequence[int]]]
-"""Per trainer: its process id, and those of its loader workers."""
-
-# A worker without work polls the pipe of its index queue (multiprocessing.Queue.get with a
-# timeout), or reads it.
-_IDLE_CALLS = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read"))
-_IDLE_TARGETS = frozenset(("pipe", ""))
-
-# With fewer looks than this at a worker, its busy share is not worth stating (standard error above 0.11).
-_FEWEST_LOOKS = 20
-# How often a worker polls its queue (torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL), and in how many parts of its
-# life it has to be at work, or it serves another loader.
+# How often a worker polls its queue (torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL).
 _POLL_S = 5.0
-_SPANS = 5
 
 
-def measure_threads(recording: Recording, threads: Threads, trainers: Roles) -> Measured:
+def measure_threads(recording: Recording, threads: Threads, trainers: Trainers) -> Measured:
     """Numbers from the samples of threads and the comings and goings of processes."""
     numbers: Numbers = {}
     by_trainer: dict[int, Numbers] = {pid: {} for pid, _ in trainers}
@@ -51,21 +40,21 @@ def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -
 
 
 def _measure_workers(
-    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Roles
+    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Trainers
 ) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
         mains = [main for worker in workers if (main := threads.main(worker)) is not None]
-        looks = [_looks(main) for main in mains]
-        idle = np.concatenate([idle for _, idle in looks]) if looks else np.array([])
-        if len(idle) < _FEWEST_LOOKS:
+        samples = [_samples(main) for main in mains]
+        idle = np.concatenate([idle for _, idle in samples]) if samples else np.array([])
+        if len(idle) < thresholds.WORKER_SAMPLES:
             continue
         shares.append(1 - float(idle.mean()))
-        alive = _alive_at_a_time([times for times, _ in looks if len(times)])
+        alive = _alive_at_a_time([times for times, _ in samples if len(times)])
         if alive is not None:
             busy.append(shares[-1] * alive)
             put(by_trainer[pid], "workers_busy", busy[-1], of_process(pid))
-        at_work = [idle for main, (_, idle) in zip(mains, looks, strict=True) if _comes_for_work(main)]
+        at_work = [idle for main, (_, idle) in zip(mains, samples, strict=True) if _comes_for_work(main)]
         _measure_balance(by_trainer[pid], pid, at_work)
     put(numbers, "worker_busy", _mean(shares))
     put(numbers, "workers_busy", _mean(busy))
@@ -78,7 +67,7 @@ def _measure_workers(
 
 def _measure_balance(numbers: Numbers, pid: int, idle: Sequence[Floats]) -> None:
     """How busy the busiest worker is and the next one."""
-    shares = sorted((1 - float(one.mean()) for one in idle if len(one) >= _FEWEST_LOOKS), reverse=True)
+    shares = sorted((1 - float(one.mean()) for one in idle if len(one) >= thresholds.WORKER_SAMPLES), reverse=True)
     if len(shares) > 1:
         put(numbers, "busiest_worker", shares[0], of_process(pid))
         put(numbers, "next_busiest_worker", shares[1], of_process(pid))
@@ -90,36 +79,37 @@ def _comes_for_work(worker: ThreadSeries) -> bool:
     if known.sum() < 2:
         return False
     times_ns = worker.counted_ns[known].astype(np.float64)
-    edges = np.linspace(times_ns[0], times_ns[-1], _SPANS + 1)
+    edges = np.linspace(times_ns[0], times_ns[-1], int(thresholds.WORKER_LIFE_PARTS) + 1)
     switches = np.diff(np.interp(edges, times_ns, worker.voluntary[known]))
-    return bool((switches > 2 + seconds(float(edges[1] - edges[0])) / _POLL_S).all())
+    polls = seconds(float(edges[1] - edges[0])) / _POLL_S
+    return bool((switches > thresholds.WORKER_SWITCHES + polls).all())
 
 
-def _looks(worker: ThreadSeries) -> tuple[Times, Floats]:
-    """When the main thread of a worker was seen well enough to tell whether it had work, and 1 where it had none."""
+def _samples(worker: ThreadSeries) -> tuple[Times, Floats]:
+    """When the main thread of a worker was seen well enough to know whether it had work, and 1 where it had none."""
     times, idle = [], []
     for time_ns, state, call, target in zip(
         worker.times_ns.tolist(), worker.states, worker.syscalls, worker.targets, strict=True
     ):
         if state not in "XZ" and (state != "S" or call is not None):
             times.append(time_ns)
-            idle.append(state == "S" and call in _IDLE_CALLS and target in _IDLE_TARGETS)
+            idle.append(state == "S" and call in AWAITS_WORK and target in AWAITED_WORK)
     return np.array(times, dtype=np.int64), np.array(idle, dtype=np.float64)
 
 
-def _alive_at_a_time(looks: Sequence[Times]) -> float | None:
+def _alive_at_a_time(times_of_each: Sequence[Times]) -> float | None:
     """Mean number of workers over the time in which there were any: the sum of their lives by its length."""
-    whole = max(times[-1] for times in looks) - min(times[0] for times in looks)
-    lived = sum(int(times[-1] - times[0]) for times in looks)
-    return float(lived / whole) if whole > SHORTEST_S * NS_PER_S else None
+    whole = max(times[-1] for times in times_of_each) - min(times[0] for times in times_of_each)
+    lived = sum(int(times[-1] - times[0]) for times in times_of_each)
+    return float(lived / whole) if whole > thresholds.SHORTEST_RATE_S * NS_PER_S else None
 
 
-def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> None:
-    """How often workers are started anew. Those found at the first look were not started while we watched."""
+def _measure_starts(numbers: Numbers, recording: Recording, trainers: Trainers) -> None:
+    """How often workers are started anew. Those found at the first sample were not started while we watched."""
     seen, ended_ns = recording.processes, recording.ended_ns
     known = [seen[worker] for _, workers in trainers for worker in workers if worker in seen]
     watched_s = seconds(recording.end_ns - recording.start_ns)
-    if not known or watched_s < SHORTEST_S:
+    if not known or watched_s < thresholds.SHORTEST_RATE_S:
         return
     began = [worker for worker in known if worker.started_ns >= recording.start_ns]
     put(numbers, "worker_starts", 60 * len(began) / watched_s)
@@ -129,12 +119,12 @@ def _measure_starts(numbers: Numbers, recording: Recording, trainers: Roles) -> 
 
 
 def _grown(threads: Iterable[ThreadSeries], *, with_delay: bool = False) -> float | None:
-    """Cores that some threads kept busy, or with their delay wanted, in the time in which any of them was looked at."""
+    """Cores that some threads kept busy, or with their delay wanted, in the time in which any of them was sampled."""
     seen = [thread for thread in threads if len(thread.counted_ns)]
     if not seen:
         return None
     watched = max(thread.counted_ns[-1] for thread in seen) - min(thread.counted_ns[0] for thread in seen)
-    if watched < SHORTEST_S * NS_PER_S:
+    if watched < thresholds.SHORTEST_RATE_S * NS_PER_S:
         return None
     used = sum(thread.run_ns[-1] - thread.run_ns[0] for thread in seen)
     if with_delay:
@@ -153,7 +143,9 @@ def _rate(thread: ThreadSeries, values: Floats) -> float | None:
         return None
     first, last = known[0], known[-1]
     elapsed = int(thread.counted_ns[last] - thread.counted_ns[first])
-    return float(values[last] - values[first]) * NS_PER_S / elapsed if elapsed >= SHORTEST_S * NS_PER_S else None
+    if elapsed < thresholds.SHORTEST_RATE_S * NS_PER_S:
+        return None
+    return float(values[last] - values[first]) * NS_PER_S / elapsed
 
 
 def _mean(values: Sequence[float]) -> float | None:

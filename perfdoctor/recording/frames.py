@@ -2,7 +2,7 @@
 
 ``docs/notebook.md`` lists the frames and their columns. Times are in ``time_s``, seconds since the recording began,
 beside ``time_ns``, CLOCK_MONOTONIC nanoseconds as in the recording; other columns that end in ``_s`` are seconds. What
-could not be looked at is missing (NaN, None, <NA>), never zero. A recording that holds nothing of a kind gives an empty
+could not be read is missing (NaN, None, <NA>), never zero. A recording that holds nothing of a kind gives an empty
 frame with all its columns.
 """
 
@@ -22,6 +22,7 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
+    StackSegment,
     Symbol,
     ThreadSample,
     ThreadSeen,
@@ -68,10 +69,10 @@ def _thread_samples(recording: Recording) -> pd.DataFrame:
 
 
 def _stacks(recording: Recording) -> pd.DataFrame:
-    # Decoding py-spy's segments and telling phases is the analysis's business, right of the recording.
+    # Decoding py-spy's segments and determining phases is the analysis's business, right of the recording.
     from perfdoctor.timeline.stacks import Stacks
 
-    stacks = Stacks.read(recording)
+    stacks = Stacks.read(recording.rows(StackSegment))
     names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
     rows = []
     for series in stacks.series:

@@ -89,7 +89,7 @@ class Recording:
         self.close()
 
     def rows(self, kind: type[S]) -> list[S]:
-        """All samples of one kind, in order of time where they have one; none where nobody looked.
+        """All samples of one kind, in order of time where they have one; none where no probe sampled it.
 
         Raises:
             PerfDoctorError: the file is damaged there.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from perfdoctor.recording.reader import Recording
 
 
 @dataclass
@@ -19,17 +18,20 @@ class Counter:
     values: npt.NDArray[np.float64]
 
     def growth(self, from_ns: float, to_ns: float) -> float:
-        """How much it grew in a span."""
-        return float(np.diff(np.interp([from_ns, to_ns], self.times_ns, self.values))[0])
+        """How much it grew in a span; where it began anew, what it fell by does not count."""
+        first, last = np.searchsorted(self.times_ns, [from_ns, to_ns])
+        ends = np.interp([from_ns, to_ns], self.times_ns, self.values)
+        values = np.concatenate([ends[:1], self.values[first:last], ends[1:]])
+        return float(np.maximum(np.diff(values), 0.0).sum())
 
 
 class Counters:
     """All counters of a recording, by subject and name."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, series: Mapping[tuple[str, str], tuple[Sequence[int], Sequence[float]]]) -> None:
         self._series = {
             key: Counter(np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
-            for key, (times, values) in recording.series.items()
+            for key, (times, values) in series.items()
         }
 
     def get(self, subject: str, name: str) -> Counter | None:

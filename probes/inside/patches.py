@@ -66,6 +66,7 @@ class Patches:
             self._compiler.remove_start_callback(self._compiling)
             self._compiler.remove_end_callback(self._compiled)
             self._compiler = None
+            self._loop.asks_compiler = True
 
     def mind_compiler(self) -> None:
         """Lets torch.compile see torch as it is, once it is loaded: optimizers load it with their first step.
@@ -79,6 +80,7 @@ class Patches:
         self._compiler = callback.callback_handler
         self._compiler.register_start_callback(self._compiling)
         self._compiler.register_end_callback(self._compiled)
+        self._loop.asks_compiler = False
 
     def _compiling(self, _: object) -> None:
         self._take_out()

@@ -34,6 +34,7 @@ class TrainingLoop:
         due_step, due_ns: with which step, and from when on with any, to call ``due``.
         worked: a backward pass or an optimizer's step has begun since the last step ended.
         loader_seen: a batch was taken from a loader.
+        asks_compiler: torch does not say by itself when it compiles.
         late_ns: when the last step ended, if ``due`` is still to be called for it; 0 if not.
         observed: observation has begun, and what a step is changes no more.
     """
@@ -49,6 +50,7 @@ class TrainingLoop:
         "_reported",
         "_ring",
         "_turns",
+        "asks_compiler",
         "due_ns",
         "due_step",
         "late_ns",
@@ -64,6 +66,7 @@ class TrainingLoop:
         self.thread = get_ident()
         self.steps = self.due_step = self.due_ns = self.late_ns = 0
         self.worked = self.loader_seen = self.observed = False
+        self.asks_compiler = True
         self._ring = ring
         self._due = due
         # How many of the user's ``with`` are open, and how many steps have ended within the outermost one.

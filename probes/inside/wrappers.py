@@ -63,7 +63,7 @@ def module_call(loop: TrainingLoop, original: Entry) -> Entry:
             return self._call_impl(*args, **kwargs)
         if inside or get_ident() != loop.thread:
             return original(self, *args, **kwargs)
-        if "torch._dynamo" in modules and is_compiling():
+        if loop.asks_compiler and "torch._dynamo" in modules and is_compiling():
             return original(self, *args, **kwargs)
         if loop.late_ns:
             loop.catch_up()

@@ -17,12 +17,14 @@ from tests.attaching import (
     TRAINING,
     Started,
     attached,
+    in_call,
     is_a_diagnosis,
     job,
     perfdoctor,
     refused,
     sampling,
     until,
+    watched_for,
 )
 
 SEGMENT_S = 8.0  # py-spy runs for at most so long by itself
@@ -43,8 +45,9 @@ def test_a_job_that_ends_by_itself_is_diagnosed(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
-    with job(*TRAINING, "--wait-ms", "0.5") as victim, attached(victim.pid, "--duration", "30") as watching:
-        time.sleep(3.5)
+    kept = ("--recording", tmp_path / "a.recording")
+    with job(*TRAINING, "--wait-ms", "0.5") as victim, attached(victim.pid, "--duration", "30", *kept) as watching:
+        assert until(lambda: watched_for(kept[1], 2.5))
         os.kill(victim.pid, signal.SIGKILL)
         out, err = watching.communicate(timeout=20)
     assert watching.returncode == 0, err
@@ -63,10 +66,9 @@ def test_a_job_that_ends_at_once_is_refused() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_was_seen_before_an_interruption_is_diagnosed(training: Started, number: int, tmp_path: Path) -> None:
-    told = tmp_path / "a.json"
-    with attached(training.pid, "--duration", "60", "--json", told) as watching:
-        assert until(lambda: sampling(training.pid))
-        time.sleep(2.5)
+    told, kept = tmp_path / "a.json", tmp_path / "a.recording"
+    with attached(training.pid, "--duration", "60", "--json", told, "--recording", kept) as watching:
+        assert until(lambda: watched_for(kept, 2.5))
         os.killpg(watching.pid, number)
         out, err = watching.communicate(timeout=20)
     assert watching.returncode == 0, err
@@ -110,8 +112,7 @@ def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: St
 def test_a_killed_perfdoctor_without_a_recording_to_keep_is_told_of_later(training: Started, tmp_path: Path) -> None:
     folder = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
     with attached(training.pid, "--duration", "60", env=folder) as watching:
-        assert until(lambda: sampling(training.pid))
-        time.sleep(2)
+        assert until(lambda: any(watched_for(recording, 1) for recording in tmp_path.glob("*.perfdoctor")))
         os.kill(watching.pid, signal.SIGKILL)
         watching.communicate()
     (left,) = tmp_path.glob("*.perfdoctor")
@@ -147,10 +148,7 @@ def test_a_later_interruption_says_where_the_recording_is(training: Started, tmp
     """Ctrl-C while the diagnosis is made and written, here to a pipe that nobody reads."""
     os.mkfifo(tmp_path / "pipe")
     with attached(training.pid, "--duration", "2", "--json", tmp_path / "pipe") as watching:
-        assert until(lambda: sampling(training.pid))
-        time.sleep(2)  # py-spy may just be between two of its runs
-        assert until(lambda: not sampling(training.pid))
-        time.sleep(1)
+        assert until(lambda: in_call(watching.pid, "openat"))  # an open for writing waits for a reader
         os.killpg(watching.pid, signal.SIGINT)
         _, err = watching.communicate(timeout=20)
     assert watching.returncode == 1

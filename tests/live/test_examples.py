@@ -1,4 +1,4 @@
-"""The examples: their READMEs are well formed, and jobs start, train and tidy up, sick and cured."""
+"""The examples: their READMEs are well formed, and jobs start, train and tidy up, with the bottleneck and fixed."""
 
 import os
 import subprocess
@@ -84,7 +84,7 @@ def test_there_are_sound_jobs_and_many_illnesses() -> None:
         "worker_lock",
     ],
 )
-@pytest.mark.parametrize("state", ["sick", "cured"])
+@pytest.mark.parametrize("state", ["bottleneck", "fixed"])
 def test_example_trains_and_tidies_up(name: str, state: str, runner: "subprocess.Popen[str]", tmp_path: Path) -> None:
     (example,) = jobs.examples([name])
     if NO_GROUPS and example.needs_root:
@@ -104,13 +104,13 @@ def test_example_trains_and_tidies_up(name: str, state: str, runner: "subprocess
 GPU = [example for example in ALL if example.needs_gpu]
 
 
-# As above, and sick and cured side by side.
+# As above, and with the bottleneck and fixed side by side.
 RUN_ALL = """
 import os, runpy, sys
 import torch, torch._dynamo
 for script in sys.argv[1:]:
     children = {}
-    for state in ("sick", "cured"):
+    for state in ("bottleneck", "fixed"):
         child = os.fork()
         if child == 0:
             sys.argv = [script, state, "--seconds", "0"]
@@ -132,7 +132,7 @@ def test_gpu_examples_have_no_slip_that_a_cpu_would_show() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=env)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    wanted = [f"{script} {state} 0" for script in scripts for state in ("sick", "cured")]
+    wanted = [f"{script} {state} 0" for script in scripts for state in ("bottleneck", "fixed")]
     assert [line for line in lines if "train.py" in line] == wanted, done.stderr
     assert lines.count("ready") == len(wanted)
 
@@ -153,7 +153,7 @@ def test_gpu_examples_are_left_out_with_the_reason_where_there_is_no_gpu() -> No
 @pytest.mark.skipif(os.geteuid() != 0 or NO_GROUPS is not None, reason=NO_GROUPS or "needs root")
 def test_terminated_job_leaves_nothing_behind() -> None:
     (example,) = jobs.examples(["swapping"])
-    with jobs.running(example, "sick", 60) as job:
+    with jobs.running(example, "bottleneck", 60) as job:
         job.wait_until_ready()
         assert left_overs(job.pid)
         family = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
@@ -175,7 +175,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 def test_neighbours_go_when_the_job_is_killed() -> None:
     (example,) = jobs.examples(["noisy_neighbours"])
-    with jobs.running(example, "sick", 60) as job:
+    with jobs.running(example, "bottleneck", 60) as job:
         job.wait_until_ready()
         spinning = spinners()
         assert spinning
@@ -187,7 +187,7 @@ def test_neighbours_go_when_the_job_is_killed() -> None:
 
 def test_pace_counts_the_steps_of_a_running_job() -> None:
     (example,) = jobs.examples(["element_loops"])
-    with jobs.running(example, "cured", 30) as job:
+    with jobs.running(example, "fixed", 30) as job:
         job.wait_until_ready()
         before = job.progress()[0]
         begin = time.monotonic()
@@ -201,6 +201,6 @@ def test_totals_count_a_wrong_verdict_on_a_sound_job() -> None:
     right = scoring.Result(ill, "attach", "io.storage_read", 1, true_share=0.6, said_share=0.5)
     wrong = scoring.Result(sound, "attach", "cpu.contention", None)
     result = scoring.totals([right, wrong])
-    assert (result.bottleneck, result.cause, result.straggler, result.false_illnesses) == (1.0, 0.5, 1.0, 1)
+    assert (result.bottleneck, result.cause, result.straggler, result.false_bottlenecks) == (1.0, 0.5, 1.0, 1)
     assert result.share_error == pytest.approx(0.1)
     assert not result.good

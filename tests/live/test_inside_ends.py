@@ -5,7 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -13,9 +13,9 @@ import pytest
 
 from perfdoctor.probes.readers.procfs import is_running
 from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job, until
-from tests.insiding import ENOUGH, SCRIPT, TRAIN, run_inside
+from tests.insiding import ENOUGH, PATIENCE_S, SCRIPT, TRAIN, run_inside
 
-FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", "60")
+FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", str(PATIENCE_S))
 
 
 def sidecar_of(started: Started) -> psutil.Process:
@@ -26,21 +26,18 @@ def sidecar_of(started: Started) -> psutil.Process:
     return found[0]
 
 
+def recorded_steps(recording: Path) -> int:
+    """How many observed steps have been recorded so far."""
+    if not recording.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{recording}?mode=ro", uri=True)) as db, suppress(sqlite3.OperationalError):
+        return int(db.execute("SELECT count(*) FROM Mark WHERE what = 'step'").fetchone()[0])
+    return 0  # it is being written
+
+
 def wait_for_steps(recording: Path, count: int = 60) -> None:
     """Waits until so many observed steps have been recorded."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if recording.exists() and recording.stat().st_size:
-            db = sqlite3.connect(f"file:{recording}?mode=ro", uri=True)
-            try:
-                if db.execute("SELECT count(*) FROM Mark WHERE what = 'step'").fetchone()[0] >= count:
-                    return
-            except sqlite3.OperationalError:  # it is being written
-                pass
-            finally:
-                db.close()
-        time.sleep(0.1)
-    raise AssertionError("no steps were recorded")
+    assert until(lambda: recorded_steps(recording) >= count, PATIENCE_S), "no steps were recorded"
 
 
 def test_killed_job_is_reported(tmp_path: Path) -> None:

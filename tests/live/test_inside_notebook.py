@@ -67,7 +67,7 @@ while time.monotonic() < until:
         train(batch)
 """
 WAIT = """
-for _ in range(300):
+for _ in range(600):
     if doctor.diagnosis is not None:
         break
     time.sleep(0.1)
@@ -104,7 +104,7 @@ class Kernel:
             elif message["msg_type"] == "stream":
                 cell.err += content["text"]
 
-        self.client.execute_interactive(code, output_hook=shows, timeout=60, allow_stdin=False)
+        self.client.execute_interactive(code, output_hook=shows, timeout=120, allow_stdin=False)
         return cell
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.attaching import ENVIRONMENT, TARGETS, needs_root
-from tests.insiding import ENOUGH, run_inside
+from tests.insiding import ENOUGH, PATIENCE_S, run_inside
 from tests.live.test_attach_disk import mounted
 
 # In a process of its own: the function is missing there as in an old kernel.
@@ -54,7 +54,7 @@ while not doctor.diagnosis and torch.nn.Module.__call__ is not torch.nn.Module._
 
 doctor.__class__.__name__
 import time
-for _ in range(200):
+for _ in range(600):
     if doctor.diagnosis: break
     time.sleep(0.1)
 
@@ -165,7 +165,7 @@ def test_interactive_interpreter(tmp_path: Path) -> None:
         input=CELLS,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
         check=False,
         cwd=tmp_path,
         env={**os.environ, **ENVIRONMENT},

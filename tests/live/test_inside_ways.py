@@ -13,7 +13,7 @@ OPTIONS = ("--observe", "60", "--item-ms", "1")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """One run of each, some at a time: most of their time is Python's start."""
+    """One run of each, some at a time: most of their time is Python's start. To run a test again is no other run."""
     folders = {way: tmp_path_factory.mktemp(way) for way in WAYS}
 
     def train(way: str) -> Run:
@@ -27,14 +27,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def test_steps_are_seen_and_training_goes_on(way: str, runs: dict[str, Run]) -> None:
     run = runs[way]
     assert run.status == 0, run.err
-    assert run.said["clean"] == "1"
+    assert run.said["clean"] == "1", run.err
     is_a_diagnosis(run.told)
     assert run.told["verdict"]["level"] == "measured inside"
-    assert run.steps["count"] == 60
+    assert run.steps["count"] == 60, run.told["not_examined"]
     phases = run.steps["phases"]
     assert {"data", "forward", "backward", "optimizer"} <= phases.keys()
     assert sum(phase["mean_s"] for phase in phases.values()) == pytest.approx(run.steps["mean_s"], rel=0.01)
-    assert "Traceback" not in run.err
+    assert "Traceback" not in run.err, run.err
 
 
 def test_what_a_closure_does_belongs_to_its_own_phases(runs: dict[str, Run]) -> None:

@@ -47,10 +47,18 @@ def look(probe: ThreadsProbe, times: int = 1) -> list[Sample]:
     return found
 
 
+def asleep(pid: int) -> bool:
+    """Whether the main thread of a program has come to where it waits."""
+    schedstat = Path(f"/proc/{pid}/schedstat")
+    before = schedstat.read_text()
+    time.sleep(0.1)
+    return schedstat.read_text() == before and ") S" in Path(f"/proc/{pid}/stat").read_text()
+
+
 def main_samples(code: str, times: int = 10, *command: str) -> list[ThreadSample]:
     """Looks at the main thread of a program once it has settled."""
     with job(*(command or (sys.executable, "-c", READY + code))) as process:
-        time.sleep(0.3)
+        until(lambda: asleep(process.pid), 1.5)  # some never sleep
         probe = ThreadsProbe()
         assert not list(probe.open(Watched(process.pid)))
         samples = look(probe, times)
@@ -131,7 +139,7 @@ def test_a_file_is_named_whatever_its_name(name: bytes, tmp_path: Path) -> None:
     with job(sys.executable, "-c", READY + f"os.read(os.open({path!r}, os.O_RDWR), 1)") as process:
         probe = ThreadsProbe()
         list(probe.open(Watched(process.pid)))
-        time.sleep(0.3)
+        assert until(lambda: asleep(process.pid))
         sample = next(one for one in look(probe) if isinstance(one, ThreadSample))
         list(probe.close())
     assert sample.target == f"file:{path.decode(errors='replace')}"

@@ -1,4 +1,4 @@
-"""The whole way on real jobs: an example with a planted illness is watched, and the verdict names it."""
+"""The whole way on real jobs: an example with a planted bottleneck is watched, and the verdict names it."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def _expected(name: str) -> dict[str, str]:
 def test_verdict_names_the_planted_illness(name: str, tmp_path: Path) -> None:
     if name in NEEDS_ROOT and os.geteuid() != 0:
         pytest.skip("only root can throttle disks and processors")
-    command = [sys.executable, str(EXAMPLES / name / "train.py"), "sick", "--seconds", "60"]
+    command = [sys.executable, str(EXAMPLES / name / "train.py"), "bottleneck", "--seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as example:
         try:
             assert example.stdout is not None

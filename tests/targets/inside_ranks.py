@@ -124,7 +124,7 @@ def main():
     total = torch.tensor(losses, dtype=torch.float64).sum().item().hex()
     # In one write: the ranks share the pipe.
     os.write(1, f"rank{rank} {total}\nsteps{rank} {len(losses)}\n".encode())
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while rank == 0 and doctor.diagnosis is None and not options.steps and time.monotonic() < until:
         time.sleep(0.1)
     if second is not None:

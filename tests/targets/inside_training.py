@@ -277,7 +277,7 @@ def still_called(training, options):
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--way", default="step")
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--observe", type=int, default=None)
     parser.add_argument("--items", type=int, default=100_000)
@@ -309,7 +309,7 @@ def main():
         with open(options.times, "w") as file:
             json.dump(training.times, file)
     # Of several ranks, one gets the diagnosis.
-    until = time.monotonic() + (0 if options.ranks else 20)
+    until = time.monotonic() + (0 if options.ranks else 60)
     while options.observe and training.diagnosis.diagnosis is None and time.monotonic() < until:
         time.sleep(0.1)
     told = training.diagnosis.diagnosis

@@ -42,7 +42,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(BLOCKS)).to(device)
     optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)
-    activate, norm = (gelu_by_hand, normalize_by_hand) if run.sick else (gelu, normalize)
+    activate, norm = (gelu_by_hand, normalize_by_hand) if run.bottleneck else (gelu, normalize)
     held = [torch.randn(rows, WIDTH, device=device) for _ in range(2)]
     for batch in accelerator.steps(run, itertools.cycle(held)):
         x = batch

@@ -26,7 +26,7 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if run.sick and not accelerator.on_cpu():
+        if run.bottleneck and not accelerator.on_cpu():
             torch.get_device_module(device).empty_cache()
 
 

@@ -35,17 +35,17 @@ def main() -> None:
         nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
         nn.Linear(width, 10),
     ).to(device)  # fmt: skip
-    if run.sick:
+    if run.bottleneck:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     held = [(torch.randn(256, 64, device=device), torch.randint(10, (256,), device=device)) for _ in range(4)]
-    batches = accelerator.steps(run, itertools.cycle(held), lead=1 if run.sick else EVERY)
+    batches = accelerator.steps(run, itertools.cycle(held), lead=1 if run.bottleneck else EVERY)
     for step, (batch, targets) in enumerate(batches, start=1):
         loss = nn.functional.cross_entropy(model(batch), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if not run.sick and step % EVERY == 0:
+        if not run.bottleneck and step % EVERY == 0:
             average(model)
     common.leave_group()
 

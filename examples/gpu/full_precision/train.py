@@ -21,9 +21,9 @@ def main() -> None:
     model = models.Transformer(*((64, 1) if accelerator.on_cpu() else (WIDTH, LAYERS))).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     half = accelerator.half()
-    scaler = torch.amp.GradScaler(device.type, enabled=not run.sick and half is torch.float16)
+    scaler = torch.amp.GradScaler(device.type, enabled=not run.bottleneck and half is torch.float16)
     for series, labels in accelerator.steps(run, models.series(batch, LENGTH, device)):
-        with torch.autocast(device.type, half, enabled=not run.sick):
+        with torch.autocast(device.type, half, enabled=not run.bottleneck):
             loss = nn.functional.cross_entropy(model(series), labels)
         optimizer.zero_grad()
         scaler.scale(loss).backward()

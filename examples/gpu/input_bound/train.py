@@ -44,7 +44,7 @@ def main() -> None:
     device = accelerator.device()
     on_gpu = not accelerator.on_cpu()
     loader = torch.utils.data.DataLoader(
-        Images(prepared=not run.sick),
+        Images(prepared=not run.bottleneck),
         batch_size=32 if on_gpu else 4,
         num_workers=2,
         persistent_workers=True,

@@ -18,7 +18,7 @@ def main() -> None:
     run = common.start(__doc__)
     device = accelerator.device()
     model = models.Transformer(WIDTH, 2 if accelerator.on_cpu() else LAYERS).to(device)
-    how = {"foreach": False} if run.sick else {"fused": True}
+    how = {"foreach": False} if run.bottleneck else {"fused": True}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **how)
     source = models.series(BATCH, LENGTH, device)
     # A graph always reads its input from the same place.
@@ -27,7 +27,7 @@ def main() -> None:
     def learn() -> None:
         nn.functional.cross_entropy(model(series), labels).backward()
 
-    work = learn if run.sick else accelerator.graphed(learn)
+    work = learn if run.bottleneck else accelerator.graphed(learn)
     for next_series, next_labels in accelerator.steps(run, source):
         series.copy_(next_series)
         labels.copy_(next_labels)

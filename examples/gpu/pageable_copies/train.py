@@ -54,8 +54,8 @@ def main() -> None:
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10),
     ).to(device)  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    source = itertools.cycle(held_batches(accelerator.sized(256, tiny=4), pinned=on_gpu and not run.sick))
-    batches = source if run.sick or not on_gpu else copied_ahead(source, device)
+    source = itertools.cycle(held_batches(accelerator.sized(256, tiny=4), pinned=on_gpu and not run.bottleneck))
+    batches = source if run.bottleneck or not on_gpu else copied_ahead(source, device)
     for images, labels in accelerator.steps(run, batches):
         loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
         optimizer.zero_grad()

@@ -16,12 +16,12 @@ import models
 LAYERS, WIDTH, LONGEST, BUCKET = 4, 256, 512, 128
 
 
-def lengths(sick: bool) -> Iterator[int]:
+def lengths(bottleneck: bool) -> Iterator[int]:
     """Of one batch after the other: hundreds of different ones, or rounded up to a few."""
     generator = torch.Generator().manual_seed(0)
     while True:
         for length in torch.randperm(LONGEST - 1, generator=generator).add(2).tolist():
-            yield length if sick else -(-length // BUCKET) * BUCKET
+            yield length if bottleneck else -(-length // BUCKET) * BUCKET
 
 
 def main() -> None:
@@ -34,9 +34,9 @@ def main() -> None:
     # This backend traces and differentiates, and needs neither Triton nor a C compiler.
     compiled = torch.compile(model, dynamic=False, backend="aot_eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for length in () if run.sick else range(BUCKET, LONGEST + 1, BUCKET):  # all there are, before training
+    for length in () if run.bottleneck else range(BUCKET, LONGEST + 1, BUCKET):  # all there are, before training
         compiled(next(models.series(16, length, device, count=1))[0]).sum().backward()
-    batches = (next(models.series(16, length, device, count=1)) for length in lengths(run.sick))
+    batches = (next(models.series(16, length, device, count=1)) for length in lengths(run.bottleneck))
     for series, labels in accelerator.steps(run, batches):
         loss = nn.functional.cross_entropy(compiled(series), labels)
         optimizer.zero_grad()

@@ -23,7 +23,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     model = models.Transformer(*((64, 1) if accelerator.on_cpu() else (WIDTH, LAYERS))).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    with neighbour.on_the_device(device, run.seconds) if run.sick else contextlib.nullcontext():
+    with neighbour.on_the_device(device, run.seconds) if run.bottleneck else contextlib.nullcontext():
         for series, labels in accelerator.steps(run, models.series(batch, LENGTH, device)):
             loss = nn.functional.cross_entropy(model(series), labels)
             optimizer.zero_grad()

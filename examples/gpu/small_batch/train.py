@@ -18,7 +18,7 @@ def main() -> None:
     run = common.start(__doc__)
     device = accelerator.device()
     length = 64 if accelerator.on_cpu() else 2048
-    size = 1 if run.sick else TOGETHER
+    size = 1 if run.bottleneck else TOGETHER
     model = models.Transformer(WIDTH, LAYERS, HEADS).to(device, accelerator.half())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     source = models.series(TOGETHER, length, device)

@@ -16,7 +16,7 @@ EVERY = 50
 
 
 class Checked(models.Transformer):
-    """Counts activations that are not finite; the sick one wants to know at once."""
+    """Counts activations that are not finite; the slow one wants to know at once."""
 
     def __init__(self, at_once: bool, device: torch.device) -> None:
         super().__init__(WIDTH, 2 if accelerator.on_cpu() else LAYERS)
@@ -42,7 +42,7 @@ def main() -> None:
     device = accelerator.device()
     batch = accelerator.sized(16, tiny=1)
     torch.set_float32_matmul_precision("high")
-    model = Checked(run.sick, device).to(device)
+    model = Checked(run.bottleneck, device).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     for step, (series, labels) in enumerate(accelerator.steps(run, models.series(batch, LENGTH, device))):
         loss = nn.functional.cross_entropy(model(series), labels)

@@ -1,4 +1,4 @@
-"""Every 8 steps the whole test set is evaluated: no illness of the job's, but a third of its time.
+"""Every 8 steps the whole test set is evaluated: no bottleneck of the job's, but a third of its time.
 
 cause: cpu.model_compute
 fixed: evaluation every 1000 steps.

@@ -11,7 +11,7 @@ from perfdoctor.attribution.code_counts import IN_STEP, _apart, mark_in_step, mi
 from perfdoctor.attribution.code_mix import CodeMix, _fractions, _libraries
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES, Frame
-from perfdoctor.metrics.code_seen import has_loader
+from perfdoctor.metrics.settings import has_loader
 from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, locate
 from perfdoctor.timeline.stacks import Stacks, StackSeries
 

@@ -1,4 +1,4 @@
-"""What is a library's file and what is the job's own is told from where it lies."""
+"""What is a library's file and what is the job's own is known from where it lies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Users add frames of their own libraries; a broken file is told in one sentence and stops nothing."""
+"""Users add frames of their own libraries; a broken file is reported in one sentence and stops nothing."""
 
 import os
 import re
@@ -50,8 +50,8 @@ def test_the_example_of_the_page_means_what_the_page_says(write) -> None:  # typ
 
 
 def test_the_page_names_every_phase_and_detail() -> None:
-    told = set(re.findall(r"`([^`\n]+)`", PAGE.replace("```", "")))
-    assert set(PHASES) | set(DETAILS) <= told
+    named = set(re.findall(r"`([^`\n]+)`", PAGE.replace("```", "")))
+    assert set(PHASES) | set(DETAILS) <= named
 
 
 def test_the_file_in_the_folder_of_settings_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_the_file_in_the_folder_of_settings_is_read(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "mistake"),
     [
         ("[[frame", "None of the frames in"),
         (b"\xff\xfe\x00", "None of the frames in"),
@@ -84,16 +84,16 @@ def test_the_file_in_the_folder_of_settings_is_read(tmp_path: Path, monkeypatch:
         ("[[frame]]\nfile = 'a'\nphase = 'data'\nwhat = 1", "row 1 has what; a row has file, functions"),
     ],
 )
-def test_a_broken_file_is_told_in_one_sentence(write, text: str | bytes, told: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_broken_file_is_reported_in_one_sentence(write, text: str | bytes, mistake: str) -> None:  # type: ignore[no-untyped-def]
     file = write(text)
     found = user_frames()
     assert (found.rows, found.waiting) == ((), ())
-    assert told in found.problem
+    assert mistake in found.problem
     assert str(file) in found.problem
     assert "\n" not in found.problem
 
 
-def test_a_file_that_is_named_and_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_named_and_missing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
     assert "cannot be read: No such file" in user_frames().problem
     monkeypatch.setenv(VARIABLE, str(tmp_path))
@@ -118,7 +118,7 @@ def test_a_recording_is_diagnosed_by_the_users_frames(write, tmp_path: Path) -> 
     write("[[frame]]\nfile = 'element_loops/train\\.py'\nphase = 'loging'")
     broken = diagnosed(tmp_path)
     assert broken.verdict.cause == "cpu.python_overhead"
-    told = [one for one in broken.not_examined if one.probe == "frames"]
-    assert len(told) == 1
-    assert "row 1 is 'loging'" in told[0].reason
-    assert "[[frame]]" in told[0].enable
+    reported = [one for one in broken.not_examined if one.probe == "frames"]
+    assert len(reported) == 1
+    assert "row 1 is 'loging'" in reported[0].reason
+    assert "[[frame]]" in reported[0].enable

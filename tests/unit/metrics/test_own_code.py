@@ -1,4 +1,4 @@
-"""Lines are summed by function, and what runs below them is told by the package it belongs to."""
+"""Lines are summed by function, and what runs below them is summed by the package it belongs to."""
 
 import numpy as np
 import pytest

@@ -49,12 +49,12 @@ def documented() -> dict[str, list[str]]:
 
 
 def test_frames_have_the_columns_that_are_documented(real: Recording, tmp_path: Path) -> None:
-    told = documented()
+    columns_of = documented()
     # Kinds of code and names of states stand between the columns.
-    told["code"] = told["code"][:9]
+    columns_of["code"] = columns_of["code"][:9]
     empty = written(tmp_path)
     for frames in (real.frames(), empty.frames()):
-        assert {name: list(frame.columns) for name, frame in frames.items()} == told
+        assert {name: list(frame.columns) for name, frame in frames.items()} == columns_of
     empty.close()
 
 
@@ -80,7 +80,7 @@ def test_main_threads_stacks_cover_the_time_watched(real: Recording) -> None:
     assert ((lasted > 0.6 * watched) & (lasted <= 1.05 * watched)).all()
 
 
-def test_what_could_not_be_looked_at_is_missing_and_no_zero(tmp_path: Path) -> None:
+def test_what_could_not_be_read_is_missing_and_no_zero(tmp_path: Path) -> None:
     recording = written(
         tmp_path,
         ProcessSeen(START, 10, 1, START - 2 * S, "python", False, None, "python train.py", "null"),

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.analysis.recorded_case import measure_accounts
 from perfdoctor.attribution.account import Account
-from perfdoctor.attribution.numbers import measure_accounts
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.metrics.code_seen import read_code_settings
+from perfdoctor.metrics.settings import read_code_settings
 from perfdoctor.timeline.code_location import CodeLocation, locate
 from perfdoctor.timeline.processes import Process, ProcessRoles
 from perfdoctor.timeline.stacks import Stacks, StackSeries

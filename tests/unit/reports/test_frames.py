@@ -37,5 +37,5 @@ def test_rows_are_what_the_diagnosis_says() -> None:
 
 
 def test_an_unknown_part_is_refused_with_the_parts_that_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no 'verdicts' in a diagnosis; there are findings, breakdown"):
+    with pytest.raises(ValueError, match=r"no 'verdicts' in a diagnosis; there are findings, verdict"):
         input_bound().to_frame("verdicts")  # type: ignore[arg-type]

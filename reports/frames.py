@@ -1,0 +1,76 @@
+"""The parts of a diagnosis as pandas DataFrames, for notebooks. ``docs/notebook.md`` lists them and their columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.diagnosis import Diagnosis, Part
+from perfdoctor.reports.wording import worded_diagnosis
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMNS: dict[Part, list[str]] = {
+    "findings": [
+        "cause", "bottleneck", "severity", "share", "predicted_speedup", "ranks", "summary", "refuted_by",
+    ],
+    "verdict": [
+        "cause", "bottleneck", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",
+    ],
+    "breakdown": ["cause", "bottleneck", "share"],
+    "evidence": ["cause", "name", "value", "unit", "probe"],
+    "fixes": ["cause", "title", "why", "change", "predicted_speedup"],
+    "ranks": ["rank", "pid", "cause", "bottleneck", "share"],
+    "series": ["chart", "name", "unit", "time_s", "value"],
+    "not_examined": ["probe", "reason", "enable"],
+}  # fmt: skip
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def render(diagnosis: Diagnosis, part: Part) -> pd.DataFrame:
+    """One part of a diagnosis.
+
+    Lone surrogates (from file names that are not UTF-8), which pandas cannot hold, are replaced by U+FFFD.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+    import pandas as pd
+
+    if part not in _COLUMNS:
+        raise ValueError(f"There is no {part!r} in a diagnosis; there are {', '.join(_COLUMNS)}.")
+    rows = [
+        {name: _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in _rows(worded_diagnosis(diagnosis), part)
+    ]
+    frame: pd.DataFrame = pd.DataFrame(rows, columns=_COLUMNS[part])
+    return frame
+
+
+def _rows(diagnosis: Diagnosis, part: Part) -> list[dict[str, Any]]:
+    if part == "verdict":
+        return [asdict(diagnosis.verdict)]
+    if part == "not_examined":
+        return [asdict(one) for one in diagnosis.not_examined]
+    if part in ("evidence", "fixes"):
+        return [{"cause": one.cause, **asdict(item)} for one in diagnosis.findings for item in getattr(one, part)]
+    if part == "ranks":
+        return [
+            {"rank": rank["rank"], "pid": rank["pid"], **_of_cause(line)}
+            for rank in diagnosis.ranks
+            for line in rank["breakdown"]
+        ]
+    if part == "series":
+        return [
+            {"chart": one.chart, "name": one.name, "unit": one.unit, "time_s": time, "value": value}
+            for one in diagnosis.series
+            for time, value in zip(one.times, one.values, strict=True)
+        ]
+    return [_of_cause(asdict(one)) for one in getattr(diagnosis, part)]
+
+
+def _of_cause(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "bottleneck": CAUSES[row["cause"]].bottleneck}

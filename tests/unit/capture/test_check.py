@@ -103,13 +103,13 @@ from perfdoctor.probes import Unavailable
 from perfdoctor.probes.interpreter import InterpreterProbe
 from perfdoctor.probes.io import IoProbe
 from perfdoctor.probes.network import NetworkProbe
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 give_up()
 class Job:
     pids = torch_pids = lambda self: (int(sys.argv[1]),)
     forked_pids = lambda self: ()
 for probe in (InterpreterProbe(), IoProbe(), NetworkProbe()):
-    says = list(probe.check(Process(int(sys.argv[1]))).missing())
+    says = list(probe.check(Candidate(int(sys.argv[1]))).missing())
     keeps = [row for row in [*probe.open(Job()), *probe.sample(1)] if isinstance(row, Unavailable)]
     print(probe.name, says == keeps, len(keeps))
 """

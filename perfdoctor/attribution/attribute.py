@@ -48,7 +48,7 @@ def _account_for(context: Context, classifier: TrainerClassifier, gpus: Gpus | N
         shares = classifier.shares(seen)
         if gpus is not None:
             shares = gpus.share_out(shares, time)
-        account.add((time - job.recording.start_ns) // BLOCK_NS, seconds, seen.location, shares)
+        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
     return account
 
 

@@ -9,7 +9,6 @@ from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.knowledge.symbols import classify
-from perfdoctor.recording.schema import CodeSample, Symbol
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
@@ -37,13 +36,12 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     Returns:
         Those of times in which no thread of the intra-op pool lacks a CPU, and those of all others.
     """
-    symbols = {(row.image, row.offset): row.symbol for row in job.recording.rows(Symbol)}
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
-    for row in job.recording.rows(CodeSample):
+    for row in job.code:
         if row.tid != pid or job.gil.is_collecting(pid, row.time_ns):
             continue
-        kind = classify(row.image, row.symbol or symbols.get((row.image, row.offset), ""))
+        kind = classify(row.image, row.symbol)
         phase = phase_of(job.locator.locate(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
         found = held_up if job.kinds.pool_delay(pid, row.time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += 1

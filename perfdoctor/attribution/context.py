@@ -65,7 +65,7 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
 
 def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:
     suppliers = [*job.processes.workers_of(trainer.pid), *job.processes.helpers_of(trainer.pid)]
-    starts = sorted(process.started_ns for process in suppliers if process.started_ns > job.recording.start_ns)
+    starts = sorted(process.started_ns for process in suppliers if process.started_ns > job.span[0])
     spans: list[tuple[int, int]] = []
     for start in starts:
         if spans and start < spans[-1][1]:

@@ -6,9 +6,11 @@ wants it as well, each time means two system calls and a change of threads: CPU 
 
 from __future__ import annotations
 
+import numpy as np
+
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, ThreadSample
+from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.job import JobTimeline
 
 
@@ -18,20 +20,21 @@ def gil_switching(job: JobTimeline, pid: int) -> float:
     It is the part in the kernel (all CPU time, without what was sampled in user mode), as far as the thread's voluntary
     switches explain it; 0 where nobody contends for it or the machine code was not sampled.
     """
-    if not _contended(job, pid):
+    main = job.threads.main(pid)
+    if main is None or not _contended(job, pid):
         return 0.0
-    rows = [row for row in job.recording.rows(ThreadSample) if row.tid == pid and row.voluntary is not None]
-    if len(rows) < 2:
+    counted = np.flatnonzero(~np.isnan(main.voluntary))
+    if len(counted) < 2:
         return 0.0
-    first, last = rows[0], rows[-1]
-    running_s = (last.run_ns - first.run_ns) / NS_PER_S
-    sampled = sum(
-        row.tid == pid and first.time_ns <= row.time_ns <= last.time_ns for row in job.recording.rows(CodeSample)
-    )
-    switches = (last.voluntary or 0) - (first.voluntary or 0)
+    first, last = counted[0], counted[-1]
+    running_s = float(main.run_ns[last] - main.run_ns[first]) / NS_PER_S
+    switches = float(main.voluntary[last] - main.voluntary[first])
+    start, end = main.counted_ns[[first, last]].tolist()
+    sampled: int = sum(row.tid == pid and start <= row.time_ns <= end for row in job.code)
     if not sampled or running_s <= 0:
         return 0.0
-    return max(0.0, min(1 - sampled / CODE_FREQUENCY / running_s, switches * thresholds.GIL_SWITCH_S / running_s))
+    in_kernel_s, switching_s = running_s - sampled / CODE_FREQUENCY, switches * thresholds.GIL_SWITCH_S
+    return max(0.0, min(in_kernel_s, switching_s)) / running_s
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:

@@ -81,7 +81,7 @@ def _spent_by_workers(context: Context, account: Account) -> dict[str, float]:
 
 def _cores_used(job: JobTimeline) -> float:
     """Fraction of the time of all cores that the job's threads use."""
-    start, end = job.recording.start_ns, job.recording.end_ns
+    start, end = job.span
     running_ns = sum(
         thread.use(start, end)[0] * float(thread.times_ns[-1] - thread.times_ns[0])
         for thread in job.threads.by_tid.values()

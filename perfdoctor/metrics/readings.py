@@ -22,7 +22,7 @@ class Readings:
 
     def __init__(self, recording: Recording) -> None:
         self._series = recording.series
-        self._counters = Counters(recording)
+        self._counters = Counters(recording.series)
         self.facts = recording.facts
 
     def subjects(self, prefix: str) -> list[str]:

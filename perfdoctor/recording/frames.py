@@ -22,6 +22,7 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
+    StackSegment,
     Symbol,
     ThreadSample,
     ThreadSeen,
@@ -71,7 +72,7 @@ def _stacks(recording: Recording) -> pd.DataFrame:
     # Decoding py-spy's segments and determining phases is the analysis's business, right of the recording.
     from perfdoctor.timeline.stacks import Stacks
 
-    stacks = Stacks.read(recording)
+    stacks = Stacks.read(recording.rows(StackSegment))
     names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
     rows = []
     for series in stacks.series:

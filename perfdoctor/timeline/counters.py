@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from perfdoctor.recording.reader import Recording
 
 
 @dataclass
@@ -29,10 +28,10 @@ class Counter:
 class Counters:
     """All counters of a recording, by subject and name."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, series: Mapping[tuple[str, str], tuple[Sequence[int], Sequence[float]]]) -> None:
         self._series = {
             key: Counter(np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
-            for key, (times, values) in recording.series.items()
+            for key, (times, values) in series.items()
         }
 
     def get(self, subject: str, name: str) -> Counter | None:

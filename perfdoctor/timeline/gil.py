@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
+from collections.abc import Iterable
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample, PythonThread
 from perfdoctor.timeline.threads import Threads
 
-# A sample tells of instants within this time of it: some samples of the probe at its slowest rate.
-_REACH_NS = 100_000_000
+# A sample shows instants within this time of it.
+_REACH_NS = int(thresholds.GIL_REACH_S * NS_PER_S)
 
 
 class Gil:
-    """The interpreters of all processes of a recording."""
+    """The interpreters of all processes.
 
-    def __init__(self, recording: Recording, threads: Threads) -> None:
-        self._threads = threads
-        self._span = (recording.start_ns, recording.end_ns)
+    Args:
+        threads: of the job.
+        python_threads: those of which py-spy said who they are.
+        samples: of the interpreters, in order of time.
+        span: from when to when the job was watched, in ns.
+    """
+
+    def __init__(
+        self,
+        threads: Threads,
+        python_threads: Iterable[PythonThread],
+        samples: Iterable[InterpreterSample],
+        span: tuple[int, int],
+    ) -> None:
+        self._threads, self._span = threads, span
         self._samples: dict[int, list[InterpreterSample]] = {}
         self._held: Counter[tuple[int, int]] = Counter()
         self._known: Counter[int] = Counter()
         self._python: dict[int, set[int]] = {}
         self._idents: dict[int, int] = {}
-        for thread in recording.rows(PythonThread):
+        for thread in python_threads:
             self._idents[thread.tid] = thread.ident
             self._python.setdefault(thread.pid, set()).add(thread.tid)
-        for sample in recording.rows(InterpreterSample):
+        for sample in samples:
             self._samples.setdefault(sample.pid, []).append(sample)
             if sample.gil_tid is None:
                 continue

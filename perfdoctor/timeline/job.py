@@ -5,6 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import (
+    CodeSample,
+    InterpreterSample,
+    Mark,
+    Profile,
+    PythonThread,
+    SerialMark,
+    StackMissed,
+    StackSegment,
+    Symbol,
+    ThreadSample,
+    TrialSeen,
+)
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.counters import Counters
 from perfdoctor.timeline.cpu_contention import CpuContention
@@ -47,6 +60,10 @@ class JobTimeline:
 
     Attributes:
         recording: where it is read from.
+        profiles: traces that torch.profiler wrote inside.
+        trials: steps that were made on one batch in memory.
+        span: from when to when the job was watched, in ns.
+        code: samples of machine code, with the names of functions.
         threads: their states and counters.
         stacks: their Python stacks.
         steps: by process, what it marked from inside; empty for a job that was watched from outside only.
@@ -62,16 +79,24 @@ class JobTimeline:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        self.threads = Threads(recording)
-        self.stacks = Stacks.read(recording)
-        self.steps = {pid: Steps(marks) for pid, marks in read_marks(recording).items()}
-        self.processes = assign_roles(recording, self.stacks, self.threads, frozenset(self.steps))
-        self.gil = Gil(recording, self.threads)
+        rows = recording.rows
+        self.profiles, self.trials = rows(Profile), rows(TrialSeen)
+        self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
+        self.code = _with_symbols(rows(CodeSample), rows(Symbol))
+        self.threads = Threads(recording.threads, rows(ThreadSample))
+        self.stacks = Stacks.read(rows(StackSegment))
+        marks = read_marks(rows(Mark), rows(SerialMark))
+        self.steps = {pid: Steps(found) for pid, found in marks.items()}
+        self.processes = assign_roles(
+            recording.processes, recording.ended_ns, self.stacks.code_seen(), self.threads, frozenset(self.steps)
+        )
+        self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1
-        self.locator = Locator(recording, self.stacks, self.steps, self.gil, distributed=distributed)
+        self.locator = Locator(
+            self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed
+        )
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
-        self.counters = Counters(recording)
+        self.counters = Counters(recording.series)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         reachable = float(recording.meta.get("reachable_cores", "0"))
         self.cpu = CpuContention(self.threads, self.processes, self.kinds, self.counters, self.cores, reachable)
@@ -103,3 +128,11 @@ class JobTimeline:
         if steps is not None and steps.at(time_ns) is not None:
             return steps.collecting_at(time_ns)
         return self.gil.is_collecting(pid, time_ns)
+
+
+def _with_symbols(samples: list[CodeSample], symbols: list[Symbol]) -> list[CodeSample]:
+    """Samples with the names that were looked up after they were taken."""
+    names = {(row.image, row.offset): row.symbol for row in symbols}
+    return [
+        row if row.symbol else row._replace(symbol=names.get((row.image, row.offset), "")) for row in samples
+    ]

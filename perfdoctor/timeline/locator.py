@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.syscalls import AWAITS_OTHERS, CHANNELS, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import CodeSample, StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.marks import Segment
@@ -20,17 +20,25 @@ class Locator:
     """Answers for one recording.
 
     Args:
-        recording: what was seen.
-        stacks: the Python stacks in it.
+        stacks: the job's Python stacks.
+        missed: stack samples that failed.
+        code: samples of machine code.
         steps: by process, what it marked from inside.
         gil: the processes' interpreters.
         distributed: whether the job has several ranks.
     """
 
     def __init__(
-        self, recording: Recording, stacks: Stacks, steps: Mapping[int, Steps], gil: Gil, *, distributed: bool
+        self,
+        stacks: Stacks,
+        missed: Sequence[StackMissed],
+        code: Sequence[CodeSample],
+        steps: Mapping[int, Steps],
+        gil: Gil,
+        *,
+        distributed: bool,
     ) -> None:
-        self._recording, self._stacks, self._steps, self._gil = recording, stacks, steps, gil
+        self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil
         self._distributed = distributed
         self._main: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
@@ -105,7 +113,7 @@ class Locator:
         near = series.near(time_ns)
         if may_have_failed:
             if series.pid not in self._failed:
-                self._failed[series.pid] = find_failed(self._recording, series)
+                self._failed[series.pid] = find_failed(series, self._missed, self._code)
             failed = self._failed[series.pid]
             if failed is not None and failed.is_nearer(time_ns, near[0][0] if near else STACK_REACH_NS):
                 yield from (number for _, number in failed.stand_ins.near(time_ns))

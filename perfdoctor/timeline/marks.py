@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Mark, SerialMark
 
 GRAD, TRAINING = 1, 2
@@ -72,13 +71,18 @@ class Marks:
     tracks: dict[str, list[Mark]] = field(default_factory=dict)
 
 
-def read_marks(recording: Recording) -> dict[int, Marks]:
-    """The marks of all processes that made some."""
+def read_marks(marks: Iterable[Mark], isolated: Iterable[SerialMark]) -> dict[int, Marks]:
+    """The marks of all processes that made some.
+
+    Args:
+        marks: of the observed steps, in order of time.
+        isolated: of steps that were made after them with their phases kept apart.
+    """
     by_process: dict[int, dict[str, list[Mark]]] = {}
-    for mark in recording.rows(Mark):
+    for mark in marks:
         track = "device" if mark.edge.startswith(DEVICE) else ""
         by_process.setdefault(mark.pid, {}).setdefault(track, []).append(mark)
-    for later in recording.rows(SerialMark):
+    for later in isolated:
         by_process.setdefault(later.pid, {}).setdefault(SERIALISED, []).append(Mark(*later))
     return {pid: with_tracks(tracks) for pid, tracks in by_process.items()}
 

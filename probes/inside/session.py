@@ -55,8 +55,9 @@ class Session:
     """Watches the thread that makes it, until enough steps were seen. It then detaches.
 
     What detaching leaves behind in the process: nothing that runs, be it a patch, a hook, a callback or a thread.
-    Torch's functions are the very objects that they were, and a step takes what it took before. Until the process ends
-    the session keeps its half MiB of marks, and what the sidecar has found.
+    Torch's functions are the very objects that they were, and a step takes what it took before; only where somebody
+    else has wrapped one of ours meanwhile, ours stays below theirs and passes its calls on. Until the process ends the
+    session keeps its half MiB of marks, and what the sidecar has found.
 
     Args:
         options: what the user asked for.

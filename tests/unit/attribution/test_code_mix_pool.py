@@ -26,7 +26,7 @@ def job(*seen: tuple[tuple[str, str], int], disturbed_from_s: float) -> Any:
     helper: Any = SimpleNamespace(at=lambda time: LACKS_A_CORE if time >= disturbed_from_s * S else COMPUTES)
     pool: Any = SimpleNamespace(pool=lambda pid: [helper])
     return SimpleNamespace(
-        recording=SimpleNamespace(rows=lambda kind: samples if kind is CodeSample else []),
+        code=samples,
         threads=SimpleNamespace(main_times=lambda pid: []),
         gil=SimpleNamespace(is_collecting=lambda pid, time: False),
         locator=SimpleNamespace(

@@ -10,6 +10,7 @@ from perfdoctor.attribution.gil_switches import gil_switching
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, ThreadSample
 from perfdoctor.timeline.gil import Gil
+from perfdoctor.timeline.threads import ThreadSeries
 
 TRAINER, OTHER, SECONDS = 10, 11, 10
 S = 1_000_000_000
@@ -21,14 +22,11 @@ def job(*, running: float, user: float, switches: int, holder: int | None) -> An
     states = [ThreadSample(at, TRAINER, "R", None, "", run, 0, turns, 0, 0, 0) for at, run, turns in counted]
     sampled = int(user * SECONDS * CODE_FREQUENCY)
     code = [CodeSample(n * SECONDS * S // sampled, TRAINER, "libtorch_cpu.so", 0, "") for n in range(sampled)]
-    rows = {ThreadSample: states, CodeSample: code}
     gil: Any = SimpleNamespace(holder_at=lambda pid, time: holder)
     gil.is_taken = partial(Gil.is_taken, gil)
-    return SimpleNamespace(
-        recording=SimpleNamespace(rows=rows.__getitem__),
-        threads=SimpleNamespace(main_times=lambda pid: range(100)),
-        gil=gil,
-    )
+    main = ThreadSeries(TRAINER, TRAINER, "python", states)
+    threads = SimpleNamespace(main=lambda pid: main, main_times=lambda pid: range(100))
+    return SimpleNamespace(code=code, threads=threads, gil=gil)
 
 
 def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> None:

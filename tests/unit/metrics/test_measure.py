@@ -31,7 +31,7 @@ def record(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
         writer.add(samples)
         writer.close()
         opened.append(Recording.open(path))
-        return measure(opened[-1], Threads(opened[-1]), roles)  # type: ignore[arg-type]
+        return measure(opened[-1], Threads(opened[-1].threads, opened[-1].rows(ThreadSample)), roles)  # type: ignore[arg-type]
 
     yield recorded
     for recording in opened:

@@ -1,15 +1,11 @@
 """Where no stack was seen since Python code changed it too fast, one that was seen while Python code ran stands in."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample, Sample, StackMissed
-from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.timeline.stacks import FailedSamples, Stacks, StackSeries, find_failed
 
 PID, IDENT, MS = 10, 140_000, NS_PER_S // 1000
@@ -19,39 +15,37 @@ CODE = [CodeSample(103 * MS, PID, "libpython3.11.so.1.0", 1, ""), CodeSample(198
 FAILED = StackMissed(260 * MS, PID, IDENT)
 
 
-def failed(tmp_path: Path, series: StackSeries, *samples: Sample) -> FailedSamples | None:
-    writer = RecordingWriter(tmp_path / "it.perfdoctor", {"start_ns": "0", "end_ns": str(NS_PER_S)})
-    writer.add(samples)
-    writer.close()
-    return find_failed(Recording.open(tmp_path / "it.perfdoctor"), series)
+def failed(series: StackSeries, *samples: Sample) -> FailedSamples | None:
+    missed = [sample for sample in samples if isinstance(sample, StackMissed)]
+    return find_failed(series, missed, [sample for sample in samples if isinstance(sample, CodeSample)])
 
 
-def test_a_stack_seen_in_python_code_stands_in(tmp_path: Path) -> None:
-    found = failed(tmp_path, SERIES, FAILED, *CODE)
+def test_a_stack_seen_in_python_code_stands_in() -> None:
+    found = failed(SERIES, FAILED, *CODE)
     assert found is not None
     assert found.stand_ins.stacks.tolist() == [0]
     assert found.stand_ins.near(260 * MS)[0][1] == 0
     assert [number for _, number in SERIES.near(260 * MS)] == [1, 0]
 
 
-def test_a_failed_sample_counts_until_a_stack_is_nearer(tmp_path: Path) -> None:
-    found = failed(tmp_path, SERIES, FAILED, *CODE)
+def test_a_failed_sample_counts_until_a_stack_is_nearer() -> None:
+    found = failed(SERIES, FAILED, *CODE)
     assert found is not None
     assert found.is_nearer(255 * MS, 6 * MS)
     assert not found.is_nearer(205 * MS, 5 * MS)
 
 
 @pytest.mark.parametrize(("pid", "ident"), [(PID, IDENT + 1), (PID + 1, IDENT)])
-def test_failed_samples_of_others_are_not_the_main_threads(tmp_path: Path, pid: int, ident: int) -> None:
-    assert failed(tmp_path, SERIES, StackMissed(260 * MS, pid, ident), *CODE) is None
+def test_failed_samples_of_others_are_not_the_main_threads(pid: int, ident: int) -> None:
+    assert failed(SERIES, StackMissed(260 * MS, pid, ident), *CODE) is None
 
 
 @pytest.mark.parametrize("code", [[], CODE[1:]])
-def test_where_no_stack_was_seen_in_python_code_nothing_stands_in(tmp_path: Path, code: list[Sample]) -> None:
-    assert failed(tmp_path, SERIES, FAILED, *code) is None
+def test_where_no_stack_was_seen_in_python_code_nothing_stands_in(code: list[Sample]) -> None:
+    assert failed(SERIES, FAILED, *code) is None
 
 
-def test_a_piece_of_a_stack_is_a_failed_sample(tmp_path: Path) -> None:
+def test_a_piece_of_a_stack_is_a_failed_sample() -> None:
     main, inner = Frame("/home/me/train.py", "<module>", 3), Frame("/v/pandas/core/apply.py", "apply", 9)
     stacks = Stacks([(main, inner), (inner,), (main,)])
     times = np.array([100, 200, 300, 400]) * MS
@@ -59,7 +53,7 @@ def test_a_piece_of_a_stack_is_a_failed_sample(tmp_path: Path) -> None:
     assert series.is_main
     assert series.stacks.tolist() == [0, -1, 2, -1]
     assert series.torn_ns.tolist() == [200 * MS]
-    found = failed(tmp_path, series, *CODE)
+    found = failed(series, *CODE)
     assert found is not None
     assert found.times_ns.tolist() == [200 * MS]
 

@@ -1,11 +1,13 @@
 """perfdoctor: says why a PyTorch training job is slow, with proof, and what to change."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfdoctor.analysis.from_recording import examine
     from perfdoctor.api import diagnose, phase
+    from perfdoctor.diagnosis import Diagnosis
     from perfdoctor.recording.reader import Recording
 
 __version__ = "0.1.0"
@@ -17,8 +19,19 @@ _LOADED_FROM = {
     "diagnose": "perfdoctor.api",
     "phase": "perfdoctor.api",
     "Recording": "perfdoctor.recording.reader",
-    "examine": "perfdoctor.analysis.from_recording",
 }
+
+
+def examine(recording: Recording) -> Diagnosis:
+    """Makes the diagnosis of a recording, as `perfdoctor attach` shows it.
+
+    Args:
+        recording: what was seen; may have been cut short by a crash.
+    """
+    from perfdoctor.analysis.from_recording import examine
+    from perfdoctor.reports.wording import worded_diagnosis
+
+    return worded_diagnosis(examine(recording))
 
 
 def __getattr__(name: str) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.causes import CAUSES
@@ -18,16 +19,6 @@ OUTSIDE = "sampled from outside"
 INSIDE = "measured inside"
 TRACED = "traced"
 CONFIRMED = "confirmed by trial"
-
-# How a summary begins where a job hangs; the process's number follows.
-HUNG = "The job does not train: the main thread of process"
-# What it costs to see no Python stacks.
-WITHOUT_STACKS = (
-    "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
-    "that time stays unattributed."
-)
-# What makes up for samples that would have cost too much.
-WATCH_LONGER = "watch longer with --duration, and shares rest on as many looks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +119,36 @@ class Finding:
         return CAUSES[self.cause].bottleneck
 
 
+class Why(Enum):
+    """Why no bottleneck can be named."""
+
+    NOTHING_SEEN = auto()
+    NOT_TRAINING = auto()
+    TOO_BRIEF = auto()
+    STOPPED = auto()
+    HUNG = auto()
+    UNATTRIBUTED = auto()
+    LATE_RANK = auto()
+    TRACE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NoVerdict:
+    """That no bottleneck can be named.
+
+    Attributes:
+        why: the reason, on which the next move depends.
+        summary: what is missing, for people.
+        pid: the process that hangs or is stopped.
+        straggler_rank: the rank that the others wait for, where it is not known why.
+    """
+
+    why: Why
+    summary: Text
+    pid: int | None = None
+    straggler_rank: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The first cause.
@@ -138,6 +159,7 @@ class Verdict:
         confidence: 0 to 1, how often the same cause comes first when the recording is resampled in blocks.
         level: what it rests on: ``OUTSIDE``, ``INSIDE``, ``TRACED`` or ``CONFIRMED``.
         summary: one sentence; where there is no verdict, what is missing.
+        missing: why there is no verdict; None where there is one.
     """
 
     bottleneck: str | None
@@ -148,6 +170,7 @@ class Verdict:
     straggler_rank: int | None
     level: str
     summary: Text
+    missing: NoVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +183,16 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class NotExamined:
-    """What was not examined, why, and what would enable it."""
+    """What was not examined, why, and what would enable it.
+
+    Attributes:
+        too_brief: nothing is in the way but time: watching longer makes up for it.
+    """
 
     probe: str
     reason: Text
     enable: Text
+    too_brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)

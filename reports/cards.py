@@ -7,7 +7,7 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, Text
 from perfdoctor.reports.places import Places
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, speedup
-from perfdoctor.reports.wording import worded, worded_fix
+from perfdoctor.reports.wording import worded, worded_fixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def texts(diagnosis: Diagnosis) -> Iterator[str]:
     for finding in diagnosis.findings:
         yield worded(finding.summary)
         yield from (worded(item.value) for item in finding.evidence if not isinstance(item.value, (int, float)))
-        for fix in map(worded_fix, finding.fixes):
+        for fix in worded_fixes(finding):
             yield from (fix.title, fix.why)
 
 
@@ -66,7 +66,7 @@ def card(finding: Finding, places: Places, *, said: Text) -> Card:
         ranks=_ranks(finding.ranks),
         summary="" if finding.summary == said else places.shorten(clean(finding.summary)),
         evidence=_evidence(finding.evidence, places),
-        changes=tuple(_change(worded_fix(fix), places) for fix in finding.fixes),
+        changes=tuple(_change(fix, places) for fix in worded_fixes(finding)),
         refuted_by=clean(finding.refuted_by),
     )
 

@@ -1,5 +1,6 @@
 """The diagnosis as one page that opens anywhere: no script, nothing loaded from elsewhere."""
 
+from html.parser import HTMLParser
 from importlib.resources import files
 
 from perfdoctor.diagnosis import Diagnosis
@@ -24,6 +25,24 @@ def render(diagnosis: Diagnosis) -> str:
         charts_left_out=len(titles) - len(drawn),
         style=_asset("report.css"),
     )
+
+
+def names_bottleneck(text: str) -> bool:
+    """Whether a text is such a page, and names a bottleneck."""
+    mark = _Mark()
+    if text.startswith("<!doctype html>"):
+        mark.feed(text.partition("<style>")[0])
+    return mark.found
+
+
+class _Mark(HTMLParser):
+    """Looks for the page's own mark, ``<meta name="perfdoctor-bottleneck" content="io">``."""
+
+    found = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Called for each tag."""
+        self.found |= tag == "meta" and ("name", "perfdoctor-bottleneck") in attrs
 
 
 def _asset(name: str) -> str:

@@ -13,6 +13,9 @@ from perfdoctor.reports.wording import worded_diagnosis
 
 SCHEMA = 1
 
+_VERDICT = (
+    "bottleneck", "cause", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",
+)  # fmt: skip
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -29,16 +32,26 @@ def render(diagnosis: Diagnosis) -> str:
     document = {
         "schema": SCHEMA,
         "perfdoctor": diagnosis.version,
-        "verdict": asdict(diagnosis.verdict),
+        "verdict": {name: getattr(diagnosis.verdict, name) for name in _VERDICT},
         "breakdown": [asdict(line) for line in diagnosis.breakdown],
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "ranks": diagnosis.ranks,
         "steps": diagnosis.steps,
-        "not_examined": [asdict(item) for item in diagnosis.not_examined],
+        "not_examined": [
+            {"probe": item.probe, "reason": item.reason, "enable": item.enable} for item in diagnosis.not_examined
+        ],
         "overhead": diagnosis.overhead,
         "job": diagnosis.job,
     }
     return json.dumps(_strict(document), indent=2, allow_nan=False) + "\n"
+
+
+def names_bottleneck(text: str) -> bool:
+    """Whether a text is such a document, and names a bottleneck."""
+    try:
+        return json.loads(text)["verdict"]["bottleneck"] is not None
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

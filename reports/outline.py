@@ -20,6 +20,7 @@ SMALL_SHARE = 0.005
 
 COST = "What this diagnosis cost"
 
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One part of a bar: a cause, or several small ones together.
@@ -53,6 +54,7 @@ class Outline:
     """A whole report.
 
     Attributes:
+        bottleneck: ``cpu``, ``gpu``, ``io`` or ``communication``; "" where none is named.
         tone: ``ill``, ``healthy`` or ``unknown``.
         claim: the bottleneck and its cause in a few words.
         headline: one line with bottleneck, cause, share and predicted speed-up.
@@ -64,6 +66,7 @@ class Outline:
     """
 
     version: str
+    bottleneck: str
     tone: str
     claim: str
     headline: str
@@ -88,6 +91,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
     places = Places(texts(diagnosis))
     return Outline(
         version=clean(diagnosis.version),
+        bottleneck=verdict.bottleneck or "",
         tone=tone(verdict),
         claim=claim(verdict),
         headline=headline(verdict),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -13,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from perfdoctor.diagnosis import HUNG, WATCH_LONGER, Diagnosis
+from perfdoctor.diagnosis import Diagnosis, Why
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.wording import worded
 
@@ -131,7 +130,7 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
     """
     if diagnosis.verdict.bottleneck is None:
         hint = hint or _next_move(diagnosis)
-        if any(missing.probe in _NEEDED and missing.enable != WATCH_LONGER for missing in diagnosis.not_examined):
+        if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
             pid = diagnosis.job.get("pid", "PID")
             hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
         # Where the diagnosis stands on the same terminal already, the reason does too.
@@ -143,8 +142,9 @@ def _next_move(diagnosis: Diagnosis) -> str:
     """What to do where no probe is to blame."""
     if diagnosis.job.get("stopped") == "job ended":
         return "The job has ended. Attach to one that trains."
-    if (hung := re.match(rf"{HUNG} (\d+) ", worded(diagnosis.verdict.summary))) is not None:
-        return f"`py-spy dump --pid {hung[1]}` shows what all of its threads do. Attach again once the job trains."
+    missing = diagnosis.verdict.missing
+    if missing is not None and missing.why is Why.HUNG:
+        return f"`py-spy dump --pid {missing.pid}` shows what all of its threads do. Attach again once the job trains."
     if diagnosis.job.get("trainers") == 0:
         return "Attach once the job trains, and name the process that trains or one above it."
     return "Attach again while the job trains, or watch longer with --duration SECONDS."
@@ -152,13 +152,14 @@ def _next_move(diagnosis: Diagnosis) -> str:
 
 def _names_one(path: Path) -> bool:
     """Whether a file is an earlier report, JSON or page, that names a bottleneck."""
+    from perfdoctor.reports import html
+    from perfdoctor.reports import json as json_report
+
     try:
         text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     except OSError:
         return False
-    if text.startswith("<!doctype html>"):
-        return '<section class="verdict ill"' in text or '<section class="verdict healthy"' in text
-    return re.search(r'"verdict": *{\s*"bottleneck": *"', text) is not None
+    return html.names_bottleneck(text) or json_report.names_bottleneck(text)
 
 
 def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis) -> list[str]:

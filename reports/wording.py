@@ -19,6 +19,11 @@ def worded_fix(told: Fix | Advice) -> Fix:
     return replace(_words(told.message), predicted_speedup=told.predicted_speedup) if isinstance(told, Advice) else told
 
 
+def worded_fixes(finding: Finding) -> tuple[Fix, ...]:
+    """The fixes of a finding, with their words."""
+    return tuple(map(worded_fix, finding.fixes))
+
+
 def worded_evidence(item: Evidence) -> Evidence:
     """Evidence with its name, and its value if it is no number, as text."""
     return replace(item, name=worded(item.name), value=_plain(item.value))
@@ -30,7 +35,7 @@ def worded_finding(finding: Finding) -> Finding:
         finding,
         summary=worded(finding.summary),
         evidence=tuple(map(worded_evidence, finding.evidence)),
-        fixes=tuple(map(worded_fix, finding.fixes)),
+        fixes=worded_fixes(finding),
         refuted_by=worded(finding.refuted_by),
     )
 

@@ -1,7 +1,7 @@
 """For tests of advice: the finding that rules make of a job, and what it tells to do."""
 
 from perfdoctor.diagnosis import Evidence, Finding
-from perfdoctor.reports.wording import worded_finding, worded_fix
+from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 
@@ -39,8 +39,8 @@ def finding(
 
 
 def titles(found: Finding) -> list[str]:
-    return [fix.title for fix in map(worded_fix, found.fixes)]
+    return [fix.title for fix in worded_fixes(found)]
 
 
 def changes(found: Finding) -> str:
-    return "\n".join(fix.change for fix in map(worded_fix, found.fixes))
+    return "\n".join(fix.change for fix in worded_fixes(found))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import ALL_REDUCE, GEMM, LOADER, MadeTrace
+from tests.worded import diagnose_traces
 
 EPOCH_US = 1.7e15
 COMMON_NS = 1_700_000_000_000_000_000

@@ -1,33 +1,56 @@
-"""What every diagnosis ends in, however it was measured: verdict, breakdown, findings in order."""
+"""The one way from a case to a diagnosis, however it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Finding, Verdict, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict, say
+from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import confidence, straggler
-
-_TOO_LITTLE = "Too much of the time could not be attributed to name a cause."
+from perfdoctor.rules.verdict import confidence, decide, straggler
 
 
-def order_findings(findings: Iterable[Finding], cause: str | None) -> tuple[Finding, ...]:
-    """The verdict's finding comes first, then what is ill, then what is healthy, each by its share."""
-    return tuple(sorted(findings, key=lambda found: (found.cause != cause, CAUSES[found.cause].healthy, -found.share)))
+def build(
+    case: Case,
+    accounts: Sequence[Account],
+    level: str,
+    missing: NoVerdict | None = None,
+    *,
+    late_ranks_explained: bool = True,
+) -> Diagnosis:
+    """Applies the rules: breakdown, verdict, findings in order, and users' rules that failed as not examined.
+
+    What only those know who measured, ranks, steps, cost, job, series and what else was not examined, they add with
+    ``dataclasses.replace``.
+
+    Args:
+        case: what rules read.
+        accounts: of the trainers, from which the confidence is drawn.
+        level: what they rest on: ``OUTSIDE``, ``INSIDE`` or ``TRACED``.
+        missing: why no bottleneck can be named, where that is known beforehand: nobody trains, for instance.
+        late_ranks_explained: whether it is known what a rank does for which others wait; if not, such a rank may be
+            why no bottleneck can be named.
+    """
+    findings, broken = find(case)
+    if missing is not None:
+        findings = []  # where nobody trains there is no step that a cause could cost time
+    first = missing or decide(case.shares, accounts, level, late_ranks_explained=late_ranks_explained)
+    if isinstance(first, NoVerdict):
+        verdict = Verdict(None, None, 0.0, 0.0, 1.0, first.straggler_rank, level, first.summary, first)
+    else:
+        verdict = _verdict(first, case, accounts, findings, level)
+    # The verdict's finding comes first, then bottlenecks, then what is healthy, each by its share.
+    findings.sort(key=lambda found: (found.cause != verdict.cause, CAUSES[found.cause].healthy, -found.share))
+    return Diagnosis(__version__, verdict, _breakdown(case), tuple(findings), not_examined=tuple(broken))
 
 
-def list_shares(by_share: Mapping[str, float]) -> tuple[CauseShare, ...]:
-    """The breakdown; what is not known at all is unattributed."""
-    if not by_share:
-        return (CauseShare(UNATTRIBUTED, 1.0),)
-    return tuple(CauseShare(cause, share) for cause, share in by_share.items() if share > 0)
-
-
-def no_verdict(level: str, why: str = "") -> Verdict:
-    """No cause is named, and why."""
-    return Verdict(None, None, 0.0, 0.0, 1.0, None, level, why or _TOO_LITTLE)
+def _breakdown(case: Case) -> tuple[CauseShare, ...]:
+    """What is not known at all is unattributed."""
+    shares = case.shares or {UNATTRIBUTED: 1.0}
+    return tuple(CauseShare(cause, share) for cause, share in shares.items() if share > 0)
 
 
 def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
@@ -44,10 +67,8 @@ def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
     )
 
 
-def name_cause(
-    cause: str, accounts: Sequence[Account], case: Case, findings: Iterable[Finding], level: str
-) -> Verdict:
-    """The verdict that names a cause, in the words of its finding."""
+def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequence[Finding], level: str) -> Verdict:
+    """The verdict that names a cause, as its finding says it."""
     finding = next((finding for finding in findings if finding.cause == cause), None)
     return Verdict(
         CAUSES[cause].bottleneck,

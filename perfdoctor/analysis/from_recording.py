@@ -6,38 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perfdoctor import __version__
-from perfdoctor.analysis.build import list_shares, name_cause, no_verdict, order_findings
-from perfdoctor.analysis.no_verdict import why_silent
-from perfdoctor.analysis.own_cost import own_cost
+from perfdoctor.analysis.build import build
+from perfdoctor.analysis.coverage import not_examined
+from perfdoctor.analysis.no_verdict import why_no_verdict
 from perfdoctor.analysis.profiled import Profiled, read_profiles
-from perfdoctor.analysis.recorded_case import gather_facts
+from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.analysis.same_batch_trial import Trial, judge, read_trial
-from perfdoctor.analysis.step_notes import step_notes
-from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.diagnosis import (
-    INSIDE,
-    OUTSIDE,
-    TRACED,
-    WATCH_LONGER,
-    WITHOUT_STACKS,
-    Diagnosis,
-    Finding,
-    NotExamined,
-    Verdict,
-)
-from perfdoctor.knowledge.user_frames import HINT, user_frames
-from perfdoctor.metrics.overlap import summary
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis
+from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.series import chart_series
+from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Event, ProcessSeen, Unavailable
-from perfdoctor.rules import find
+from perfdoctor.recording.schema import Event, ProcessSeen
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import first_cause, late_shares
 from perfdoctor.timeline.job import JobTimeline
-
-_NO_STACKS = NotExamined("stacks", "the watching ended before any stacks were kept", WATCH_LONGER)
 
 
 def examine(recording: Recording) -> Diagnosis:
@@ -48,39 +31,24 @@ def examine(recording: Recording) -> Diagnosis:
     """
     job = JobTimeline(recording)
     accounts = attribute(job)
-    profiled = read_profiles(recording)
+    profiled = read_profiles(job.profiles)
     level = _level(job)
     if profiled.covers(accounts):
-        level, accounts = TRACED, profiled.retell(accounts)
-    steps = {pid: {**steps.summary(), **summary(steps)} for pid, steps in job.steps.items()}
-    trial = read_trial(recording, steps)
-    facts = gather_facts(job, accounts, profiled)
-    findings, broken = find(facts)
-    silence = why_silent(job, accounts)
-    if silence:
-        # Where nobody trains there is no step that a cause could cost time.
-        findings = []
-    cause = first_cause(facts.shares, late_shares(accounts), level)
-    return Diagnosis(
-        version=__version__,
-        verdict=judge(_verdict(accounts, facts, findings, cause, silence, level=level), trial),
-        breakdown=list_shares(facts.shares),
-        findings=order_findings(findings, cause),
-        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
+        level, accounts = TRACED, profiled.with_gpu_time(accounts)
+    steps = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
+    trial = read_trial(job.trials, steps)
+    case = gather_case(job, accounts, profiled)
+    diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
+    return replace(
+        diagnosis,
+        verdict=judge(diagnosis.verdict, trial),
+        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in case.trainers),
         steps=_steps(job, steps, profiled, trial),
-        not_examined=(*step_notes(job), *_not_examined(job), *profiled.not_examined, *broken),
-        overhead=own_cost(recording),
-        job=_job_facts(job, facts),
+        not_examined=(*not_examined(job), *profiled.not_examined, *diagnosis.not_examined),
+        overhead=_own_cost(recording),
+        job=_describe_job(job, case),
         series=chart_series(job),
     )
-
-
-def _verdict(
-    accounts: list[Account], facts: Case, findings: list[Finding], cause: str | None, silence: str, *, level: str
-) -> Verdict:
-    if silence or cause is None:
-        return no_verdict(level, silence)
-    return name_cause(cause, accounts, facts, findings, level)
 
 
 def _level(job: JobTimeline) -> str:
@@ -98,7 +66,7 @@ def _steps(
     if not trainers or trainers[0].pid not in steps:
         return {}
     later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
-    return {**steps[trainers[0].pid], **{what: told for what, told in later.items() if told}}
+    return {**steps[trainers[0].pid], **{what: summary for what, summary in later.items() if summary}}
 
 
 def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
@@ -113,23 +81,7 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _not_examined(job: JobTimeline) -> list[NotExamined]:
-    missing = [NotExamined(row.probe, row.reason, row.enable) for row in job.recording.rows(Unavailable)]
-    missing += [
-        NotExamined("threads", row.text, WATCH_LONGER)
-        for row in job.recording.rows(Event)
-        if row.kind == "rate lowered"
-    ]
-    if not all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
-        reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
-        costly = [replace(one, reason=f"{str(one.reason).rstrip('.')}. {WITHOUT_STACKS}") for one in reasons]
-        missing = [one for one in missing if one.probe != "stacks"] + costly
-    if problem := user_frames().problem:
-        missing.append(NotExamined("frames", problem, HINT))
-    return list(dict.fromkeys(missing))
-
-
-def _job_facts(job: JobTimeline, facts: Case) -> dict[str, Any]:
+def _describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
     root = next(iter(job.recording.rows(ProcessSeen)), None)
     stopped = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return {
@@ -138,10 +90,38 @@ def _job_facts(job: JobTimeline, facts: Case) -> dict[str, Any]:
         "command": "" if root is None else root.command,
         "host": job.recording.meta.get("host", ""),
         "started": job.recording.meta.get("started", ""),
-        "watched_seconds": round(facts.watched_s, 3),
+        "watched_seconds": round(case.watched_s, 3),
         "stopped": stopped[-1] if stopped else "recorder was killed",
         "processes": len(job.processes.by_pid),
         "trainers": len(job.processes.trainers),
         "world_size": job.processes.world_size,
-        "settings": dict(facts.settings),
+        "settings": dict(case.settings),
+    }
+
+
+def _own_cost(recording: Recording) -> dict[str, Any]:
+    """CPU and memory of perfdoctor while it watched; values are None where the recorder was killed before it could say.
+
+    Returns:
+        ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``.
+    """
+    def read(name: str) -> tuple[list[int], list[float]]:
+        return recording.series.get(("perfdoctor", name), ([], []))
+
+    def last(name: str) -> float | None:
+        values = read(name)[1]
+        return values[-1] if values else None
+
+    used = 0.0
+    span = 0.0
+    for name in ("own_cpu_seconds_total", "helpers_cpu_seconds_total"):
+        times, values = read(name)
+        if len(values) >= 2:
+            used += values[-1] - values[0]
+            span = seconds(times[-1] - times[0])
+    return {
+        "cpu_cores": used / span if span > 0 else None,
+        "memory_bytes": last("memory_peak_bytes"),
+        "ticks": last("ticks_total"),
+        "late_ticks": last("late_ticks_total"),
     }

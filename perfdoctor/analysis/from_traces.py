@@ -6,19 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from perfdoctor import __version__
 from perfdoctor.amounts import Amounts
-from perfdoctor.analysis.build import describe_trainer, list_shares, name_cause, no_verdict, order_findings
+from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.causes import CAUSES, GPU_COMPUTE, UNATTRIBUTED
-from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, Verdict
+from perfdoctor.causes import GPU_COMPUTE
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import first_cause, late_shares, straggler, surest
+from perfdoctor.rules.verdict import straggler, surest
 from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
@@ -56,36 +52,18 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     ranks = order_ranks(ranks)
     merged = merge_ranks(ranks, number_ranks(ranks))
     case = gather_case(ranks, merged)
-    findings, broken = find(case)
     silence = next((rank.silence for rank in ranks if rank.silence), "")
-    if silence:
-        findings, cause, verdict = [], None, no_verdict(TRACED, silence)
-    elif (cause := _first_cause(merged.accounts, case)) is None:
-        verdict = _late_for_no_reason(merged.accounts)
-    else:
-        verdict = name_cause(cause, merged.accounts, case, findings, TRACED)
-        verdict = replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks))))
-    return Diagnosis(
-        version=__version__,
-        verdict=verdict,
-        breakdown=list_shares(case.shares),
-        findings=order_findings(findings, cause),
+    missing = NoVerdict(Why.TRACE, silence) if silence else None
+    diagnosis = build(case, merged.accounts, TRACED, missing, late_ranks_explained=False)
+    verdict = diagnosis.verdict
+    return replace(
+        diagnosis,
+        verdict=replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks)))),
         ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
         steps=_steps(ranks),
-        not_examined=(*_not_examined(ranks, merged, verdict), *broken),
+        not_examined=(*_not_examined(ranks, merged, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
     )
-
-
-def _first_cause(accounts: Sequence[Account], case: Case) -> str | None:
-    """The cause to name; None also if a rank that is late for a reason that no trace shows costs more than any."""
-    late = late_shares(accounts)
-    cause = first_cause(case.shares, late, TRACED)
-    bottleneck = case.share(cause) if cause is not None and not CAUSES[cause].healthy else 0.0
-    unexplained = late.get(UNATTRIBUTED, 0.0)
-    if unexplained >= max(thresholds.MIN_SHARE, bottleneck) and straggler(accounts, UNATTRIBUTED) is not None:
-        return None
-    return cause
 
 
 def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:
@@ -132,19 +110,6 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     if first.world is not None:
         found["env.WORLD_SIZE"] = str(first.world)
     return found
-
-
-def _late_for_no_reason(accounts: Sequence[Account]) -> Verdict:
-    """No cause, but perhaps a rank that the others wait for although its trace does not show what it does."""
-    late = straggler(accounts, UNATTRIBUTED)
-    if late is None:
-        return no_verdict(TRACED)
-    waits = [account.waited_for()[late] / account.seconds for account in accounts if account.trainer.rank != late]
-    summary = (
-        f"Rank {late} comes late: the other ranks wait for it for {np.mean(waits):.0%} of the time. What it does "
-        "meanwhile is not in its trace, neither an operator nor work of a GPU."
-    )
-    return replace(no_verdict(TRACED, summary), straggler_rank=late)
 
 
 def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, verdict: Verdict) -> list[NotExamined]:

@@ -1,4 +1,4 @@
-"""When there can be no verdict: what is missing, in one sentence."""
+"""When there can be no verdict."""
 
 from __future__ import annotations
 
@@ -6,98 +6,55 @@ from collections import Counter
 from collections.abc import Sequence
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import HUNG
+from perfdoctor.diagnosis import NoVerdict, Why, say
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import Event
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
 
-# Fewer looks at a main thread than this are no base for shares: half a second at 50 Hz.
-MIN_LOOKS = 25
-# A main thread that is asleep in one and the same call for more than this fraction does not train.
-STUCK = 0.98
-# Calls that say more by another name.
-_IN_WORDS = {
-    "futex": "for a lock or another thread (futex)",
-    "clock_nanosleep": "in a sleep (clock_nanosleep)",
-    "wait4": "for another process to end (wait4)",
-}
-_ON = {
-    "pipe": "a pipe",
-    "socket:tcp": "a network connection",
-    "socket:udp": "a network connection",
-    "socket:unix": "a socket of this host",
-}
-_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
-
-def why_silent(job: JobTimeline, accounts: Sequence[Account]) -> str:
-    """Why no bottleneck can be named; "" if one can."""
+def why_no_verdict(job: JobTimeline, accounts: Sequence[Account]) -> NoVerdict | None:
+    """Why no bottleneck can be named; None if one can."""
     seen = job.recording.processes
     if not seen:
-        return f"{_what_ended(job)} ended before anything could be seen."
+        return NoVerdict(Why.NOTHING_SEEN, say("verdict.nothing_seen", job_ended=_job_ended(job)))
     if not accounts:
-        if not any(process.uses_torch for process in seen.values()):
-            return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
-        return "No process of the job was seen training."
-    looks = [
-        timeline for account in accounts if (timeline := job.threads.main(account.trainer.pid)) is not None
-    ]
-    if not looks or max(len(timeline.times_ns) for timeline in looks) < MIN_LOOKS:
-        return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
-    stuck = [text for account in accounts if (text := _stuck(job, account))]
-    return stuck[0] if len(stuck) == len(accounts) else ""
+        torch = any(process.uses_torch for process in seen.values())
+        return NoVerdict(Why.NOT_TRAINING, say("verdict.no_trainer" if torch else "verdict.no_torch"))
+    series = [states for account in accounts if (states := job.threads.main(account.trainer.pid)) is not None]
+    if max((len(states.times_ns) for states in series), default=0) < thresholds.FEWEST_SAMPLES:
+        return NoVerdict(Why.TOO_BRIEF, say("verdict.too_brief"))
+    stuck = [why for account in accounts if (why := _stuck(job, account)) is not None]
+    return stuck[0] if len(stuck) == len(accounts) else None
 
 
-def _what_ended(job: JobTimeline) -> str:
-    reasons = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
-    return "The job" if reasons == ["job ended"] else "The watching"
+def _job_ended(job: JobTimeline) -> bool:
+    return [event.text for event in job.recording.rows(Event) if event.kind == "stopped"] == ["job ended"]
 
 
-def _stuck(job: JobTimeline, account: Account) -> str:
-    """What a main thread that never moves waits on; "" if it moves."""
-    timeline = job.threads.main(account.trainer.pid)
-    if timeline is None:
-        return ""
-    waits = Counter(zip(timeline.states, timeline.syscalls, timeline.targets, strict=True))
+def _stuck(job: JobTimeline, account: Account) -> NoVerdict | None:
+    """What a main thread that never moves waits on; None if it moves."""
+    pid = account.trainer.pid
+    states = job.threads.main(pid)
+    if states is None:
+        return None
+    waits = Counter(zip(states.states, states.syscalls, states.targets, strict=True))
     (state, call, target), times = waits.most_common(1)[0]
-    if state == "R" or times < STUCK * len(timeline.times_ns) or _moves(job, account):
-        return ""
+    if state == "R" or times < thresholds.STUCK * len(states.times_ns) or _moves(job, account):
+        return None
     if state in ("T", "t"):
-        pid = account.trainer.pid
-        state = f"process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on"
-        return f"The job does not train: {state}."
-    location = job.observe(account.trainer, int(timeline.times_ns[-1])).location
-    line = f", at {location.line}" if location.line else ""
-    return f"{HUNG} {account.trainer.pid} has been waiting {_wait(call, target)} all the time{line}."
-
-
-def _wait(call: str | None, target: str) -> str:
-    """What a system call waits on, in words."""
-    if not call:
-        return "in an unknown call"
-    if call in _IN_WORDS:
-        return _IN_WORDS[call]
-    kind, _, name = target.partition(":")
-    if target in _ON:
-        return f"on {_ON[target]} ({call})"
-    if name.startswith(_TERMINALS):
-        return f"on the terminal {name} ({call})"
-    return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")
+        return NoVerdict(Why.STOPPED, say("verdict.stopped", pid=pid), pid)
+    line = job.observe(account.trainer, int(states.times_ns[-1])).location.line
+    return NoVerdict(Why.HUNG, say("verdict.hung", pid=pid, call=call, target=target, line=line), pid)
 
 
 def _moves(job: JobTimeline, account: Account) -> bool:
     """Whether a main thread that is nearly always asleep still takes steps now and then, or is being fed."""
-    phases = account.phases
-    worked = sum(phases[phase] for phase in TRAINING_PHASES) / (account.seconds or 1.0)
-    timeline = job.threads.main(account.trainer.pid)
-    used = timeline.use(job.recording.start_ns, job.recording.end_ns)[0] if timeline is not None else 0.0
-    if used > 0.002:
+    start, end = job.recording.start_ns, job.recording.end_ns
+    states = job.threads.main(account.trainer.pid)
+    if states is not None and states.use(start, end)[0] > thresholds.MOVING:
         return True
-    busy = [
-        thread
-        for process in job.processes.workers_of(account.trainer.pid)
-        for thread in job.threads.of(process.pid)
-    ]
-    return worked > 0 and any(
-        thread.use(job.recording.start_ns, job.recording.end_ns)[0] > 0.05 for thread in busy
-    )
+    workers = job.processes.workers_of(account.trainer.pid)
+    threads = [thread for process in workers for thread in job.threads.of(process.pid)]
+    worked = any(account.phases[phase] for phase in TRAINING_PHASES)
+    return worked and any(thread.use(start, end)[0] > thresholds.FEEDING for thread in threads)

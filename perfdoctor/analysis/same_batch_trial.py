@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.diagnosis import CONFIRMED, Verdict, say
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import TrialSeen
-
-# A trial takes some steps only, at another time than the observed ones: what it saves is at most this fraction of the
-# verdict's share below it where the verdict is right (median error of a share over the examples: 0.08). It may save
-# more, since without the input's work the cores are less busy.
-AGREES = 0.4
-DOUBTED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +32,15 @@ class Trial:
         return {"count": self.steps, "median_s": self.step_s, "saved": self.saved}
 
 
-def read_trial(recording: Recording, steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
+def read_trial(trials: Iterable[TrialSeen], steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
     """The mean over the ranks that made a trial; None if none did.
 
     Args:
-        recording: what was seen.
+        trials: of all ranks.
         steps: by process, what is known of its observed steps.
     """
     found = []
-    for row in recording.rows(TrialSeen):
+    for row in trials:
         observed = steps.get(row.pid)
         if observed:
             seconds = row.step_ns / NS_PER_S
@@ -68,9 +62,9 @@ def judge(verdict: Verdict, trial: Trial | None) -> Verdict:
     """
     if trial is None or verdict.cause not in INPUT_CAUSES:
         return verdict
-    more = trial.saved > (1 + AGREES) * verdict.share
-    if trial.saved >= (1 - AGREES) * verdict.share:
-        confirmed = say("trial.confirmed", verdict=verdict.summary, saved=trial.saved, more=more)
+    more = trial.saved > (1 + thresholds.TRIAL_AGREES) * verdict.share
+    if trial.saved >= (1 - thresholds.TRIAL_AGREES) * verdict.share:
+        confirmed = say("verdict.confirmed", verdict=verdict.summary, saved=trial.saved, more=more)
         return replace(verdict, level=CONFIRMED, summary=confirmed)
-    doubted = say("trial.doubted", verdict=verdict.summary, saved=trial.saved)
-    return replace(verdict, confidence=min(verdict.confidence, DOUBTED), summary=doubted)
+    doubted = say("verdict.doubted", verdict=verdict.summary, saved=trial.saved)
+    return replace(verdict, confidence=float(min(verdict.confidence, thresholds.CONFIDENCE_DOUBTED)), summary=doubted)

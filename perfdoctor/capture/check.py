@@ -8,10 +8,14 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.capture.target import require_proc, require_process
-from perfdoctor.diagnosis import WITHOUT_STACKS
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
 from perfdoctor.probes.readers.process import Process, uses_torch
+
+_WITHOUT_STACKS = (
+    "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
+    "that time stays unattributed."
+)
 
 
 def preflight(pid: int | None, root: Path = Path("/")) -> list[Availability]:
@@ -46,7 +50,7 @@ def _with_cost(answer: Availability, process: Process) -> Availability:
     """Says what it costs to do without stacks, where there would be any."""
     if answer.probe != "stacks" or answer.available or process.python is None:
         return answer
-    return answer._replace(reason=f"{answer.reason} {WITHOUT_STACKS}")
+    return answer._replace(reason=f"{answer.reason} {_WITHOUT_STACKS}")
 
 
 def _trainer_below(pid: int, root: Path) -> int:

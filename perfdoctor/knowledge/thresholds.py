@@ -32,6 +32,19 @@ class Threshold(float):
 
 # --- timeline: what each thread did ---------------------------------------------------------------------------------
 
+CPU_USE_AROUND_S = Threshold(
+    0.03,
+    "seconds",
+    "judgement: the kernel counts in scheduler ticks of 1 to 10 ms, so less is noise, and more blurs short phases",
+)
+STACK_REACH_S = Threshold(0.4, "seconds", "judgement: several samples of py-spy at its slowest rate")
+GIL_REACH_S = Threshold(0.1, "seconds", "judgement: some samples of the interpreter probe at its slowest rate")
+LOCK_QUEUE_AROUND_S = Threshold(0.25, "seconds", "judgement: queues for short locks form and vanish within a sample")
+USUAL_VALIDATION = Threshold(
+    0.5,
+    "of the steps",
+    "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
+)
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"
@@ -125,18 +138,12 @@ WORKER_SAMPLES = Threshold(
 WORKER_LIFE_PARTS = Threshold(
     5, "parts of a worker's life", "judgement: one that is idle in a whole part serves another loader"
 )
-WORKER_SWITCHES = Threshold(
-    2, "context switches more than polling makes", "judgement: a worker that wakes up no more often has no work"
-)
-SEEN_STACKS = Threshold(
-    100, "stacks", "of a call that takes 3 % of the time, 100 samples miss all in 5 % of cases: fewer deny nothing"
-)
+WORKER_SWITCHES = Threshold(2, "switches beyond polling", "judgement: a worker that wakes up no more often has no work")
+SEEN_STACKS = Threshold(100, "stacks", "100 samples miss a call that takes 3 % of the time in 5 % of cases")
 LINES_KNOWN = Threshold(
     1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
 )
-LONGER_PHASE = Threshold(
-    0.05, "of a step", "judgement: by what a rank's phase takes longer than in all others; less is noise"
-)
+LONGER_PHASE = Threshold(0.05, "of a step", "judgement: by what a rank's phase takes longer; less is noise")
 GPU_UNIT_HIGH = Threshold(
     0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
 )
@@ -272,7 +279,7 @@ LEAST_LEFT = Threshold(
     "fraction of wall time",
     "judgement: a share closer to 1 would predict a speed-up beyond what the measurement can carry",
 )
-MOST_OF_A_CAUSE = Threshold(0.5, "fraction of a cause's time", "judgement: more than all the rest together")
+MOSTLY = Threshold(0.5, "of a whole", "definition: more than all the rest together")
 
 # Which cause comes first.
 MIN_SHARE = Threshold(
@@ -329,3 +336,62 @@ CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )
 CONFIDENCE_TRACED = Threshold(0.98, "probability", "judgement: tracing slows the host down")
+CONFIDENCE_DOUBTED = Threshold(0.5, "probability", "judgement: a trial that contradicts weighs as much as the samples")
+TRIAL_AGREES = Threshold(
+    0.4,
+    "of the verdict's share",
+    "measured: median error of a share over the examples 0.08; a trial takes some steps only, at another time. It may "
+    "save more, since without the input's work the cores are less busy",
+)
+
+# Whether there can be a verdict, and what is told beside it.
+FEWEST_SAMPLES = Threshold(25, "samples", "judgement: half a second at 50 Hz; fewer are no base for shares")
+STUCK = Threshold(
+    0.98, "of the samples", "judgement: a main thread that is asleep in one and the same call for more does not train"
+)
+MOVING = Threshold(0.002, "cores", "judgement: a main thread that uses more takes steps now and then")
+FEEDING = Threshold(0.05, "cores", "judgement: a loader worker that uses more prepares batches")
+TIME_BETWEEN_STEPS = Threshold(
+    0.1,
+    "of the observed time",
+    "judgement: some passes between any two epochs; with more, steps alone do not tell the pace",
+)
+
+# Loader workers.
+WORTHWHILE_LEFT = Threshold(
+    0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"
+)
+WORKERS_PER_CORE = Threshold(
+    4, "workers", "judgement: those that wait for storage can share a core, but each is a process with its own memory"
+)
+LEAST_OWN_TIME = Threshold(
+    0.01, "of the wall time", "judgement: with less time of the trainer's own, the need for workers has no end"
+)
+LEAST_FREE_CORES = Threshold(0.5, "cores", "judgement: neighbours never take all cores from a job")
+BUSY_WORKER = Threshold(0.8, "of the time", "judgement: a worker that all others wait for has hardly a pause")
+UNEVEN_WORKERS = Threshold(
+    2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"
+)
+SLACK_OF_WORKERS = Threshold(
+    0.20, "of the time", "measured: workers 0.79 idle where the trainer was slow, next to never where they were"
+)
+DECODING = Threshold(
+    0.05, "of the preparation", "judgement: with less of it spent in a decoder, decoding is not worth a word"
+)
+
+# Reading.
+FULL_DEVICE = Threshold(
+    0.85,
+    "of the time",
+    "judgement: further readers then find the device taken (%util in iostat); devices with many queues may have room",
+)
+SMALL_READ = Threshold(
+    64 * 1024, "bytes", "the usual read-ahead window starts here; below it requests cost more than bytes"
+)
+MAPPED_FAULTS = Threshold(
+    50.0, "major faults/s", "measured: 22 with read-ahead brought 149 MB/s of a mapped file, 1465 without it"
+)
+PAGE_CACHE_HITS = Threshold(0.5, "of the bytes read", "judgement: with more hits, memory serves most reads already")
+READ_AGAIN = Threshold(
+    0.1, "of the bytes read", "judgement: less of it dropped from the page cache just before is not worth a word"
+)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, Message, say
+from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, Message, advise, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
 
@@ -86,7 +86,7 @@ class Rule:
             what=self.what if isinstance(self.what, Message) else self.what(case),
             share=case.share(self.cause),
             line=lines[0][0] if lines else None,
-            most=bool(lines) and lines[0][1] >= thresholds.MOST_OF_A_CAUSE,
+            most=bool(lines) and lines[0][1] >= thresholds.MOSTLY,
             path=case.hot_path(self.cause),
             ranks=ranks if len(set(ranks)) < len(case.trainers) else (),
             clauses=tuple(self.clauses(case)),
@@ -124,7 +124,7 @@ def unset(case: Case, name: str, why: Message) -> list[Advice]:
     """The fix that takes a harmful environment variable away, if it is switched on."""
     if not case.switched_on(name):
         return []
-    return [Advice(say("finding.unset", name=name, value=case.variable(name), why=why))]
+    return [advise("finding.unset", name=name, value=case.variable(name), why=why)]
 
 
 def _by_speedup(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
@@ -145,10 +145,10 @@ def _ranks(case: Case, cause: str) -> tuple[int, ...]:
 def _places(case: Case, cause: str) -> Iterator[Evidence]:
     """Where most of a cause is, by what different probes saw."""
     for name, probe, table in (
-        ("finding.where", "stacks", case.lines),
-        ("finding.on_what", "threads", case.paths),
-        ("finding.operator", "trace", case.operators),
-        ("finding.kernel", "trace", case.kernels),
+        (say("finding.where"), "stacks", case.lines),
+        (say("finding.on_what"), "threads", case.paths),
+        (say("finding.operator"), "trace", case.operators),
+        (say("finding.kernel"), "trace", case.kernels),
     ):
         for what, part in table.get(cause, ())[:_SHOWN]:
-            yield Evidence(say(name), say("finding.part", what=re.sub("^file:", "", what), part=part), "", probe)
+            yield Evidence(name, say("finding.part", what=re.sub("^file:", "", what), part=part), "", probe)

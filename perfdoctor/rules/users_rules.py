@@ -72,10 +72,10 @@ def _check(found: object) -> None:
 
 def _not_examined(point: EntryPoint, error: Exception) -> NotExamined:
     failed = say(
-        "users_rules.failed",
+        "coverage.rule_failed",
         name=point.name,
         value=point.value,
         error=type(error).__name__,
         text=" ".join(str(error).split())[:200],
     )
-    return NotExamined(f"rule {point.name}", failed, say("users_rules.repair"))
+    return NotExamined(f"rule {point.name}", failed, say("coverage.repair_rule"))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.resampling import with_replacement
 
@@ -20,6 +20,28 @@ if TYPE_CHECKING:
 
 RESAMPLES = 200
 _SEED = 20
+
+
+def decide(
+    by_share: Mapping[str, float], accounts: Sequence[Account], level: str, *, late_ranks_explained: bool = True
+) -> str | NoVerdict:
+    """The cause to name, or why none can be named.
+
+    Args:
+        by_share: cause to fraction of wall time.
+        accounts: of the trainers.
+        level: what they rest on.
+        late_ranks_explained: whether it is known what a rank does for which others wait.
+    """
+    late = late_shares(accounts)
+    cause = first_cause(by_share, late, level)
+    if not late_ranks_explained and (rank := straggler(accounts, UNATTRIBUTED)) is not None:
+        costs = 0.0 if cause is None or CAUSES[cause].healthy else by_share.get(cause, 0.0)
+        if cause is None or late.get(UNATTRIBUTED, 0.0) >= max(thresholds.MIN_SHARE, costs):
+            waits = [one.waited_for()[rank] / one.seconds for one in accounts if one.trainer.rank != rank]
+            summary = say("verdict.late_rank", rank=rank, waits=float(np.mean(waits)))
+            return NoVerdict(Why.LATE_RANK, summary, straggler_rank=rank)
+    return cause or NoVerdict(Why.UNATTRIBUTED, say("verdict.unattributed"))
 
 
 def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None = None, level: str = "") -> str | None:

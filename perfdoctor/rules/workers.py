@@ -3,24 +3,10 @@
 import math
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Fix
+from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.finding import freed
-from perfdoctor.rules.lookups import culprits, setting, uses_gpu
-from perfdoctor.rules.wording import counted, percent
-
-# A gain below this is not worth a change: it drowns in the job's own scatter.
-_WORTHWHILE = 0.95
-# Workers that wait for storage can share a core, but each is a process with memory of its own.
-_MOST_PER_CORE = 4
-# The trainer's own time per second may not count as less than this, or the need for workers has no end.
-_LEAST_OWN = 0.01
-# A worker busy for at least this fraction of the time, and more than this many times as long as the next one, is the
-# one that the trainer waits for.
-_ALWAYS_BUSY = 0.8
-_UNEVEN = 2.0
-# Of the time in loaders, the part in the trainer's own thread from which it is a loader without workers that costs.
-_MOSTLY = 0.5
+from perfdoctor.rules.rule import freed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +38,12 @@ class WorkerPlan:
     @property
     def helps(self) -> bool:
         """Whether more workers make the job faster."""
-        return self.useful > self.now and self.pace < _WORTHWHILE
+        return self.useful > self.now and self.pace < thresholds.WORTHWHILE_LEFT
 
 
 def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     """A plan for the trainer that waits for data most; None where the numbers for it are missing."""
-    trainers = culprits(case, cause)
+    trainers = case.trainers_with(cause)
     if not trainers:
         return None
     trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
@@ -66,9 +52,9 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     busy = _busy(case, trainer, waiting)
     if busy is None or busy <= 0:
         return None
-    own = max(1 - waiting, _LEAST_OWN)
+    own = max(1 - waiting, thresholds.LEAST_OWN_TIME)
     needed = max(1, math.ceil(busy / own - 1e-6))
-    cores = setting(case, "cores")
+    cores = case.setting("cores")
     floor = _cores_floor(case, busy + own if trainer.workers else 1.0, cores)
     useful = needed
     if cores is not None:
@@ -85,13 +71,14 @@ def _uneven(trainer: Trainer) -> tuple[float, float] | None:
     busiest, following = trainer.number("busiest_worker"), trainer.number("next_busiest_worker")
     if trainer.workers < 2 or busiest is None or following is None:
         return None
-    return (busiest, following) if busiest >= _ALWAYS_BUSY and busiest > _UNEVEN * following else None
+    uneven = busiest >= thresholds.BUSY_WORKER and busiest > thresholds.UNEVEN_WORKERS * following
+    return (busiest, following) if uneven else None
 
 
 def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
     """Where the trainer mostly prepares batches itself, beside its workers: as it is without them, and how many."""
     fetching = trainer.number("own_fetching") or 0.0
-    if not trainer.workers or fetching < _MOSTLY * trainer.phases.get("data", 0.0):
+    if not trainer.workers or fetching < thresholds.MOSTLY * trainer.phases.get("data", 0.0):
         return trainer, 0
     return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
 
@@ -112,7 +99,7 @@ def _core_per_worker(case: Case, trainer: Trainer, waiting: float) -> float:
     else:
         used, busy = case.number("worker_cores"), case.number("workers_busy")
         part = None if used is None or not busy else used / (busy * len(case.trainers))
-    return 1.0 if part is None else min(1.0, max(part, 1 / _MOST_PER_CORE))
+    return 1.0 if part is None else min(1.0, max(part, 1 / thresholds.WORKERS_PER_CORE))
 
 
 def _cores_floor(case: Case, assumed: float, cores: float | None) -> float:
@@ -124,72 +111,49 @@ def _cores_floor(case: Case, assumed: float, cores: float | None) -> float:
         cores: cores that the job may use.
     """
     if not cores:
-        return _LEAST_OWN
+        return thresholds.LEAST_OWN_TIME
     used = case.number("job_cores")
     neighbours = case.number("neighbour_cores") or 0.0
-    host = setting(case, "host_cores")
+    host = case.setting("host_cores")
     free = cores if host is None else min(cores, host - neighbours)
-    return max(_LEAST_OWN, (assumed if used is None else used) / max(free, 0.5))
+    return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))
 
 
-def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Fix]:
+def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice]:
     """More workers, or work spread evenly, with the numbers of this job; nothing where that would not help."""
     if plan is not None and plan.uneven:
-        return [_spread(case, cause, plan, *plan.uneven)]
+        busiest, following = plan.uneven
+        speedup = freed(case.share(cause), max(plan.own, plan.busy / plan.now))
+        return [advise("workers.spread", speedup, busiest=busiest, following=following)]
     if plan is None or not plan.helps:
         return []
-    need = (
-        f"In each second, preparing batches takes {plan.busy:.2g} s and the trainer's other work {plan.own:.2g} s: "
-        f"with {counted(plan.needed, 'worker')} the trainer would not wait. It has {plan.now or 'none'}"
+    advice = advise(
+        "workers.more",
+        # Workers help against all causes in the input; this finding may promise no more than its own share.
+        freed(case.share(cause), plan.pace),
+        now=plan.now,
+        beside=plan.beside,
+        needed=plan.needed,
+        useful=plan.useful,
+        busy=plan.busy,
+        own=plan.own,
+        cores=plan.cores,
+        used_cores=case.number("job_cores"),
+        pin=case.uses_gpu and case.settings.get("pin_thread") != "yes",
     )
-    need += f" in this loader, the {plan.beside} there are serve another" if plan.beside else ""
-    if plan.useful < plan.needed and plan.cores is not None:
-        used = case.number("job_cores")
-        taken = f", of which the job keeps {used:.2g} busy already" if used else ""
-        need += f", and on {counted(plan.cores, 'core')}{taken}, more than {plan.useful} would gain nothing"
-    pinned = uses_gpu(case) and case.settings.get("pin_thread") != "yes"
-    pin = ", pin_memory=True" if pinned else ""
-    change = f"DataLoader(..., num_workers={plan.useful}, persistent_workers=True{pin})"
-    if plan.now == 0:
-        change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    # Workers help against all causes in the input; this finding may promise no more than its own share.
-    pace = freed(case.share(cause), plan.pace)
-    return [Fix(f"Use {counted(plan.useful, 'loader worker')}", f"{need}.", change, pace)]
+    return [advice]
 
 
-def _spread(case: Case, cause: str, plan: WorkerPlan, busiest: float, following: float) -> Fix:
-    return Fix(
-        "Give each loader worker as much to do",
-        f"One worker is busy {percent(busiest)} of the time, the next one {percent(following)}: batches are handed "
-        "over in turn, so the trainer and the other workers wait for that one. More workers will not help.",
-        "itertools.islice(samples, info.id, None, info.num_workers)  # by samples, where it was by files\n"
-        "DataLoader(..., in_order=False)  # or, from PyTorch 2.6: batches as they come, fewer from a slow worker",
-        freed(case.share(cause), max(plan.own, plan.busy / plan.now)),
-    )
-
-
-def no_more_workers(plan: WorkerPlan | None, share: float) -> str:
-    """Why more workers would not help, as a sentence; empty where they would, or where it is not known.
+def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
+    """Why more workers would not help; None where they would, or where it is not known.
 
     Args:
         plan: for the trainer that waits for data most.
         share: what the input costs it. What it does not wait for batches, it waits for cores.
     """
     if plan is None or plan.helps or plan.uneven:
-        return ""
-    crowded = plan.busy >= _MOSTLY * plan.now or (plan.now and 1 - plan.own < _MOSTLY * share)
-    if plan.needed <= plan.now and crowded:
-        count = "the one there is" if plan.now == 1 else f"the {plan.now} there are"
-        return (
-            f" More workers will not help: {count} can prepare batches as fast as the trainer takes them, but "
-            "preparing them takes cores that the trainer's arithmetic needs."
-        )
+        return None
     if plan.needed <= plan.now:
-        have = "the one there is has" if plan.now == 1 else f"the {plan.now} there are have"
-        return (
-            f" More workers will not help: {have} only {plan.busy:.2g} s of work in "
-            "each second, so it is the order or the size of their pieces that makes the trainer wait."
-        )
-    if plan.cores is not None:
-        return f" More workers will not help: no core of the {plan.cores:g} that the job may use is free."
-    return ""
+        crowded = plan.busy >= thresholds.MOSTLY * plan.now or 1 - plan.own < thresholds.MOSTLY * share
+        return say("workers.take_cores", now=plan.now) if crowded else say("workers.idle", now=plan.now, busy=plan.busy)
+    return None if plan.cores is None else say("workers.no_free_core", cores=plan.cores)

@@ -19,3 +19,8 @@ def amount(measured: Evidence) -> str:
     if isinstance(value, (int, float)):
         value = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value}{'' if not unit else unit if unit.startswith('/') else ' ' + unit}"
+
+
+def then(sentence: str | None) -> str:
+    """A sentence that follows another one, with the blank between them; nothing where there is none."""
+    return f" {sentence}" if sentence else ""

@@ -1,5 +1,84 @@
 """What a verdict says beside its finding, and why there is none."""
 
+# System calls that say more by another name, and what a descriptor leads to.
+_WAITS = {
+    "futex": "for a lock or another thread (futex)",
+    "clock_nanosleep": "in a sleep (clock_nanosleep)",
+    "wait4": "for another process to end (wait4)",
+}
+_ON = {
+    "pipe": "a pipe",
+    "socket:tcp": "a network connection",
+    "socket:udp": "a network connection",
+    "socket:unix": "a socket of this host",
+}
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
+
 
 def most(*, cause: str) -> str:
     return f"Most of the time goes into {cause}."
+
+
+def confirmed(*, verdict: str, saved: float, more: bool) -> str:
+    text = f"{verdict} A trial confirms it: on a batch kept in memory, a step took {saved:.0%} less."
+    return f"{text} That is more, since making the input also slows down the rest." if more else text
+
+
+def doubted(*, verdict: str, saved: float) -> str:
+    less = f"{saved:.0%} less" if saved > 0 else "no less"
+    return f"{verdict} But in a trial on a batch kept in memory, a step took {less} time."
+
+
+def unattributed() -> str:
+    return "Too much of the time could not be attributed to name a cause."
+
+
+def late_rank(*, rank: int, waits: float) -> str:
+    return (
+        f"Rank {rank} comes late: the other ranks wait for it for {waits:.0%} of the time. What it does meanwhile is "
+        "not in its trace, neither an operator nor work of a GPU."
+    )
+
+
+def nothing_seen(*, job_ended: bool) -> str:
+    return f"{'The job' if job_ended else 'The watching'} ended before anything could be seen."
+
+
+def no_torch() -> str:
+    return "None of the job's processes has PyTorch loaded, so there is no training step to look at."
+
+
+def no_trainer() -> str:
+    return "No process of the job was seen training."
+
+
+def too_brief() -> str:
+    return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
+
+
+def stopped(*, pid: int) -> str:
+    return (
+        f"The job does not train: process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on."
+    )
+
+
+def hung(*, pid: int, call: str | None, target: str, line: str | None) -> str:
+    where = f", at {line}" if line else ""
+    return (
+        f"The job does not train: the main thread of process {pid} has been waiting {_wait(call, target)} all the "
+        f"time{where}."
+    )
+
+
+def _wait(call: str | None, target: str) -> str:
+    """What a system call waits on."""
+    if not call:
+        return "in an unknown call"
+    if call in _WAITS:
+        return _WAITS[call]
+    kind, _, name = target.partition(":")
+    if target in _ON:
+        return f"on {_ON[target]} ({call})"
+    if name.startswith(_TERMINALS):
+        return f"on the terminal {name} ({call})"
+    return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")

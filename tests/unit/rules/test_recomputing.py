@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Fix
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import measure_trace
@@ -14,6 +13,7 @@ from perfdoctor.traces.reader import read_trace
 from tests.advice import finding
 from tests.made_traces import GEMM, MadeTrace
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 GPU_BYTES = 80_000_000_000
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
@@ -32,16 +33,16 @@ def job(
 
 def first(case: Case, cause: str = CAUSE) -> Finding:
     found, _ = find(case)
-    return next(finding for finding in found if finding.cause == cause)
+    return worded_finding(next(finding for finding in found if finding.cause == cause))
 
 
 def advised(finding: Finding) -> str | None:
-    changes = [fix.change for fix in finding.fixes if fix.change.startswith("DataLoader(..., num_workers=")]
+    changes = [fix.change for fix in worded_fixes(finding) if fix.change.startswith("DataLoader(..., num_workers=")]
     return changes[0].partition("num_workers=")[2].partition(",")[0] if changes else None
 
 
 def paces(finding: Finding) -> dict[str, float]:
-    return {fix.title: fix.predicted_speedup for fix in finding.fixes if fix.predicted_speedup is not None}
+    return {fix.title: fix.predicted_speedup for fix in worded_fixes(finding) if fix.predicted_speedup is not None}
 
 
 def plan(case: Case) -> WorkerPlan:
@@ -72,7 +73,7 @@ def test_cores_limit_workers_and_the_promise() -> None:
     found = first(case)
     assert advised(found) == "2"
     assert paces(found)["Use 2 loader workers"] == pytest.approx(2.0)
-    assert any("on 2 cores, of which the job keeps 1 busy already" in fix.why for fix in found.fixes)
+    assert any("on 2 cores, of which the job keeps 1 busy already" in fix.why for fix in worded_fixes(found))
 
 
 def test_the_better_fix_comes_first_and_sets_the_findings_pace() -> None:
@@ -195,7 +196,7 @@ def test_a_saturated_device_wants_no_more_readers() -> None:
     )  # fmt: skip
     found = first(case, "io.storage_read")
     assert advised(found) is None
-    assert any("the device had requests under way for 98 % of the time" in fix.why for fix in found.fixes)
+    assert any("the device had requests under way for 98 % of the time" in fix.why for fix in worded_fixes(found))
 
 
 def test_workers_that_mostly_wait_can_share_a_core() -> None:
@@ -246,10 +247,10 @@ def test_one_busy_worker_wants_its_work_spread() -> None:
     numbers, trainer = {"workers_busy": 1.05, "job_cores": 1.5}, {"busiest_worker": 0.97, "next_busiest_worker": 0.08}
     found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
     assert advised(found) is None
-    spread = next(fix for fix in found.fixes if fix.title == "Give each loader worker as much to do")
+    spread = next(fix for fix in worded_fixes(found) if fix.title == "Give each loader worker as much to do")
     assert "97 % of the time, the next one 8 %" in spread.why
     assert spread.predicted_speedup == pytest.approx(1 / (1.05 / 2), rel=0.01)
-    assert "can prepare batches as fast" not in " ".join(fix.why for fix in found.fixes)
+    assert "can prepare batches as fast" not in " ".join(fix.why for fix in worded_fixes(found))
 
 
 @pytest.mark.parametrize(("busiest", "following"), [(0.97, 0.9), (0.5, 0.1)])
@@ -257,4 +258,4 @@ def test_workers_that_are_alike_or_idle_are_not_called_uneven(busiest: float, fo
     numbers = {"workers_busy": busiest + following, "job_cores": 1.5}
     trainer = {"busiest_worker": busiest, "next_busiest_worker": following}
     found = first(job(0.6, 2, numbers=numbers, trainer=trainer, settings={"cores": 8.0}))
-    assert all(fix.title != "Give each loader worker as much to do" for fix in found.fixes)
+    assert all(fix.title != "Give each loader worker as much to do" for fix in worded_fixes(found))

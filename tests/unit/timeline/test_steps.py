@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfdoctor.analysis.step_notes import passes_per_step
+from perfdoctor.analysis.coverage import passes_per_step
 from perfdoctor.recording.schema import Mark
 from perfdoctor.timeline.marks import in_order
 from perfdoctor.timeline.steps import Steps

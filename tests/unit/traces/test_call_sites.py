@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge.kernels import name_precision
 from perfdoctor.traces.call_sites import own_line
@@ -14,6 +13,7 @@ from perfdoctor.traces.model import Int64s
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 AUTOGRAD = MAIN + 1
 

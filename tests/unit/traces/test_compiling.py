@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import MadeTrace, account, loop, shares
+from tests.worded import diagnose_traces
 
 FRAME_COMPILE = "_compile.compile_inner (dynamo_timed)"
 

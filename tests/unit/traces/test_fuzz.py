@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.json import render
 from perfdoctor.traces.model import Trace
@@ -22,6 +21,7 @@ from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 from tests.mutations import MUTATIONS, Mutation, cut, cut_packed, flip_bits_packed, move_bytes, negative_durations
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 TIMES_EACH = 143  # 14 mutations: 2,002 traces
 # Far beyond what a test takes: a hang fails, and no speed is tested.

@@ -8,7 +8,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.collectives import list_collectives
@@ -18,6 +17,7 @@ from perfdoctor.traces.statistics import compare_kinds
 from tests.made_ranks import MadeJob, shares
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 STEPS = 10
 SLOWER = 1.4

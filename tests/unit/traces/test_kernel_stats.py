@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.kernel_stats import measure_kernels, shorten, time_kernels, top_named
 from perfdoctor.traces.reader import read_trace
 from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 SGEMM = "ampere_sgemm_128x64_tn"
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, cutlass::bfloat16_t> >(Params)"

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from perfdoctor.__main__ import main
-from perfdoctor.analysis.from_operations import diagnose_table
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.operations.table import build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
 from tests.real_traces import real
+from tests.worded import diagnose_table
 
 
 def what_if(path: Path) -> WhatIf:

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.idle import IdleReason
@@ -16,6 +15,7 @@ from perfdoctor.traces.reader import find_traces, read_trace
 from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 from tests.planting import LOADER, Event, Planted
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 Fill = Callable[[Planted, float, float, Event], object]
 MADE = "made"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces.reader import read_trace
 from tests.made_ranks import MadeJob, shares, waits
 from tests.made_traces import ALL_REDUCE, MadeTrace
+from tests.worded import diagnose_traces
 
 STEPS = 10
 

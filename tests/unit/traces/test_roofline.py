@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.knowledge.hardware import find_peak
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.flops import count
@@ -15,6 +14,7 @@ from perfdoctor.traces.reader import read_trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from tests.made_traces import GEMM, GPU, MadeTrace
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 BF16 = "c10::BFloat16"
 SGEMM = "ampere_sgemm_128x64_tn"

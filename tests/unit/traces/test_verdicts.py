@@ -2,7 +2,6 @@
 
 import pytest
 
-from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
@@ -10,6 +9,7 @@ from perfdoctor.traces.device import classify_work, split_devices
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.steps import Window
 from tests.real_traces import real
+from tests.worded import diagnose_traces
 
 
 def diagnose(name: str) -> Diagnosis:

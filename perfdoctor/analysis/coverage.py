@@ -1,25 +1,46 @@
-"""What a reader has to know about the observed steps: what passed between them, and whether each may be several."""
+"""What was not examined: probes that could not look, and what a reader has to know about the observed steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from perfdoctor.amounts import Amounts
-from perfdoctor.diagnosis import NotExamined
+from perfdoctor.diagnosis import NotExamined, say
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import Event, Unavailable
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.steps import Steps
 
-# Between two epochs there always is something; from this fraction of the time on, steps alone do not tell the pace.
-_WORTH_TELLING = 0.1
+_WATCH_LONGER = say("coverage.watch_longer")
+_NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too_brief=True)
 
 
-def step_notes(job: JobTimeline) -> list[NotExamined]:
-    """All that is to be said; nothing of a job that was watched from outside only."""
-    return [*_time_between(job), *_several_in_one(job)]
+def not_examined(job: JobTimeline) -> tuple[NotExamined, ...]:
+    """All that was not examined, what is to be said of the steps first."""
+    problem = user_frames().problem
+    frames = [NotExamined("frames", problem, HINT)] if problem else []
+    return (*_time_between(job), *_several_in_one(job), *dict.fromkeys([*_unavailable(job), *frames]))
+
+
+def _unavailable(job: JobTimeline) -> list[NotExamined]:
+    """What probes said of themselves; of stacks also what it costs to have none."""
+    missing = [NotExamined(row.probe, row.reason, row.enable) for row in job.recording.rows(Unavailable)]
+    missing += [
+        NotExamined("threads", event.text, _WATCH_LONGER, too_brief=True)
+        for event in job.recording.rows(Event)
+        if event.kind == "rate lowered"
+    ]
+    if all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
+        return missing
+    reasons = [one for one in missing if one.probe == "stacks"] or [_NO_STACKS]
+    costly = [replace(one, reason=say("coverage.no_stacks", reason=one.reason)) for one in reasons]
+    return [one for one in missing if one.probe != "stacks"] + costly
 
 
 def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
@@ -29,18 +50,17 @@ def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
         if steps is None or not steps.all:
             continue
         whole = steps.all[-1].end_ns - steps.all[0].start_ns
-        between = steps.outside_ns
-        if between < _WORTH_TELLING * whole:
+        if steps.outside_ns < thresholds.TIME_BETWEEN_STEPS * whole:
             continue
         where = by_function(_lines_between(job, trainer.pid, steps))
-        most = f", most of them at {where[0][0]}" if where else ""
-        rank = f" of rank {trainer.rank}" if job.processes.world_size > 1 else ""
-        yield NotExamined(
-            "steps",
-            f"{between / NS_PER_S:.3g} s{rank}, {between / whole:.0%} of the observed time, passed between training "
-            f"steps, in a validation for instance{most}. No step is charged with them, and they are in no share.",
-            "validate less often, or on less, if that is too much; `perfdoctor attach PID` counts all time",
+        passed = say(
+            "coverage.between_steps",
+            seconds=steps.outside_ns / NS_PER_S,
+            share=steps.outside_ns / whole,
+            rank=trainer.rank if job.processes.world_size > 1 else None,
+            line=where[0][0] if where else None,
         )
+        yield NotExamined("steps", passed, say("coverage.validate_less"))
 
 
 def _lines_between(job: JobTimeline, pid: int, steps: Steps) -> Amounts[str]:
@@ -66,12 +86,8 @@ def _several_in_one(job: JobTimeline) -> Iterator[NotExamined]:
         steps = job.steps.get(trainer.pid)
         passes = 0 if steps is None else passes_per_step(steps)
         if passes > 1:
-            yield NotExamined(
-                "steps",
-                f"Each `with diagnose():` held about {passes} backward passes, and neither a loader nor an optimizer "
-                "of torch's that would tell steps apart: all of it counts as one step. Shares are not affected.",
-                "put the `with` around one step, or call step() of what it gives where a step ends",
-            )
+            several = say("coverage.several_in_one", passes=passes)
+            yield NotExamined("steps", several, say("coverage.one_step_each"))
             return
 
 

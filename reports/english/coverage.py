@@ -1,0 +1,48 @@
+"""What was not examined, and what would enable it."""
+
+
+def watch_longer() -> str:
+    return "watch longer with --duration, and shares rest on as many looks"
+
+
+def none_kept() -> str:
+    return "the watching ended before any stacks were kept"
+
+
+def no_stacks(*, reason: str) -> str:
+    return (
+        f"{reason.rstrip('.')}. Without stacks it is not known whether Python code prepares the input or calls the "
+        "model, nor at which lines; that time stays unattributed."
+    )
+
+
+def between_steps(*, seconds: float, share: float, rank: int | None, line: str | None) -> str:
+    of_rank = "" if rank is None else f" of rank {rank}"
+    most = f", most of them at {line}" if line else ""
+    return (
+        f"{seconds:.3g} s{of_rank}, {share:.0%} of the observed time, passed between training steps, in a validation "
+        f"for instance{most}. No step is charged with them, and they are in no share."
+    )
+
+
+def validate_less() -> str:
+    return "validate less often, or on less, if that is too much; `perfdoctor attach PID` counts all time"
+
+
+def several_in_one(*, passes: int) -> str:
+    return (
+        f"Each `with diagnose():` held about {passes} backward passes, and neither a loader nor an optimizer of "
+        "torch's that would tell steps apart: all of it counts as one step. Shares are not affected."
+    )
+
+
+def one_step_each() -> str:
+    return "put the `with` around one step, or call step() of what it gives where a step ends"
+
+
+def rule_failed(*, name: str, value: str, error: str, text: str) -> str:
+    return f"The rule {name} ({value}) failed: {error}{f': {text}' if text else ''}."
+
+
+def repair_rule() -> str:
+    return "Repair the package that provides it, or uninstall it."

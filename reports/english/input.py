@@ -1,0 +1,205 @@
+"""The input pipeline: preparing batches, starting workers, handing batches over, and locks."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.numbers import percent, then
+
+
+def preparing() -> str:
+    return "Preparing the input on the CPU"
+
+
+def preparing_refuted() -> str:
+    return (
+        "Repeat one batch that is kept in memory for some steps: if the pace stays the same, the input is not what "
+        "holds the job up."
+    )
+
+
+def cheaper(
+    *, line: str | None, loader: bool, share: float, no_more_workers: str | None, decodes: bool
+) -> Fix:
+    what = line or ("the dataset's transforms" if loader else "what prepares the input")
+    decode = ", decode to the size that is needed (image.draft('RGB', size) before load)" if decodes else ""
+    return Fix(
+        f"Make {what} cheaper",
+        f"Preparing the input holds the trainer up for {percent(share)} of the time.{then(no_more_workers)}",
+        f"Work on whole arrays instead of elements{decode}, and leave out what the model does not use.",
+    )
+
+
+def prepare_once() -> Fix:
+    return Fix(
+        "Do the part that never changes once",
+        "What is computed anew in each epoch with the same result can be kept: decoded, resized or tokenised samples.",
+        "Write the prepared samples once (numpy.save, torch.save per shard) and read them with numpy.load(path, "
+        "mmap_mode='r').",
+    )
+
+
+def augment_on_gpu() -> Fix:
+    return Fix(
+        "Augment whole batches on the GPU",
+        "The GPU waits while the CPU prepares: random crops, flips and normalisation are cheap there.",
+        "batch = transforms(batch.to(device, non_blocking=True))  # torchvision.transforms.v2 on a uint8 batch",
+    )
+
+
+def sampling() -> str:
+    return "Drawing the indices of the next batch"
+
+
+def sampling_refuted() -> str:
+    return (
+        "Pass a list of indices that was drawn beforehand as sampler: if the pace stays the same, drawing them is not "
+        "what holds the job up."
+    )
+
+
+def draw_many(*, line: str | None, share: float) -> Fix:
+    return Fix(
+        f"Draw many batches' indices at once at {line or 'the sampler'}",
+        f"The loader's sampler runs in the trainer's main thread and takes {percent(share)} of the time. More workers "
+        "will not help: they only get what it has drawn.",
+        "indices = torch.multinomial(weights, 1000 * batch_size, replacement=True)  # once per 1000 batches\n"
+        "yield from indices.split(batch_size)",
+    )
+
+
+def draw_ahead() -> Fix:
+    return Fix(
+        "Draw ahead in a thread",
+        "A thread that fills a queue of indices works while the model computes, as far as it does so outside of the "
+        "interpreter.",
+        "queue.Queue(maxsize=100)  # filled by threading.Thread(target=draw, daemon=True), emptied in __iter__",
+    )
+
+
+def starting() -> str:
+    return "Starting loader workers anew"
+
+
+def starting_refuted() -> str:
+    return (
+        "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not their cause."
+    )
+
+
+def keep_workers(*, starts: float | None, life: float | None) -> Fix:
+    why = "Each new worker is forked, imports and opens the dataset again before its first batch."
+    if starts is not None:
+        why = f"{starts:.0f} workers were started per minute. {why}"
+    if life is not None:
+        why += f" One lived {life:.2g} s."
+    return Fix(
+        "Keep the workers between epochs",
+        f"{why} If persistent_workers is set already, the DataLoader itself is made anew: make it once.",
+        "loader = DataLoader(..., persistent_workers=True)  # once, before the loop over epochs",
+    )
+
+
+def longer_epochs() -> Fix:
+    return Fix(
+        "Make epochs longer",
+        "Where an epoch is only a few batches, one pass over a longer sampler starts workers once for many epochs.",
+        "DataLoader(..., sampler=RandomSampler(dataset, replacement=True, num_samples=100 * len(dataset)))",
+    )
+
+
+def fork_server() -> Fix:
+    return Fix(
+        "Start workers by forkserver",
+        "Workers are spawned here: each imports everything again. A fork server imports once.",
+        "DataLoader(..., multiprocessing_context='forkserver')\n"
+        "# before: multiprocessing.set_forkserver_preload(['torch', 'numpy'])",
+    )
+
+
+def hand_over() -> str:
+    return "Handing batches from the workers to the trainer"
+
+
+def hand_over_refuted() -> str:
+    return (
+        "Let the dataset return one tensor of the same number of bytes: if the wait stays, the hand-over is not its "
+        "cause."
+    )
+
+
+def whole_batches() -> Fix:
+    return Fix(
+        "Take batches out of the tensors directly",
+        "The samples are rows of tensors in memory: taking them one by one, stacking them and sending the batch to the "
+        "trainer does more than the batch needs.",
+        "for rows in torch.randperm(len(inputs)).split(batch_size):  # no DataLoader\n"
+        "    batch = inputs[rows], labels[rows]",
+    )
+
+
+def fewer_tensors(*, slack: float | None) -> Fix:
+    spare = f" Workers have no work for {percent(slack)} of the time; more of them will not help." if slack else ""
+    return Fix(
+        "Return few large tensors per batch",
+        "Every tensor or Python object of a batch is pickled, sent and rebuilt on its own, and the trainer pays for "
+        f"rebuilding.{spare}",
+        "def collate(samples):\n"
+        "    inputs, labels = zip(*samples)\n"
+        "    return torch.stack(inputs), torch.tensor(labels)\n"
+        "DataLoader(..., collate_fn=collate)  # no lists of dicts, no per-sample objects",
+    )
+
+
+def pin_less() -> Fix:
+    return Fix(
+        "Give the pinning thread less to do",
+        "One thread of the trainer copies every tensor of every batch into pinned memory, holding the interpreter lock "
+        "between them.",
+        "Pack a batch into one tensor, or give its class a pin_memory() method that pins one buffer.",
+    )
+
+
+def out_of_order(*, slack: float) -> Fix:
+    return Fix(
+        "Do not wait for the slowest worker",
+        f"Workers are idle for {percent(slack)} of the time while the trainer waits: batches are handed out in order.",
+        "DataLoader(..., in_order=False, prefetch_factor=4)  # the order of batches then varies",
+    )
+
+
+def without_workers() -> Fix:
+    return Fix(
+        "Try without workers",
+        "With num_workers=0 nothing is handed over; where preparing a batch costs less than handing it over, that is "
+        "faster.",
+        "DataLoader(..., num_workers=0)",
+    )
+
+
+def queueing() -> str:
+    return "Queueing for a lock of the job's own"
+
+
+def queueing_refuted() -> str:
+    return (
+        "Run with num_workers=1: if the pace stays nearly the same, the lock serialises the workers; if it falls with "
+        "the number of workers, it does not."
+    )
+
+
+def own_resource(*, line: str | None) -> Fix:
+    place = f" It is taken at {line}." if line else ""
+    return Fix(
+        "Give every worker its own resource instead of a shared lock",
+        f"One worker holds the lock while the others queue, so several workers are as fast as one.{place}",
+        "def __getitem__(self, index):\n"
+        "    if self._file is None:  # opened in the worker, at its first sample\n"
+        "        self._file = open(self.path, 'rb')\n"
+        "    return decode(os.pread(self._file.fileno(), size, offset))  # needs no lock: pread has no shared position",
+    )
+
+
+def lock_shared_part() -> Fix:
+    return Fix(
+        "Hold the lock only for the shared part",
+        "Time under the lock is time in which all others stand still.",
+        "with lock:\n    raw = shared.read(index)\nreturn decode(raw)  # outside the lock",
+    )

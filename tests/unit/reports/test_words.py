@@ -1,0 +1,99 @@
+"""Every message that the analysis can emit has its words in every language, and no words are left over."""
+
+import ast
+import inspect
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import NamedTuple
+
+import pytest
+
+import perfdoctor.reports
+from perfdoctor.diagnosis import Advice, Fix, advise, say
+from perfdoctor.reports.wording import worded, worded_fix
+from tests.sources import modules
+
+REPORTS = Path(perfdoctor.reports.__path__[0])
+LANGUAGES = [folder.name for folder in REPORTS.iterdir() if (folder / "finding.py").exists()]
+# What messages share, and no message.
+NOT_MESSAGES = ("__init__", "numbers")
+
+
+class Said(NamedTuple):
+    """One place that emits a message."""
+
+    where: str
+    id: str
+    values: frozenset[str]
+    returns: type
+
+
+def said() -> list[Said]:
+    """All messages, read from the source: ids are literals."""
+    found = []
+    for module in modules().values():
+        for call in ast.walk(module.tree):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            if call.func.id not in ("say", "advise") or module.path.as_posix() == "perfdoctor/diagnosis.py":
+                continue
+            where = f"{module.path}:{call.lineno}"
+            what = call.args[0]
+            branches = [what.body, what.orelse] if isinstance(what, ast.IfExp) else [what]
+            values = frozenset(value.arg for value in call.keywords if value.arg is not None)
+            assert all(value.arg for value in call.keywords), f"{where}: values by name only"
+            for branch in branches:
+                assert isinstance(branch, ast.Constant), f"{where}: the id of a message is a literal"
+                found.append(Said(where, branch.value, values, Fix if call.func.id == "advise" else str))
+    return found
+
+
+def words(language: str) -> dict[str, FunctionType]:
+    """The functions of a language by the ids of their messages."""
+    found = {}
+    for file in (REPORTS / language).glob("*.py"):
+        if file.stem not in NOT_MESSAGES:
+            module = import_module(f"perfdoctor.reports.{language}.{file.stem}")
+            functions = inspect.getmembers(module, inspect.isfunction)
+            own = [(name, one) for name, one in functions if one.__module__ == module.__name__ and name[0] != "_"]
+            found.update({f"{file.stem}.{name}": one for name, one in own})
+    return found
+
+
+def test_messages_are_found() -> None:
+    assert "english" in LANGUAGES
+    assert len(said()) > 50
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_message_has_its_words(language: str) -> None:
+    known = words(language)
+    assert [one for one in said() if one.id not in known] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_words_take_the_values_that_are_said(language: str) -> None:
+    known = words(language)
+    wrong = [one for one in said() if set(inspect.signature(known[one.id]).parameters) != one.values]
+    assert wrong == []
+    assert [one for one in said() if inspect.get_annotations(known[one.id])["return"] is not one.returns] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_words_are_left_over(language: str) -> None:
+    assert words(language).keys() - {one.id for one in said()} == set()
+
+
+def test_messages_in_messages_become_text_too() -> None:
+    why = say("storage.device_full", busy=0.9)
+    advice = advise("storage.fewer_bytes", 1.5, share=0.5, no_more_workers=why)
+    fix = worded_fix(advice)
+    assert isinstance(advice, Advice)
+    assert fix.predicted_speedup == 1.5
+    assert fix.why.endswith("50 % of the time. " + worded(why))
+
+
+def test_texts_of_others_pass_as_they_are() -> None:
+    assert worded("mine") == "mine"
+    assert worded_fix(Fix("a", "b", "c")) == Fix("a", "b", "c")

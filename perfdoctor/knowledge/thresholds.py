@@ -309,6 +309,56 @@ TIME_BETWEEN_STEPS = Threshold(
     "judgement: some passes between any two epochs; with more, steps alone do not tell the pace",
 )
 
+# Python in the trainer.
+OPTIMIZER_SHARE = Threshold(
+    0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
+)
+FORMATTING_TRACEBACKS = Threshold(
+    0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"
+)
+NAMED_FUNCTION = Threshold(
+    0.25, "of the time in the job's own Python", "judgement: a function with less of it does not stand out"
+)
+TORCH_BESIDE_PYTHON = Threshold(
+    0.4, "of the overhead", "judgement: with so much under torch's own frames, fewer operations help as well"
+)
+
+# CPU cores.
+NEIGHBOUR_CORES = Threshold(
+    0.25, "cores", "judgement: with less, the job's own threads and not its neighbours are the reason"
+)
+CROWDED_CORES = Threshold(
+    1.1, "runnable threads per core", "judgement: from here on the job alone has more threads than cores"
+)
+OVERRULED_THREADS = Threshold(
+    1.5,
+    "running threads per thread that OMP_NUM_THREADS allows",
+    "measured: 1.2 where ranks of one thread each also serve an exchange; with more, code sets their number",
+)
+SINGLE_THREADED = Threshold(
+    1.1, "times as long as its main thread", "judgement: a trainer whose threads run no longer has no pool at work"
+)
+FEWER_THREADS_GAIN = Threshold(
+    1.2, "times as fast", "judgement: beside neighbours, fewer threads are worth a try from this gain on"
+)
+IDLE_WORKERS_USE = Threshold(0.25, "cores", "judgement: workers that use less together take no core from anybody")
+FULL_CORES = Threshold(
+    0.85, "of the job's cores", "judgement: a job that fills so much of them needs no neighbour to lack a core"
+)
+IDLE_CORES = Threshold(0.5, "cores", "judgement: with less, more threads for the arithmetic find no free core")
+
+# GPUs.
+SLOWER_GPU = Threshold(1.1, "times as long", "judgement: GPUs of one model differ by a few percent")
+ROOM_FOR_BATCH = Threshold(
+    0.5, "of the GPU's memory", "judgement: with more in use, merging kernels comes before a larger batch"
+)
+FULL_GPU_MEMORY = Threshold(
+    0.8, "of the GPU's memory", "judgement: with more in use, keeping all activations is not worth a try"
+)
+
+# Exchange between ranks.
+WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")
+
 # Loader workers.
 WORTHWHILE_LEFT = Threshold(
     0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"

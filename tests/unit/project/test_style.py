@@ -12,8 +12,6 @@ from tests.sources import ROOT, Module, modules
 MAX_FILE = 400
 # One table, however many rows it has.
 TABLES = ("perfdoctor/knowledge/thresholds.py",)
-# Tables, of which a reader wants one row at a time.
-TABLES = {"perfdoctor/knowledge/thresholds.py"}
 MAX_FUNCTION = 60
 MAX_ARGUMENTS = 6
 # Handlers that may catch anything, with the reason.

@@ -12,7 +12,7 @@ from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, NotExamined, Verd
 from perfdoctor.operations.ranks import list_ranks
 from perfdoctor.operations.table import OperationTable, build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
-from perfdoctor.rules.balance import balance_fixes
+from perfdoctor.rules.gpu import level_ranks
 
 _PROBE = "replay"
 _INSIDE = NotExamined(
@@ -104,7 +104,7 @@ def _with_replay(one: Finding, found: WhatIf, table: OperationTable) -> Finding:
     return replace(
         one,
         summary=_summary(found, table),
-        fixes=(*one.fixes, *balance_fixes(found.kind, found.culprit)),
+        fixes=(*one.fixes, *level_ranks(found.kind, found.culprit)),
         predicted_speedup=found.slowdown,
         ranks=_ranks(found, table),
     )

@@ -75,7 +75,7 @@ CAUSES: dict[str, Cause] = {
     for cause in (
         Cause(INPUT_PREPROCESSING, "preparing the input on the CPU", generic=True),
         Cause(WORKER_STARTUP, "starting loader workers anew"),
-        Cause(DATA_TRANSFER, "handing batches from workers to the trainer"),
+        Cause(DATA_TRANSFER, "batch hand-over from worker to trainer (IPC)"),
         Cause(
             LOCK_CONTENTION,
             "queueing for a lock of the job's own",
@@ -93,9 +93,9 @@ CAUSES: dict[str, Cause] = {
         ),
         Cause(SYNCHRONIZATION, "waiting for the GPU's queue to drain"),
         Cause(
-            GIL_CONTENTION, "waiting for the interpreter lock", minimum=lambda: thresholds.MIN_GIL_CONTENTION
+            GIL_CONTENTION, "waiting for the GIL", minimum=lambda: thresholds.MIN_GIL_CONTENTION
         ),
-        Cause(GARBAGE_COLLECTION, "the cyclic garbage collector"),
+        Cause(GARBAGE_COLLECTION, "garbage collection (GC)"),
         Cause(
             CONTENTION,
             "more runnable threads than cores",

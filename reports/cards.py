@@ -92,7 +92,7 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
     return Card(
         title=sentence(cause.title),
         cause=cause.id,
-        severity="healthy" if cause.healthy else clean(finding.severity),
+        severity="no bottleneck" if cause.healthy else clean(finding.severity),
         healthy=cause.healthy,
         share=percent(finding.share),
         speedup="" if cause.healthy else speedup(finding.predicted_speedup),

@@ -20,9 +20,9 @@ _MIN_WIDTH = 40
 _MAX_WIDTH = 110  # longer lines are hard to read
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})
-_TONES = {"ill": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
-_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "healthy": "green"}
-_KINDS = {"ill": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
+_TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
+_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "no bottleneck": "green"}
+_KINDS = {"bottleneck": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
 _FAINT = "bright_black"
 
 

@@ -27,8 +27,8 @@ class Part:
 
     Attributes:
         cause: cause id; "" for several.
-        kind: ``ill``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
-        color: number of its colour among the ill ones, the same in all bars of a report.
+        kind: ``bottleneck``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
+        color: number of its colour among the bottlenecks, the same in all bars of a report.
     """
 
     cause: str
@@ -55,7 +55,7 @@ class Outline:
 
     Attributes:
         bottleneck: ``cpu``, ``gpu``, ``io`` or ``communication``; "" where none is named.
-        tone: ``ill``, ``healthy`` or ``unknown``.
+        tone: ``bottleneck``, ``healthy`` or ``unknown``.
         claim: the bottleneck and its cause in a few words.
         headline: one line with bottleneck, cause, share and predicted speed-up.
         figures: the verdict's numbers, as label and text.
@@ -86,7 +86,7 @@ class Outline:
 def outline(diagnosis: Diagnosis) -> Outline:
     """What a report of this diagnosis says."""
     verdict = diagnosis.verdict
-    colors = {line.cause: number for number, line in enumerate(_ill(diagnosis.breakdown))}
+    colors = {line.cause: number for number, line in enumerate(_bottlenecks(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
     paths = ShortPaths(texts(diagnosis))
     return Outline(
@@ -117,7 +117,7 @@ def _claim(verdict: Verdict) -> str:
         return "No bottleneck named: the evidence does not suffice"
     cause = CAUSES[verdict.cause]
     if cause.healthy:
-        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "Nothing is holding this job back"
+        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "No bottleneck found"
     return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
 
 
@@ -134,14 +134,14 @@ def _headline(verdict: Verdict) -> str:
 
 
 def _tone(verdict: Verdict) -> str:
-    """``ill``, ``healthy`` or ``unknown``."""
+    """``bottleneck``, ``healthy`` or ``unknown``."""
     if verdict.bottleneck is None or verdict.cause is None:
         return "unknown"
-    return "healthy" if CAUSES[verdict.cause].healthy and not _is_unequal(verdict) else "ill"
+    return "healthy" if CAUSES[verdict.cause].healthy and not _is_unequal(verdict) else "bottleneck"
 
 
 def _is_unequal(verdict: Verdict) -> bool:
-    """Whether ranks wait for others that do more of what is healthy in itself."""
+    """Whether ranks wait for others that do more of what is no bottleneck in itself."""
     return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
 
 
@@ -151,7 +151,7 @@ def _figures(verdict: Verdict) -> Rows:
         return ()
     rows = [("Share of wall time", percent(verdict.share))]
     if verdict.predicted_speedup > 1:
-        rows.append(("Predicted pace if fixed", speedup(verdict.predicted_speedup)))
+        rows.append(("Predicted speed-up if fixed", speedup(verdict.predicted_speedup)))
     rows.append(("Confidence", percent(verdict.confidence)))
     if verdict.straggler_rank is not None:
         rows.append(("Straggler", f"rank {verdict.straggler_rank}"))
@@ -175,12 +175,12 @@ def _is_known(diagnosis: Diagnosis) -> bool:
     return bool(diagnosis.ranks) or any(line.cause != UNATTRIBUTED for line in diagnosis.breakdown)
 
 
-def _ill(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
-    return [line for line in breakdown if _kind(line.cause) == "ill"]
+def _bottlenecks(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
+    return [line for line in breakdown if _kind(line.cause) == "bottleneck"]
 
 
 def _kind(cause: str) -> str:
-    return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "ill"
+    return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
 def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[Part, ...]:

@@ -10,11 +10,11 @@ from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined
 from perfdoctor.analysis.no_verdict import why_no_verdict
 from perfdoctor.analysis.profiled import Profiled, read_profiles
-from perfdoctor.analysis.recorded_case import gather_facts
+from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.analysis.same_batch_trial import Trial, judge, read_trial
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis
-from perfdoctor.metrics.overlap import summary
+from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.reader import Recording
@@ -31,22 +31,22 @@ def examine(recording: Recording) -> Diagnosis:
     """
     job = JobTimeline(recording)
     accounts = attribute(job)
-    profiled = read_profiles(recording)
+    profiled = read_profiles(job.profiles)
     level = _level(job)
     if profiled.covers(accounts):
-        level, accounts = TRACED, profiled.retell(accounts)
-    steps = {pid: {**steps.summary(), **summary(steps)} for pid, steps in job.steps.items()}
-    trial = read_trial(recording, steps)
-    facts = gather_facts(job, accounts, profiled)
-    diagnosis = build(facts, accounts, level, why_no_verdict(job, accounts))
+        level, accounts = TRACED, profiled.with_gpu_time(accounts)
+    steps = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
+    trial = read_trial(job.trials, steps)
+    case = gather_case(job, accounts, profiled)
+    diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
     return replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
-        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in facts.trainers),
+        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in case.trainers),
         steps=_steps(job, steps, profiled, trial),
         not_examined=(*not_examined(job), *profiled.not_examined, *diagnosis.not_examined),
         overhead=_own_cost(recording),
-        job=_job_facts(job, facts),
+        job=_describe_job(job, case),
         series=chart_series(job),
     )
 
@@ -66,7 +66,7 @@ def _steps(
     if not trainers or trainers[0].pid not in steps:
         return {}
     later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
-    return {**steps[trainers[0].pid], **{what: told for what, told in later.items() if told}}
+    return {**steps[trainers[0].pid], **{what: summary for what, summary in later.items() if summary}}
 
 
 def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _job_facts(job: JobTimeline, facts: Case) -> dict[str, Any]:
+def _describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
     root = next(iter(job.recording.rows(ProcessSeen)), None)
     stopped = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return {
@@ -90,12 +90,12 @@ def _job_facts(job: JobTimeline, facts: Case) -> dict[str, Any]:
         "command": "" if root is None else root.command,
         "host": job.recording.meta.get("host", ""),
         "started": job.recording.meta.get("started", ""),
-        "watched_seconds": round(facts.watched_s, 3),
+        "watched_seconds": round(case.watched_s, 3),
         "stopped": stopped[-1] if stopped else "recorder was killed",
         "processes": len(job.processes.by_pid),
         "trainers": len(job.processes.trainers),
         "world_size": job.processes.world_size,
-        "settings": dict(facts.settings),
+        "settings": dict(case.settings),
     }
 
 

@@ -1,8 +1,8 @@
 """What torch.profiler saw in a few steps, joined to what was marked and sampled in many.
 
-A trace is exact about operators and the GPU, and blind to what loader workers do and to other ranks. On a GPU it tells
+A trace is exact about operators and the GPU, and blind to what loader workers do and to other ranks. On a GPU it shows
 where the device's time went, so it replaces the samples' account; where it only sees that the trainer fetches a batch
-or waits in a collective, the samples tell why. On a CPU the profiler slows down the very thing that it measures, so
+or waits in a collective, the samples show why. On a CPU the profiler slows down the very thing that it measures, so
 there the samples' account stands, and the trace adds numbers.
 """
 
@@ -20,7 +20,6 @@ from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Profile
 
 # Most recordings have no profile, and what reads traces takes a tenth of a second of CPU time to load.
@@ -57,7 +56,7 @@ class Profiled:
         ranks = [self.ranks.get(account.trainer.pid) for account in accounts]
         return bool(ranks) and all(rank is not None and rank.devices and not rank.silence for rank in ranks)
 
-    def retell(self, accounts: Sequence[Account]) -> list[Account]:
+    def with_gpu_time(self, accounts: Sequence[Account]) -> list[Account]:
         """The trainers' accounts with their GPUs' time as the traces have it, and the reasons of waits as sampled."""
         from perfdoctor.traces.rank_merge import merge_ranks
 
@@ -73,9 +72,8 @@ class Profiled:
         return {}
 
 
-def read_profiles(recording: Recording) -> Profiled:
+def read_profiles(rows: Sequence[Profile]) -> Profiled:
     """Reads the traces that were recorded, if there are any."""
-    rows = recording.rows(Profile)
     if not rows:
         return Profiled()
     from perfdoctor.traces.kernel_stats import top_named

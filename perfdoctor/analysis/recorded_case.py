@@ -27,7 +27,7 @@ from perfdoctor.timeline.steps import Steps
 _SHOWN = 5
 
 
-def gather_facts(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
+def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -> Case:
     """Everything that rules may read."""
     together = Amounts.summed(account.causes() for account in accounts)
     pids = [

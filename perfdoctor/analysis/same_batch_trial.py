@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.diagnosis import CONFIRMED, Verdict, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import TrialSeen
 
 
@@ -33,15 +32,15 @@ class Trial:
         return {"count": self.steps, "median_s": self.step_s, "saved": self.saved}
 
 
-def read_trial(recording: Recording, steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
+def read_trial(trials: Iterable[TrialSeen], steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
     """The mean over the ranks that made a trial; None if none did.
 
     Args:
-        recording: what was seen.
+        trials: of all ranks.
         steps: by process, what is known of its observed steps.
     """
     found = []
-    for row in recording.rows(TrialSeen):
+    for row in trials:
         observed = steps.get(row.pid)
         if observed:
             seconds = row.step_ns / NS_PER_S

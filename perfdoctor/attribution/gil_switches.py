@@ -30,10 +30,11 @@ def gil_switching(job: JobTimeline, pid: int) -> float:
     running_s = float(main.run_ns[last] - main.run_ns[first]) / NS_PER_S
     switches = float(main.voluntary[last] - main.voluntary[first])
     start, end = main.counted_ns[[first, last]].tolist()
-    sampled = sum(row.tid == pid and start <= row.time_ns <= end for row in job.code)
+    sampled: int = sum(row.tid == pid and start <= row.time_ns <= end for row in job.code)
     if not sampled or running_s <= 0:
         return 0.0
-    return float(max(0.0, min(1 - sampled / CODE_FREQUENCY / running_s, switches * thresholds.GIL_SWITCH_S / running_s)))
+    in_kernel_s, switching_s = running_s - sampled / CODE_FREQUENCY, switches * thresholds.GIL_SWITCH_S
+    return max(0.0, min(in_kernel_s, switching_s)) / running_s
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Environment variables of Python, PyTorch, CUDA and NCCL on which a job's pace depends."""
+"""A job's surroundings on which its speed depends: environment variables, and file systems as the kernel names them."""
 
 # Every launch waits until its kernel has ended (CUDA programming guide).
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -34,3 +34,6 @@ LOOPBACK = "lo"
 NCCL_LOG, EVERY_CALL = "NCCL_DEBUG", "TRACE"
 # What launchers like torchrun tell each rank: how many there are, and how many of them on its host.
 RANKS, RANKS_OF_HOST = "WORLD_SIZE", "LOCAL_WORLD_SIZE"
+
+# Files that lie in memory: no storage is faster.
+IN_MEMORY = frozenset(("tmpfs", "ramfs"))

@@ -2,6 +2,8 @@
 
 # Main threads of torch's loader workers (torch/utils/data/_utils/worker.py, old and new).
 LOADER_WORKERS = ("pt_data_worker", "pt_multiprocess")
+# The function that they run.
+WORKER_LOOP = "_worker_loop"
 # torch's thread that copies batches into page-locked memory (torch/utils/data/_utils/pin_memory.py), old and new.
 PINS = "pin"
 # The same by its whole name.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Case:
     def is_read_by_another(self, cause: str) -> bool:
         """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow."""
         ends = [part for target, part in self.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
-        return sum(ends) > 0.5
+        return sum(ends) > thresholds.MOSTLY
 
     def file_system(self, path: str | None) -> str | None:
         """Type of the file system that holds a path, with the word ``network`` behind it where it is one."""

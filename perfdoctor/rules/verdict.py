@@ -49,8 +49,8 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
 
     Args:
         by_share: cause to fraction of wall time.
-        late: of that, what ranks waited for in other ones. A rank with more of a healthy cause than others holds them
-            back as one with a bottleneck would.
+        late: of that, what ranks waited for in other ones. A rank with more of what is no bottleneck than others holds
+            them back as one with a bottleneck would.
         level: what the shares rest on.
     """
     unknown = by_share.get(UNATTRIBUTED, 0.0)

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample, PythonThread
 from perfdoctor.timeline.threads import Threads
 
-# A sample tells of instants within this time of it: some samples of the probe at its slowest rate.
-_REACH_NS = 100_000_000
+# A sample shows instants within this time of it.
+_REACH_NS = int(thresholds.GIL_REACH_S * NS_PER_S)
 
 
 class Gil:

@@ -9,12 +9,14 @@ from perfdoctor.recording.schema import (
     CodeSample,
     InterpreterSample,
     Mark,
+    Profile,
     PythonThread,
     SerialMark,
     StackMissed,
     StackSegment,
     Symbol,
     ThreadSample,
+    TrialSeen,
 )
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.counters import Counters
@@ -58,6 +60,8 @@ class JobTimeline:
 
     Attributes:
         recording: where it is read from.
+        profiles: traces that torch.profiler wrote inside.
+        trials: steps that were made on one batch in memory.
         span: from when to when the job was watched, in ns.
         code: samples of machine code, with the names of functions.
         threads: their states and counters.
@@ -76,6 +80,7 @@ class JobTimeline:
 
     def __init__(self, recording: Recording) -> None:
         rows = recording.rows
+        self.profiles, self.trials = rows(Profile), rows(TrialSeen)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         self.code = _with_symbols(rows(CodeSample), rows(Symbol))
         self.threads = Threads(recording.threads, rows(ThreadSample))
@@ -83,7 +88,7 @@ class JobTimeline:
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
         self.processes = assign_roles(
-            recording.processes, recording.ended_ns, self.stacks, self.threads, frozenset(self.steps)
+            recording.processes, recording.ended_ns, self.stacks.code_seen(), self.threads, frozenset(self.steps)
         )
         self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1

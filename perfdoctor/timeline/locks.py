@@ -6,13 +6,14 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import FILE_LOCKS
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import holds_lock_frame
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.threads import Threads, ThreadState
 
-# Queues for short locks form and vanish within a sample, so the mean over some ticks is taken.
-WINDOW_NS = 250_000_000
+# Queues for short locks form and vanish within a sample, so the mean over this much time is taken.
+_AROUND_NS = int(thresholds.LOCK_QUEUE_AROUND_S * NS_PER_S)
 
 
 class Locks:
@@ -40,13 +41,13 @@ class Locks:
 
     def part(self, trainer_pid: int, time_ns: int) -> float:
         """How much of the workers' pace a lock takes at an instant: 1 minus how many run over how many could."""
-        key = (trainer_pid, time_ns // WINDOW_NS)
+        key = (trainer_pid, time_ns // _AROUND_NS)
         if key not in self._known:
             self._known[key] = self._part_around(trainer_pid, time_ns)
         return self._known[key]
 
     def _part_around(self, trainer_pid: int, time_ns: int) -> float:
-        span = (time_ns - WINDOW_NS, time_ns + WINDOW_NS)
+        span = (time_ns - _AROUND_NS, time_ns + _AROUND_NS)
         queueing = running = active = 0.0
         for worker in self._processes.workers_of(trainer_pid):
             series = self._threads.main(worker.pid)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfdoctor.knowledge.threads import LOADER_WORKERS
+from perfdoctor.knowledge.threads import LOADER_WORKERS, WORKER_LOOP
 from perfdoctor.recording.schema import ProcessSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES
-from perfdoctor.timeline.stacks import Stacks
+from perfdoctor.timeline.stacks import CodeSeen
 from perfdoctor.timeline.threads import Threads
 
 
@@ -74,7 +74,7 @@ class ProcessRoles:
 def assign_roles(
     seen: Mapping[int, ProcessSeen],
     ended_ns: Mapping[int, int],
-    stacks: Stacks,
+    code_seen: Mapping[int, CodeSeen],
     threads: Threads,
     marked: frozenset[int] = frozenset(),
 ) -> ProcessRoles:
@@ -83,13 +83,13 @@ def assign_roles(
     Args:
         seen: the job's processes.
         ended_ns: when those of them that ended did.
-        stacks: their Python stacks.
+        code_seen: what their main threads were seen in.
         threads: their threads.
         marked: processes that marked training steps from inside.
     """
     parents = {pid: process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch]
-    workers = {pid for pid in torch if _is_worker(pid, stacks, threads)}
+    workers = {pid for pid in torch if _is_worker(pid, code_seen, threads)}
     environments: dict[int, dict[str, str]] = {
         pid: json.loads(process.environment) or {} for pid, process in seen.items()
     }
@@ -97,7 +97,7 @@ def assign_roles(
     ranked = {pid for pid in torch if "RANK" in environments[pid] and "RANK" not in environments.get(parents[pid], {})}
     candidates = [pid for pid in torch if pid not in workers]
     trainers = [pid for pid in candidates if pid in marked or pid in ranked] if marked else []
-    trainers = trainers or _trainers(candidates, ranked, stacks, parents, workers)
+    trainers = trainers or _trainers(candidates, ranked, code_seen, parents, workers)
     ranks = _ranks(trainers, environments, seen)
     processes = {}
     for pid, parent in parents.items():
@@ -113,24 +113,22 @@ def assign_roles(
     return ProcessRoles(ordered, processes, max([len(trainers), *world]))
 
 
-def _is_worker(pid: int, stacks: Stacks, threads: Threads) -> bool:
+def _is_worker(pid: int, code_seen: Mapping[int, CodeSeen], threads: Threads) -> bool:
     # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
     if any(thread.name.startswith(LOADER_WORKERS) for thread in threads.of(pid)):
         return True
-    series = stacks.of_main(pid)
-    if series is None:
-        return False
-    functions = {
-        frame.simple_name for number in series.stacks if number >= 0 for frame in stacks.frames[number]
-    }
-    return "_worker_loop" in functions
+    return WORKER_LOOP in code_seen.get(pid, CodeSeen()).functions
 
 
 def _trainers(
-    candidates: list[int], ranked: set[int], stacks: Stacks, parents: dict[int, int], workers: set[int]
+    candidates: list[int],
+    ranked: set[int],
+    code_seen: Mapping[int, CodeSeen],
+    parents: dict[int, int],
+    workers: set[int],
 ) -> list[int]:
     """Processes whose main thread was seen in a training step; without stacks, those that work hardest."""
-    phases = {pid: _phases_of(pid, stacks) for pid in candidates}
+    phases = {pid: code_seen.get(pid, CodeSeen()).phases for pid in candidates}
     for wanted in ({"backward", "optimizer"}, set(TRAINING_PHASES), {"data"}):
         found = [pid for pid in candidates if phases[pid] & wanted]
         if found:
@@ -142,13 +140,6 @@ def _trainers(
         return sorted(with_workers)
     leaves = [pid for pid in candidates if not any(parents[other] == pid for other in candidates)]
     return leaves or candidates[:1]
-
-
-def _phases_of(pid: int, stacks: Stacks) -> set[str]:
-    series = stacks.of_main(pid)
-    if series is None:
-        return set()
-    return {stacks.locations[number].phase for number in series.stacks if number >= 0}
 
 
 def _ranks(

@@ -13,12 +13,13 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
@@ -26,12 +27,12 @@ from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed,
 from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 
 _NS_PER_US = 1000
-# A stack belongs to an instant if it was seen within this time of it: several samples of py-spy at its slowest rate.
-STACK_REACH_NS = 400_000_000
+# A stack belongs to an instant if it was seen within this time of it.
+STACK_REACH_NS = int(thresholds.STACK_REACH_S * NS_PER_S)
 # py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
-STACK_PERIOD_NS = 50_000_000
+_PERIOD_NS = 50_000_000
 # A stack that was not seen to change stands for no more than this.
-_LONGEST_NS = 400_000_000
+_LONGEST_NS = STACK_REACH_NS
 # A sample of machine code shows what ran within half the time to the next one.
 _NEAR_NS = NS_PER_S // CODE_FREQUENCY // 2
 
@@ -70,9 +71,9 @@ class StackSeries:
             if index > at:
                 distance = int(times[index]) - time_ns
             elif index == at:
-                distance = min(time_ns - int(times[at]), STACK_PERIOD_NS)
+                distance = min(time_ns - int(times[at]), _PERIOD_NS)
             else:
-                distance = time_ns - int(times[index + 1]) + STACK_PERIOD_NS // 2
+                distance = time_ns - int(times[index + 1]) + _PERIOD_NS // 2
             if distance <= STACK_REACH_NS and self.stacks[index] >= 0:
                 found.append((distance, index, int(self.stacks[index])))
         return [(distance, number) for distance, _, number in sorted(found)]
@@ -90,6 +91,18 @@ class StackSeries:
         for _, lasted_ns, number in self.entries():
             found[number] += lasted_ns
         return found
+
+
+class CodeSeen(NamedTuple):
+    """What the main thread of a process was seen in, at any time.
+
+    Attributes:
+        functions: their names without classes.
+        phases: as in ``perfdoctor.timeline.code_location.PHASES``.
+    """
+
+    functions: frozenset[str] = frozenset()
+    phases: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -131,6 +144,17 @@ class Stacks:
     def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""
         return next((one for one in self.series if one.pid == pid and one.is_main), None)
+
+    def code_seen(self) -> dict[int, CodeSeen]:
+        """By process, what its main thread was seen in; processes without stacks are missing."""
+        found: dict[int, CodeSeen] = {}
+        for series in self.series:
+            if series.is_main and series.pid not in found:
+                numbers = {number for number in series.stacks.tolist() if number >= 0}
+                functions = {frame.simple_name for number in numbers for frame in self.frames[number]}
+                phases = {self.locations[number].phase for number in numbers}
+                found[series.pid] = CodeSeen(frozenset(functions), frozenset(phases))
+        return found
 
     def of_others(self, pid: int) -> list[StackSeries]:
         """The stacks of a process's other Python threads."""

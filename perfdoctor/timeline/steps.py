@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.amounts import Amounts
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.marks import Marks, Segment, StepEvent
 
 Times = npt.NDArray[np.int64]
 COLLECTOR = "collector"
-# Where this part of all steps seems to begin with a validation, it is no validation between epochs but a part of the
-# step, a teacher's forward pass for instance.
-USUAL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +232,6 @@ def _begins(start_ns: int, events: Sequence[StepEvent]) -> int:
 
 def _without_usual(steps: list[Step]) -> list[Step]:
     late = sum(step.from_ns > step.start_ns for step in steps)
-    if late <= USUAL * len(steps):
+    if late <= thresholds.USUAL_VALIDATION * len(steps):
         return steps
     return [Step(step.start_ns, step.start_ns, step.end_ns) for step in steps]

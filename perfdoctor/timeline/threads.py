@@ -10,16 +10,16 @@ import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import NETWORK_TARGETS, ON_CONNECTIONS
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# A thread's use of the CPU at an instant is its mean over this much time around it: the kernel accounts in scheduler
-# ticks of 1 to 10 ms, so a much narrower window would be noise, a much wider one would blur short phases.
-WINDOW_NS = 30_000_000
+# A thread's use of the CPU at an instant is its mean over this much time before and after it.
+_AROUND_NS = int(thresholds.CPU_USE_AROUND_S * NS_PER_S)
 # All threads are sampled within this time in a tick of the threads probe, and ticks are farther apart.
-TICK_NS = 6_000_000
+_TICK_NS = 6_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class ThreadSeries:
         """The thread at an instant."""
         index = int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1
         after = index + 1
-        if after < len(self.times_ns) and self.times_ns[after] - time_ns < TICK_NS:
+        if after < len(self.times_ns) and self.times_ns[after] - time_ns < _TICK_NS:
             # Sampled in the same tick as whoever is asked about, only a little later.
             index = after
         if index < 0 or self.states[index] == "X":
             return GONE
-        running, delayed = self.use(time_ns - WINDOW_NS, time_ns + WINDOW_NS)
+        running, delayed = self.use(time_ns - _AROUND_NS, time_ns + _AROUND_NS)
         return ThreadState(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
 
     def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:

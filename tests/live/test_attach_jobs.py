@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from perfdoctor.analysis.profiled import Profiled
-from perfdoctor.analysis.recorded_case import gather_facts
+from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.job import JobTimeline
@@ -118,7 +118,7 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
     assert "Let whoever reads the log keep up" in [fix["title"] for fix in logged["fixes"]]
     with closing(Recording.open(kept)) as recording:
         timeline = JobTimeline(recording)
-        (trainer,) = gather_facts(timeline, attribute(timeline), Profiled(recording)).trainers
+        (trainer,) = gather_case(timeline, attribute(timeline), Profiled(recording)).trainers
     assert (trainer.workers, trainer.helpers) == (0, 1)
 
 

@@ -1,16 +1,13 @@
 """A profile of a GPU job tells where the device's time went; the samples tell what its fetching and waiting were."""
 
 import gzip
-from pathlib import Path
 
 import pytest
 
 from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Profile
-from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.timeline.processes import Process
 from tests.made_traces import GEMM, MadeTrace
 
@@ -38,18 +35,14 @@ def sampled(*, rank: int | None = None) -> Account:
     return account
 
 
-def recorded(folder: Path, text: str) -> Recording:
-    path = folder / "some.perfdoctor"
-    writer = RecordingWriter(path, {"start_ns": "0"})
-    writer.add([Profile(PID, 0, 100, gzip.compress(text.encode()))])
-    writer.close()
-    return Recording.open(path)
+def recorded(text: str) -> list[Profile]:
+    return [Profile(PID, 0, 100, gzip.compress(text.encode()))]
 
 
-def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples(tmp_path: Path) -> None:
-    profiled = read_profiles(recorded(tmp_path, half_fetching().text()))
+def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples() -> None:
+    profiled = read_profiles(recorded(half_fetching().text()))
     assert profiled.covers([sampled()])
-    [joined] = profiled.retell([sampled()])
+    [joined] = profiled.with_gpu_time([sampled()])
     shares = joined.causes().fractions()
     assert shares["gpu.compute"] == pytest.approx(0.5, abs=0.02)
     assert shares["io.storage_read"] == pytest.approx(0.33, abs=0.02)
@@ -60,22 +53,22 @@ def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples(tmp_path: P
     assert profiled.numbers["traced_busy"].value == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_profile_of_a_cpu_job_only_adds_numbers(tmp_path: Path) -> None:
+def test_a_profile_of_a_cpu_job_only_adds_numbers() -> None:
     trace = MadeTrace()
     trace.step(0, 0, 1000)
     trace.operator("aten::mm", 0, 900)
-    profiled = read_profiles(recorded(tmp_path, trace.text()))
+    profiled = read_profiles(recorded(trace.text()))
     assert not profiled.covers([sampled()])
     assert profiled.summary()["count"] == 1
 
 
-def test_a_trainer_without_a_profile_leaves_all_to_the_samples(tmp_path: Path) -> None:
+def test_a_trainer_without_a_profile_leaves_all_to_the_samples() -> None:
     other = sampled(rank=1)
     other.trainer = Process(PID + 1, 1, 0, None, "trainer", 0, 1)
-    assert not read_profiles(recorded(tmp_path, half_fetching().text())).covers([sampled(rank=0), other])
+    assert not read_profiles(recorded(half_fetching().text())).covers([sampled(rank=0), other])
 
 
-def test_a_broken_profile_is_told(tmp_path: Path) -> None:
-    profiled = read_profiles(recorded(tmp_path, "not a trace"))
+def test_a_broken_profile_is_told() -> None:
+    profiled = read_profiles(recorded("not a trace"))
     assert not profiled.ranks
     assert [note.probe for note in profiled.not_examined] == ["profile"]

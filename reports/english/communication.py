@@ -1,7 +1,7 @@
 """Between ranks: bytes, messages, DataParallel, unobserved ranks, and collectives that share a GPU with kernels."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.numbers import amount, percent, then
+from perfdoctor.reports.english.phrases import amount, percent, then
 
 _ACCUMULATE = """\
 with (model.no_sync() if step % 4 else contextlib.nullcontext()):

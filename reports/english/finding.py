@@ -1,7 +1,7 @@
 """What every finding says, whatever its cause."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.numbers import percent
+from perfdoctor.reports.english.phrases import percent
 
 
 def summary(
@@ -53,8 +53,3 @@ def part(*, what: str, part: float) -> str:
 
 def unset(*, name: str, value: str, why: str) -> Fix:
     return Fix(f"Unset {name}", f"It is set to {value} in this job. {why}", f"unset {name}")
-
-
-def twice_the_batch(loader: bool) -> str:
-    """The change that doubles the batch, in a loader if the job may have one."""
-    return "DataLoader(..., batch_size=2 * batch_size)" if loader else "2 * batch_size"

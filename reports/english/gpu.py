@@ -1,8 +1,7 @@
 """What a busy GPU is busy with, and what slows it."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.finding import twice_the_batch
-from perfdoctor.reports.english.numbers import amount, percent
+from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
 
 
 def computing() -> str:

@@ -1,8 +1,7 @@
 """What leaves a GPU idle: slow launches, waits for its queue to drain, copies, and memory that runs out."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.finding import twice_the_batch
-from perfdoctor.reports.english.numbers import amount, percent
+from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
 
 
 def launching() -> str:

@@ -1,8 +1,7 @@
 """The trainer's Python: dispatch overhead, the GIL, and the cyclic garbage collector."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.finding import twice_the_batch
-from perfdoctor.reports.english.numbers import percent
+from perfdoctor.reports.english.phrases import percent, twice_the_batch
 
 _DEBUGGING = {
     "TORCH_DISTRIBUTED_DEBUG": "Its DETAIL level checks every collective against all ranks.",
@@ -135,11 +134,11 @@ def larger_batch(*, loader: bool) -> Fix:
 
 
 def waiting_for_gil() -> str:
-    return "Waiting for the interpreter lock"
+    return "Waiting for the GIL"
 
 
 def waiting_for_gil_refuted() -> str:
-    return "Stop the other thread for some steps: if the pace stays the same, the lock is not what holds the job up."
+    return "Stop the other thread for some steps: if the pace stays the same, the GIL is not what holds the job up."
 
 
 def own_process(*, line: str | None, share: float) -> Fix:
@@ -147,7 +146,7 @@ def own_process(*, line: str | None, share: float) -> Fix:
     holder = f" The thread that holds it is at {line}." if line else ""
     return Fix(
         f"Move {work} into a process of its own",
-        f"The main thread waits for the interpreter lock for {percent(share)} of the time.{holder}",
+        f"The main thread waits for the GIL for {percent(share)} of the time.{holder}",
         "from concurrent.futures import ProcessPoolExecutor\n"
         "pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))\n"
         "pool.submit(work, plain_data)  # no CUDA tensors",
@@ -157,7 +156,7 @@ def own_process(*, line: str | None, share: float) -> Fix:
 def rest() -> Fix:
     return Fix(
         "Let the other thread rest",
-        "A thread that polls or spins in Python takes the lock for 5 ms at a time (sys.getswitchinterval()).",
+        "A thread that polls or spins in Python takes the GIL for 5 ms at a time (sys.getswitchinterval()).",
         "Block in queue.get() or event.wait() instead of polling; sleep between polls.",
     )
 
@@ -165,24 +164,24 @@ def rest() -> Fix:
 def fewer_tensors() -> Fix:
     return Fix(
         "Hand over fewer tensors per batch",
-        "The pinning thread is Python too: it walks through every tensor of a batch while it holds the lock.",
+        "The pinning thread is Python too: it walks through every tensor of a batch while it holds the GIL.",
         "Return one or two large tensors from collate_fn.",
     )
 
 
 def collecting() -> str:
-    return "The cyclic garbage collector"
+    return "Garbage collection (GC)"
 
 
 def collecting_refuted() -> str:
-    return "Run some hundred steps after gc.disable(): if the pace stays the same, the collector is not the cause."
+    return "Run some hundred steps after gc.disable(): if the pace stays the same, GC is not the cause."
 
 
 def collect_rarely(*, share: float, several_ranks: bool) -> Fix:
     when = "on all ranks in the same step, or every rank waits for each pause of any" if several_ranks else "rarely"
     return Fix(
         "Collect at times of your choosing",
-        f"The collector walks through all Python objects again and again: {percent(share)} of the time.",
+        f"GC walks through all Python objects again and again: {percent(share)} of the time.",
         "import gc\n"
         "gc.collect(); gc.freeze(); gc.disable()  # once, after model and data are set up\n"
         f"if step % 500 == 0: gc.collect()  # {when}",
@@ -192,7 +191,7 @@ def collect_rarely(*, share: float, several_ranks: bool) -> Fix:
 def fewer_objects() -> Fix:
     return Fix(
         "Keep fewer Python objects alive",
-        "What the collector costs grows with the number of objects: lists of samples, dicts per sample, kept graphs.",
+        "What GC costs grows with the number of objects: lists of samples, dicts per sample, kept graphs.",
         "Hold such data in NumPy arrays or tensors, and keep float(loss) rather than loss.",
     )
 

@@ -41,7 +41,7 @@ def _keep_activations(case: Case) -> tuple[Advice, ...]:
 
 
 def level_ranks(kind: str, culprit: int | None) -> tuple[Advice, ...]:
-    """Advice for ranks of unequal work, as a replay of their operations tells.
+    """Advice for ranks of unequal work, as a replay of their operations shows.
 
     Args:
         kind: ``rank``, ``stage``, ``changing`` or ``none``.

@@ -30,7 +30,7 @@ def fuse_optimizer(case: Case) -> Iterator[Advice]:
 
 
 def _is_compiling(case: Case) -> bool:
-    """Whether most of it is torch.compile's compiling, as a trace or the mean of the trainers' stacks tells."""
+    """Whether most of it is torch.compile's compiling, as a trace or the mean of the trainers' stacks shows."""
     seen = [trainer.number("own_compiling") or 0.0 for trainer in case.trainers]
     compiling = max(case.number("traced_compiling") or 0.0, sum(seen) / max(1, len(seen)))
     return compiling >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.recorded_case import measure_accounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.settings import read_code_settings
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, locate
 from perfdoctor.timeline.processes import Process, ProcessRoles
 from perfdoctor.timeline.stacks import Stacks, StackSeries

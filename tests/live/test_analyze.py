@@ -9,7 +9,7 @@ import pytest
 
 from perfdoctor.__main__ import main
 from perfdoctor.recording.writer import RecordingWriter
-from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
+from tests.builders.traces import ELEMENTWISE, GEMM, MadeTrace
 
 
 def launch_bound(rank: int | None = None) -> MadeTrace:

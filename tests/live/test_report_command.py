@@ -7,8 +7,8 @@ import pytest
 
 from perfdoctor.recording.schema import Event
 from perfdoctor.recording.writer import RecordingWriter
-from tests.attaching import is_a_diagnosis, needs_root, perfdoctor, refused
-from tests.watching import as_nobody
+from tests.processes.attaching import is_a_diagnosis, needs_root, perfdoctor, refused
+from tests.processes.watching import as_nobody
 
 START = 5_000_000_000
 

@@ -18,9 +18,8 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Fact, Reading
 from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
-from tests.real_traces import real
-from tests.sources import ROOT
+from tests.builders.traces import ELEMENTWISE, GEMM, MadeTrace
+from tests.files import ROOT, real
 
 sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(ROOT / "examples" / "gpu"))

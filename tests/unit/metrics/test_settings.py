@@ -1,55 +1,37 @@
 """Settings of a job, from recordings with known contents."""
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
 from perfdoctor.metrics.settings import Settings, read_settings
-from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Fact, ProcessGone, ProcessSeen, Reading, Sample, ThreadSeen
-from perfdoctor.recording.writer import RecordingWriter
-
-S = 1_000_000_000
-START = 5 * S
+from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
+from tests.builders import jobs
+from tests.builders.jobs import START
 
 
-def read(folder: Path, samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
-    path = folder / "recording.pdoc"
-    writer = RecordingWriter(path, {"start_ns": str(START)})
-    writer.add(samples)
-    writer.close()
-    recording = Recording.open(path)
-    try:
+def read(samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
+    with jobs.recorded(samples) as recording:
         return read_settings(recording, roles)
-    finally:
-        recording.close()
 
 
-def process(pid: int, *, at_s: float = -10, forked: bool = True, environment: object = None) -> ProcessSeen:
-    return ProcessSeen(
-        START, pid, 1, START + int(at_s * S), "python", forked, True, "", json.dumps(environment)
-    )
+def test_nothing_seen_is_nothing_said() -> None:
+    assert read([], []) == {"trainers": 0.0}
 
 
-def test_nothing_seen_is_nothing_said(tmp_path: Path) -> None:
-    assert read(tmp_path, [], []) == {"trainers": 0.0}
-
-
-def test_environment_is_the_first_trainers(tmp_path: Path) -> None:
+def test_environment_is_the_first_trainers() -> None:
     samples = [
-        process(7, environment={"OMP_NUM_THREADS": "9"}),
-        process(10),
-        process(40, environment={"RANK": "1"}),
+        *jobs.process(7, OMP_NUM_THREADS="9"),
+        *jobs.process(10),
+        *jobs.process(40, RANK="1"),
     ]
-    settings = read(tmp_path, samples, [(10, ()), (40, ())])
+    settings = read(samples, [(10, ()), (40, ())])
     assert settings["env.RANK"] == "1"
     assert "env.OMP_NUM_THREADS" not in settings
     assert settings["trainers"] == 2
 
 
-def test_cores_are_the_tightest_limit(tmp_path: Path) -> None:
+def test_cores_are_the_tightest_limit() -> None:
     samples: list[Sample] = [
         Fact(START, "cpu", "host", "logical_cores", "64"),
         Fact(START, "cpu", "host", "cpu_model", "A CPU"),
@@ -62,47 +44,46 @@ def test_cores_are_the_tightest_limit(tmp_path: Path) -> None:
         "host_cores": 64, "affinity_cores": 16, "quota_cores": 2.5, "cores": 2.5, "memory_limit_bytes": 8e9,
         "cpu_model": "A CPU",
     }  # fmt: skip
-    settings = read(tmp_path, samples, [(10, ())])
+    settings = read(samples, [(10, ())])
     assert {name: settings.get(name) for name in expected} == expected
 
 
-def test_the_probes_own_answer_comes_first(tmp_path: Path) -> None:
+def test_the_probes_own_answer_comes_first() -> None:
     samples = [
         Reading(START, "cpu", "job", "usable_cores", 3.0),
         Reading(START, "cpu", "pid:10", "allowed_cores", 16.0),
     ]
-    assert read(tmp_path, samples, [(10, ())])["cores"] == 3
+    assert read(samples, [(10, ())])["cores"] == 3
 
 
 @pytest.mark.parametrize("forked", [True, False])
-def test_workers_are_counted_over_time(tmp_path: Path, forked: bool) -> None:
+def test_workers_are_counted_over_time(forked: bool) -> None:
     """One worker lives all 10 seconds, a second one dies halfway and is replaced."""
     samples = [
-        process(10),
-        process(20, forked=forked),
-        process(21, forked=forked),
-        process(22, at_s=5, forked=forked),
-        ProcessGone(START + 5 * S, 21),
-        ProcessGone(START + 10 * S, 99),
+        *jobs.process(10),
+        *jobs.process(20, forked=forked),
+        *jobs.process(21, forked=forked, ended_s=5),
+        *jobs.process(22, forked=forked, started_s=5),
+        *jobs.process(99, ended_s=10),
     ]
-    settings = read(tmp_path, samples, [(10, (20, 21, 22))])
+    settings = read(samples, [(10, (20, 21, 22))])
     assert settings["workers"] == 2
     assert settings["start_method"] == ("fork" if forked else "spawn")
 
 
-def test_the_pinning_thread_is_known_by_torchs_own_name(tmp_path: Path) -> None:
+def test_the_pinning_thread_is_known_by_torchs_own_name() -> None:
     threads = [ThreadSeen(START, 10, 10, "python"), ThreadSeen(START, 11, 10, "pt_data_pin")]
-    settings = read(tmp_path, threads, [(10, ())])
+    settings = read(threads, [(10, ())])
     assert settings["pin_thread"] == "yes"
     assert settings["trainer_threads"] == 2
 
 
-def test_no_pinning_thread(tmp_path: Path) -> None:
+def test_no_pinning_thread() -> None:
     threads = [ThreadSeen(START, 10, 10, "python"), ThreadSeen(START, 21, 20, "pt_data_pin")]
-    assert read(tmp_path, threads, [(10, (20,))])["pin_thread"] == "no"
+    assert read(threads, [(10, (20,))])["pin_thread"] == "no"
 
 
-def test_mounts_and_gpus(tmp_path: Path) -> None:
+def test_mounts_and_gpus() -> None:
     facts = [
         Fact(START, "io", "mount:/", "filesystem", "ext4"),
         Fact(START, "io", "mount:/", "network", "no"),
@@ -111,7 +92,7 @@ def test_mounts_and_gpus(tmp_path: Path) -> None:
         Fact(START, "gpu", "gpu:0", "name", "A GPU"),
         Fact(START, "gpu", "gpu:0", "compute_capability", "8.0"),
     ]
-    settings = read(tmp_path, facts, [(10, ())])
+    settings = read(facts, [(10, ())])
     assert settings["mount./"] == "ext4"
     assert settings["mount./data"] == "nfs4 network"
     assert (settings["gpus"], settings["gpu_name"], settings["compute_capability"]) == (1, "A GPU", 8.0)

@@ -17,8 +17,8 @@ from perfdoctor.recording.schema import (
     ThreadSeen,
 )
 from perfdoctor.recording.writer import RecordingWriter
+from tests.files import ROOT
 from tests.recordings import corpus, packing
-from tests.sources import ROOT
 
 S = 1_000_000_000
 START = 7 * S

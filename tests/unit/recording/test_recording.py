@@ -14,7 +14,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import FORMAT, MAGIC, TABLES, Event, Reading, StackSegment, ThreadSample, ThreadSeen
 from perfdoctor.recording.writer import RecordingWriter
-from tests.attaching import needs_root
+from tests.processes.attaching import needs_root
 
 START = 1_000_000_000
 META = {"start_ns": str(START), "host": "here"}

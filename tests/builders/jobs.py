@@ -53,11 +53,12 @@ def process(
     started_s: float = -9.0,
     ended_s: float | None = None,
     forked: bool = False,
+    uses_torch: bool | None = True,
     **variables: str,
 ) -> list[Sample]:
-    """A process with torch, and those variables of its environment that matter."""
+    """A process, and those variables of its environment that matter."""
     environment = json.dumps(variables or None)
-    seen = ProcessSeen(START, pid, parent, at(started_s), "python", forked, True, "python", environment)
+    seen = ProcessSeen(START, pid, parent, at(started_s), "python", forked, uses_torch, "python", environment)
     return [seen] if ended_s is None else [seen, ProcessGone(at(ended_s), pid)]
 
 

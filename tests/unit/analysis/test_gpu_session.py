@@ -14,10 +14,9 @@ from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.causes import CAUSES
 from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
 from perfdoctor.metrics.readings import Readings
-from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Fact, Reading
-from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.traces.reader import read_trace
+from tests.builders import jobs
 from tests.builders.traces import ELEMENTWISE, GEMM, MadeTrace
 from tests.files import ROOT, real
 
@@ -49,17 +48,13 @@ def traced_cause(folder: Path) -> str | None:
     return diagnose_traces(read_trace(path) for path in sorted(folder.glob("rank*.json.gz"))).verdict.cause
 
 
-def counted(folder: Path, scratch: Path) -> Readings:
+def counted(folder: Path) -> Readings:
     """The fixture's readings, by way of a recording."""
     kept = json.loads((folder / "readings.json").read_text())
-    writer = RecordingWriter(scratch / "again.perfdoctor", {"start_ns": "0"})
-    writer.add(Fact(0, "gpu", *fact) for fact in kept["facts"])
-    writer.add(Reading(int(seconds * 1e9), "gpu", *rest) for seconds, *rest in kept["readings"])
-    writer.close()
-    opened = Recording.open(scratch / "again.perfdoctor")
-    readings = Readings(opened)
-    opened.close()
-    return readings
+    facts = [Fact(jobs.START, "gpu", *fact) for fact in kept["facts"]]
+    readings = [Reading(jobs.at(seconds), "gpu", *rest) for seconds, *rest in kept["readings"]]
+    with jobs.recorded([*facts, *readings]) as recording:
+        return Readings(recording)
 
 
 def right_or_known(cause: str | None, told: dict[str, Any], way: str) -> None:
@@ -77,8 +72,8 @@ def test_the_kept_trace_names_what_was_planted(folder: Path) -> None:
 
 
 @replayed
-def test_the_kept_readings_say_what_they_said(folder: Path, tmp_path: Path) -> None:
-    told, readings = told_of(folder), counted(folder, tmp_path)
+def test_the_kept_readings_say_what_they_said(folder: Path) -> None:
+    told, readings = told_of(folder), counted(folder)
     for row in told["compared"]:
         if "perfdoctor" in row:
             assert readings.mean(job_gpus(readings)[0], row["reading"]) == pytest.approx(row["perfdoctor"], rel=1e-6)

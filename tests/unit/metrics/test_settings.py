@@ -1,13 +1,23 @@
-"""Settings of a job, from recordings with known contents."""
+"""Settings of a job, from recordings with known contents; what stacks and threads do not show is absent, not denied."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from perfdoctor.metrics.settings import Settings, read_settings
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
 from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
+from perfdoctor.timeline.code_location import locate
 from tests.builders import jobs
-from tests.builders.jobs import START
+from tests.builders.jobs import OWN, START
+
+PACKAGES = "/v/lib/python3.11/site-packages"
+LOADER = Frame(f"{PACKAGES}/torch/utils/data/dataloader.py", "__next__", 1)
+FETCH = Frame(f"{PACKAGES}/torch/utils/data/_utils/fetch.py", "fetch", 1)
+ROWS = Frame(f"{PACKAGES}/torch/utils/data/dataset.py", "TensorDataset.__getitem__", 1)
+SUBSET = Frame(f"{PACKAGES}/torch/utils/data/dataset.py", "Subset.__getitem__", 1)
+TRANSFORM = Frame(f"{PACKAGES}/torchvision/transforms/functional.py", "f", 1)
+TRAINER = 10
 
 
 def read(samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
@@ -96,3 +106,37 @@ def test_mounts_and_gpus() -> None:
     assert settings["mount./"] == "ext4"
     assert settings["mount./data"] == "nfs4 network"
     assert (settings["gpus"], settings["gpu_name"], settings["compute_capability"]) == (1, "A GPU", 8.0)
+
+
+def of_code(*stacks: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Settings:
+    """What is told by a trainer that was seen in each of some stacks in turn."""
+    named = [row for tid, name in enumerate(threads) for row in jobs.thread(tid, TRAINER, name=name)]
+    seen = jobs.stacks(TRAINER, *stacks, times=times)
+    return read_code_settings(jobs.timeline([*jobs.process(TRAINER), *named, *seen]))
+
+
+def test_a_loader_is_seen_or_denied_only_after_enough_looks() -> None:
+    assert of_code((OWN, LOADER), (OWN,))["loader"] == "yes"
+    assert of_code((OWN,))["loader"] == "no"
+    assert "loader" not in of_code((OWN,), times=30)
+
+
+@pytest.mark.parametrize(("call", "loads"), [(LOADER, True), (TRANSFORM, False)])
+def test_a_loop_that_calls_transforms_itself_has_no_loader(call: Frame, loads: bool) -> None:
+    assert locate((OWN, call)).phase == "data"
+    job = jobs.timeline([*jobs.process(TRAINER), *jobs.stacks(TRAINER, (OWN, call), (OWN,), times=40)])
+    assert has_loader(job, {TRAINER}) is loads
+
+
+def test_rows_of_tensors_are_told_from_datasets_of_the_jobs_own() -> None:
+    assert of_code((OWN, LOADER, FETCH, ROWS))["dataset"] == "tensors"
+    own = Frame("/home/me/train.py", "Images.__getitem__", 20)
+    assert "dataset" not in of_code((OWN, LOADER, FETCH, SUBSET, own))
+
+
+@pytest.mark.parametrize(
+    ("threads", "backend"),
+    [((), None), (("pt_gloo_runloop",), "gloo"), (("pt_gloo_runloop", "pt_nccl_watchdg"), "nccl")],
+)
+def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: str | None) -> None:
+    assert of_code((OWN,), threads=threads).get("backend") == backend

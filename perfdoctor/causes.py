@@ -4,7 +4,6 @@ A row holds what is known of a cause beforehand; the rule of the same id in ``pe
 what to change.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfdoctor.knowledge import thresholds
@@ -50,7 +49,7 @@ class Cause:
         title: what it is, as a short noun phrase for reports.
         healthy: a job that spends its time here has no bottleneck.
         generic: every job has some of it anyway, so it gives way to a specific cause that costs nearly as much.
-        minimum: the fraction of wall time from which it can be the bottleneck, read anew each time.
+        minimum: the fraction of wall time from which it can be the bottleneck.
         nearly: the part of a generic cause's share from which this one comes before it.
         overstated: by what its share counts in a profiler's trace, which slows the host down and not the GPU.
     """
@@ -59,9 +58,9 @@ class Cause:
     title: str
     healthy: bool = False
     generic: bool = False
-    minimum: Callable[[], float] = lambda: thresholds.MIN_SHARE
-    nearly: Callable[[], float] = lambda: thresholds.NEARLY
-    overstated: Callable[[], float] | None = None
+    minimum: float = thresholds.MIN_SHARE
+    nearly: float = thresholds.NEARLY
+    overstated: float = 1.0
 
     @property
     def bottleneck(self) -> str | None:
@@ -75,33 +74,20 @@ CAUSES: dict[str, Cause] = {
     for cause in (
         Cause(INPUT_PREPROCESSING, "preparing the input on the CPU", generic=True),
         Cause(WORKER_STARTUP, "starting loader workers anew"),
-        Cause(DATA_TRANSFER, "handing batches from workers to the trainer"),
-        Cause(
-            LOCK_CONTENTION,
-            "queueing for a lock of the job's own",
-            nearly=lambda: thresholds.NEARLY_LOCK_CONTENTION,
-        ),
+        Cause(DATA_TRANSFER, "batch hand-over from worker to trainer (IPC)"),
+        Cause(LOCK_CONTENTION, "queueing for a lock of the job's own", nearly=thresholds.NEARLY_LOCK_CONTENTION),
         Cause(
             PYTHON_OVERHEAD,
             "interpreter and operator dispatch",
             generic=True,
-            minimum=lambda: thresholds.MIN_PYTHON_OVERHEAD,
-            overstated=lambda: thresholds.OVERSTATED_BY_PROFILER,
+            minimum=thresholds.MIN_PYTHON_OVERHEAD,
+            overstated=thresholds.OVERSTATED_BY_PROFILER,
         ),
-        Cause(
-            KERNEL_LAUNCH, "launching small GPU kernels", overstated=lambda: thresholds.OVERSTATED_BY_PROFILER
-        ),
+        Cause(KERNEL_LAUNCH, "launching small GPU kernels", overstated=thresholds.OVERSTATED_BY_PROFILER),
         Cause(SYNCHRONIZATION, "waiting for the GPU's queue to drain"),
-        Cause(
-            GIL_CONTENTION, "waiting for the interpreter lock", minimum=lambda: thresholds.MIN_GIL_CONTENTION
-        ),
-        Cause(GARBAGE_COLLECTION, "the cyclic garbage collector"),
-        Cause(
-            CONTENTION,
-            "more runnable threads than cores",
-            generic=True,
-            minimum=lambda: thresholds.MIN_CONTENTION,
-        ),
+        Cause(GIL_CONTENTION, "waiting for the GIL", minimum=thresholds.MIN_GIL_CONTENTION),
+        Cause(GARBAGE_COLLECTION, "garbage collection (GC)"),
+        Cause(CONTENTION, "more runnable threads than cores", generic=True, minimum=thresholds.MIN_CONTENTION),
         Cause(THROTTLED, "the control group's CPU quota"),
         Cause(MODEL_COMPUTE, "the model's arithmetic on the CPU", healthy=True),
         Cause(STORAGE_READ, "reading from storage"),
@@ -110,12 +96,8 @@ CAUSES: dict[str, Cause] = {
         Cause(LOG_WRITE, "writing logs"),
         Cause(SWAP, "memory paged in and out"),
         Cause(GPU_COMPUTE, "the model's arithmetic on the GPU", healthy=True),
-        Cause(
-            MEMORY_BANDWIDTH, "memory traffic on the GPU", minimum=lambda: thresholds.MIN_MEMORY_BANDWIDTH
-        ),
-        Cause(
-            LOW_OCCUPANCY, "too little work per GPU kernel", minimum=lambda: thresholds.MIN_LOW_OCCUPANCY
-        ),
+        Cause(MEMORY_BANDWIDTH, "memory traffic on the GPU", minimum=thresholds.MIN_MEMORY_BANDWIDTH),
+        Cause(LOW_OCCUPANCY, "too little work per GPU kernel", minimum=thresholds.MIN_LOW_OCCUPANCY),
         Cause(NO_TENSOR_CORES, "full precision without tensor cores"),
         Cause(HOST_TRANSFER, "copies between host and GPU"),
         Cause(MEMORY_PRESSURE, "running out of GPU memory"),

@@ -27,7 +27,7 @@ class Message:
 
     Attributes:
         id: module and function of its words, ``saving.save_behind`` for instance.
-        values: what it tells, by name: plain values, evidence, other messages, or tuples of these.
+        values: what it says, by name: plain values, evidence, other messages, or tuples of these.
     """
 
     id: str
@@ -67,7 +67,7 @@ class Fix:
     Attributes:
         why: why it helps here.
         change: the change itself: code, command or setting.
-        predicted_speedup: new pace over old pace that it can bring at best; None where that cannot be computed.
+        predicted_speedup: what it can bring at best; None where that cannot be computed.
     """
 
     title: str
@@ -95,9 +95,9 @@ class Finding:
 
     Attributes:
         share: fraction of wall time that a fix would free, 0 to 1.
-        severity: ``high``, ``medium``, ``low``; ``none`` for a healthy state.
-        predicted_speedup: new pace over old pace if fixed, bounded by the next bottleneck; that of its best fix
-            where the pace of one could be computed.
+        severity: ``high``, ``medium``, ``low``; ``none`` where it is no bottleneck.
+        predicted_speedup: what fixing it brings, bounded by the next bottleneck; that of its best fix where
+            that of one could be computed.
         summary: one sentence that says what happens.
         refuted_by: the test that would prove this finding wrong.
         ranks: the ranks in which the cause lies; empty for a job of one trainer.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from perfdoctor.recording.schema import Sample, Unavailable
 
 if TYPE_CHECKING:
-    from perfdoctor.probes.readers.process import Process
+    from perfdoctor.probes.readers.process import Candidate
 
 
 class Processes(Protocol):
@@ -96,7 +96,7 @@ class Probe(Protocol):
     name: str
     period_s: float
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """What would be seen of a process; nothing in it is touched."""
         ...
 

@@ -13,7 +13,7 @@ from perfdoctor.probes.readers import perf_events
 from perfdoctor.probes.readers.images import AddressSpace, Images
 from perfdoctor.probes.readers.perf_events import PerfEvent
 from perfdoctor.probes.readers.permissions import why_not
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
 
 
@@ -36,7 +36,7 @@ class CodeProbe:
         self._refused: set[int] = set()
         self._said: list[int | None] = []  # error numbers: each kind of refusal once, not once per worker
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """All is seen, or nothing."""
         refusal = perf_events.refusal(self._root)
         if refusal is None and not process.rights.read:

@@ -11,7 +11,7 @@ from pathlib import Path
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.cgroup import Pressure, Quotas
 from perfdoctor.probes.readers.cores import Cores
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import (
     CLOCK_TICKS_PER_S,
     ENDED,
@@ -115,7 +115,7 @@ class CpuProbe:
         self._cores_next_ns = 0
         self._slow_next_ns = 0
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """CPU time is seen of everybody; quotas and pressure where the kernel shows them."""
         return self._availability(process.pid)
 

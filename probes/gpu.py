@@ -11,7 +11,7 @@ from typing import Any
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.nvml import Gpm, Nvml, Users, mean_use, sees_all_processes, tell_apart, total, why_no_gpu
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
@@ -82,7 +82,7 @@ class GpuProbe:
         self._slow_next_ns = 0
         self._reported: set[str] = set()
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """GPUs are seen whatever the process is."""
         refusal = self._connect() or (None if self._count() else _NO_DEVICE)
         self._nvml.close()

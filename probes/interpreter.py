@@ -11,7 +11,7 @@ from pathlib import Path
 from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
 from perfdoctor.probes.readers.cpython import NEWEST, OLDEST, Layout, LayoutError, find_layout
 from perfdoctor.probes.readers.permissions import why_not
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.process_memory import Memory
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample
@@ -93,7 +93,7 @@ class InterpreterProbe:
         self._said: set[str] = set()
         self._turn = 0
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """Both are seen, or neither."""
         return Availability.unless(self.name, _refusal(process))
 
@@ -170,7 +170,7 @@ class InterpreterProbe:
             yield Unavailable(self.name, *refusal)
 
 
-def _refusal(process: Process) -> Refusal | None:
+def _refusal(process: Candidate) -> Refusal | None:
     if process.python is None:
         return process.not_python()
     version = process.python.version

@@ -12,7 +12,7 @@ from perfdoctor.probes.readers.cgroup import Pressure
 from perfdoctor.probes.readers.disks import Disks, server_readings
 from perfdoctor.probes.readers.mounts import KERNEL_TYPES, Mount, block_device_of, read_mounts
 from perfdoctor.probes.readers.permissions import why_not
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, counters, stat_fields, uptime_ticks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -54,7 +54,7 @@ class IoProbe:
         self._servers = False
         self._servers_next_ns = 0
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """Devices are seen by everybody; what a process reads needs the right to read it."""
         counters = None if process.rights.read else _unseen(process.pid, process.rights.why_not)
         return Availability.but_for(self.name, counters, self._pressure.refusal())

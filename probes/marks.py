@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.inside.ring import EDGES, KINDS, OWN, SERIALISED, WATCHING, RingReader, find_ring
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Mark, Sample, SerialMark, Unavailable
 
@@ -31,7 +31,7 @@ class MarksProbe:
         self._job: Processes | None = None
         self._found_ns = 0
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """Marks are there where the script makes them: ``with diagnose():``."""
         ring = None if process.pid is None else find_ring(process.pid)
         if ring is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.cgroup import Governing, Group, Pressure
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles, counters, kibibytes, stat_fields
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Reading, Sample
@@ -59,7 +59,7 @@ class MemoryProbe:
         self._walk_next_ns = 0
         self._walked_ns = 0
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """Sizes are seen of everybody; shares of shared memory need the right to read the process."""
         shares = None
         if not process.rights.read:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.permissions import why_not
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -79,7 +79,7 @@ class NetworkProbe:
         self._refused = False
         self._sockets_next_ns = 0
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """Interfaces are seen by everybody; the sockets of a process need the right to read it."""
         sockets = None if process.rights.read else _unseen(process.pid, process.rights.why_not)
         return Availability.but_for(self.name, sockets)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.permissions import memory_refusal
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.py_spy import ENVIRONMENT, complaint, find_py_spy, knows, missed_stacks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackSegment, Unavailable
@@ -78,7 +78,7 @@ class StacksProbe:
         self._cost_factor = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """Stacks of a process without torch are seen too; they just do not show phases of training."""
         refusal = self._refusal(process)
         if refusal is None and process.uses_torch is False:
@@ -131,7 +131,7 @@ class StacksProbe:
                 segment.process.wait()
             yield from self._collect(segment)
 
-    def _refusal(self, process: Process) -> Refusal | None:
+    def _refusal(self, process: Candidate) -> Refusal | None:
         if self._py_spy is None:
             return _NOT_INSTALLED
         if process.python is None:

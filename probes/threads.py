@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers import syscalls
 from perfdoctor.probes.readers.permissions import why_not
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.recording.clock import NS_PER_S
@@ -83,7 +83,7 @@ class ThreadsProbe:
         self._turn = 0
         self._syscalls_refused = False
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         """States are seen of everybody; system calls need the right to trace the process."""
         calls = None if process.rights.trace else _unseen(process.pid, process.rights.why_not)
         return Availability.but_for(self.name, calls)

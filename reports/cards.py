@@ -1,13 +1,46 @@
-"""Findings as reports show them: what was measured, what to change, what would refute it."""
+"""Findings as reports show them: what was measured, what to change, what would refute it.
 
+Lines of the job's code stand with their whole path where a file is first named, and by its name after that.
+"""
+
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, Text
-from perfdoctor.reports.places import Places
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, speedup
 from perfdoctor.reports.wording import worded, worded_fixes
+
+_LOCATION = re.compile(r"(?<![\w./~])(/(?:[^\s/:'\"]+/)+([^\s/:'\"]+)):(?=\d)")
+
+
+class ShortPaths:
+    """Shortens paths in the texts of one report, which must come in the order in which they are read.
+
+    Args:
+        texts: all of them: a name that two of their files share stays behind its path.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        paths: dict[str, set[str]] = defaultdict(set)
+        for text in texts:
+            for path, name in _LOCATION.findall(text):
+                paths[name].add(path)
+        self._shared = {name for name, found in paths.items() if len(found) > 1}
+        self._named: set[str] = set()
+
+    def shorten(self, text: str) -> str:
+        """The text, with files that were named before by their name."""
+        return _LOCATION.sub(self._shortened, text)
+
+    def _shortened(self, match: re.Match[str]) -> str:
+        path, name = match[1], match[2]
+        if path in self._named and name not in self._shared:
+            return f"{name}:"
+        self._named.add(path)
+        return match[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +49,7 @@ class Change:
 
     title: str
     why: str
-    told: str
+    prose: str
     code: str
 
 
@@ -53,40 +86,40 @@ def texts(diagnosis: Diagnosis) -> Iterator[str]:
             yield from (fix.title, fix.why)
 
 
-def card(finding: Finding, places: Places, *, said: Text) -> Card:
+def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
     """A finding as it is shown; ``said`` is the verdict's summary, which is not repeated."""
     cause = CAUSES[finding.cause]
     return Card(
         title=sentence(cause.title),
         cause=cause.id,
-        severity="healthy" if cause.healthy else clean(finding.severity),
+        severity="no bottleneck" if cause.healthy else clean(finding.severity),
         healthy=cause.healthy,
         share=percent(finding.share),
         speedup="" if cause.healthy else speedup(finding.predicted_speedup),
         ranks=_ranks(finding.ranks),
-        summary="" if finding.summary == said else places.shorten(clean(finding.summary)),
-        evidence=_evidence(finding.evidence, places),
-        changes=tuple(_change(fix, places) for fix in worded_fixes(finding)),
+        summary="" if finding.summary == said else paths.shorten(clean(finding.summary)),
+        evidence=_evidence(finding.evidence, paths),
+        changes=tuple(_change(fix, paths) for fix in worded_fixes(finding)),
         refuted_by=clean(finding.refuted_by),
     )
 
 
-def _evidence(items: Iterable[Evidence], places: Places) -> tuple[tuple[str, str, str], ...]:
+def _evidence(items: Iterable[Evidence], paths: ShortPaths) -> tuple[tuple[str, str, str], ...]:
     """Rows of a table; what has the same name as the row above it is not named again."""
     rows: list[tuple[str, str, str]] = []
     above = None
     for item in items:
         name = sentence(clean(item.name))
-        rows.append(("" if name == above else name, places.shorten(quantity(item.value, item.unit)), clean(item.probe)))
+        rows.append(("" if name == above else name, paths.shorten(quantity(item.value, item.unit)), clean(item.probe)))
         above = name
     return tuple(rows)
 
 
-def _change(fix: Fix, places: Places) -> Change:
+def _change(fix: Fix, paths: ShortPaths) -> Change:
     change = clean_lines(fix.change)
-    told, code = (change, "") if is_prose(change) else ("", change)
+    prose, code = (change, "") if is_prose(change) else ("", change)
     pace = f" (up to {speedup(fix.predicted_speedup)})" if fix.predicted_speedup else ""
-    return Change(places.shorten(clean(fix.title)) + pace, places.shorten(clean(fix.why)), told, code)
+    return Change(paths.shorten(clean(fix.title)) + pace, paths.shorten(clean(fix.why)), prose, code)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -1,7 +1,7 @@
 """Charts of a diagnosis' series, as SVG to be written into a page.
 
 The page styles them: colours are CSS variables (``--ink``, ``--grid``, ``--line-0`` …), text stays text.
-Titles and names are not in the drawing but beside it, so that no stranger's text passes through matplotlib.
+Titles and names are not in the drawing but beside it, so that no untrusted text passes through matplotlib.
 """
 
 import math

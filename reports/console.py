@@ -20,9 +20,9 @@ _MIN_WIDTH = 40
 _MAX_WIDTH = 110  # longer lines are hard to read
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})
-_TONES = {"ill": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
-_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "healthy": "green"}
-_KINDS = {"ill": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
+_TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
+_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "no bottleneck": "green"}
+_KINDS = {"bottleneck": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
 _FAINT = "bright_black"
 
 
@@ -194,8 +194,8 @@ def _in_full(card: Card) -> "Iterator[RenderableType]":
     for change in card.changes:
         yield _indented(f"- {change.title}", 5, "green")
         yield _indented(change.why, 7)
-        if change.told:
-            yield _indented(change.told, 9, "cyan")
+        if change.prose:
+            yield _indented(change.prose, 9, "cyan")
         for line in change.code.split("\n") if change.code else ():
             yield Text(" " * 9 + line, style="cyan")
     if card.refuted_by:

@@ -9,16 +9,16 @@ from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
-from perfdoctor.reports.cards import Card, card, texts
-from perfdoctor.reports.headline import basis, claim, figures, headline, straggler, tone
-from perfdoctor.reports.places import Places
+from perfdoctor.reports.cards import Card, ShortPaths, card, texts
 from perfdoctor.reports.tables import Rows, cost_rows, job_rows, step_rows
-from perfdoctor.reports.text import clean, percent, sentence
+from perfdoctor.reports.text import clean, percent, sentence, speedup
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
 
 COST = "What this diagnosis cost"
+
+_RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "communication"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Part:
 
     Attributes:
         cause: cause id; "" for several.
-        kind: ``ill``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
-        color: number of its colour among the ill ones, the same in all bars of a report.
+        kind: ``bottleneck``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
+        color: number of its colour among the bottlenecks, the same in all bars of a report.
     """
 
     cause: str
@@ -55,7 +55,7 @@ class Outline:
 
     Attributes:
         bottleneck: ``cpu``, ``gpu``, ``io`` or ``communication``; "" where none is named.
-        tone: ``ill``, ``healthy`` or ``unknown``.
+        tone: ``bottleneck``, ``healthy`` or ``unknown``.
         claim: the bottleneck and its cause in a few words.
         headline: one line with bottleneck, cause, share and predicted speed-up.
         figures: the verdict's numbers, as label and text.
@@ -86,22 +86,22 @@ class Outline:
 def outline(diagnosis: Diagnosis) -> Outline:
     """What a report of this diagnosis says."""
     verdict = diagnosis.verdict
-    colors = {line.cause: number for number, line in enumerate(_ill(diagnosis.breakdown))}
+    colors = {line.cause: number for number, line in enumerate(_bottlenecks(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
-    places = Places(texts(diagnosis))
+    paths = ShortPaths(texts(diagnosis))
     return Outline(
         version=clean(diagnosis.version),
         bottleneck=verdict.bottleneck or "",
-        tone=tone(verdict),
-        claim=claim(verdict),
-        headline=headline(verdict),
-        summary=places.shorten(clean(verdict.summary)),
-        figures=figures(verdict),
-        basis=basis(verdict),
-        straggler=straggler(verdict),
+        tone=_tone(verdict),
+        claim=_claim(verdict),
+        headline=_headline(verdict),
+        summary=paths.shorten(clean(verdict.summary)),
+        figures=_figures(verdict),
+        basis=_basis(verdict),
+        straggler=_straggler(verdict),
         breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
         ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
-        cards=tuple(card(finding, places, said=verdict.summary) for finding in diagnosis.findings),
+        cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
         ),
@@ -111,17 +111,76 @@ def outline(diagnosis: Diagnosis) -> Outline:
     )
 
 
+def _claim(verdict: Verdict) -> str:
+    """The bottleneck and its cause in a few words."""
+    if verdict.bottleneck is None or verdict.cause is None:
+        return "No bottleneck named: the evidence does not suffice"
+    cause = CAUSES[verdict.cause]
+    if cause.healthy:
+        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "No bottleneck found"
+    return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
+
+
+def _headline(verdict: Verdict) -> str:
+    """One line with bottleneck, cause, share and predicted speed-up."""
+    said, share = _claim(verdict), percent(verdict.share)
+    if verdict.bottleneck is None or verdict.cause is None:
+        return said
+    cause = CAUSES[verdict.cause]
+    if cause.healthy:
+        equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
+        return f"{said}{equal}: {share} is {cause.title}"
+    return f"{said}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
+
+
+def _tone(verdict: Verdict) -> str:
+    """``bottleneck``, ``healthy`` or ``unknown``."""
+    if verdict.bottleneck is None or verdict.cause is None:
+        return "unknown"
+    return "healthy" if CAUSES[verdict.cause].healthy and not _is_unequal(verdict) else "bottleneck"
+
+
+def _is_unequal(verdict: Verdict) -> bool:
+    """Whether ranks wait for others that do more of what is no bottleneck in itself."""
+    return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
+
+
+def _figures(verdict: Verdict) -> Rows:
+    """The verdict's numbers, as label and text."""
+    if verdict.cause is None or verdict.bottleneck is None:
+        return ()
+    rows = [("Share of wall time", percent(verdict.share))]
+    if verdict.predicted_speedup > 1:
+        rows.append(("Predicted speed-up if fixed", speedup(verdict.predicted_speedup)))
+    rows.append(("Confidence", percent(verdict.confidence)))
+    if verdict.straggler_rank is not None:
+        rows.append(("Straggler", f"rank {verdict.straggler_rank}"))
+    return tuple(rows)
+
+
+def _basis(verdict: Verdict) -> Rows:
+    """What the verdict rests on, as label and text."""
+    level = ("How it is known", clean(verdict.level))
+    return (level,) if verdict.cause is None else (level, ("Cause", verdict.cause))
+
+
+def _straggler(verdict: Verdict) -> str:
+    """Who holds the others back, in a sentence; "" if nobody does."""
+    rank = verdict.straggler_rank
+    return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
+
+
 def _is_known(diagnosis: Diagnosis) -> bool:
     """Whether anything is known of where the time goes."""
     return bool(diagnosis.ranks) or any(line.cause != UNATTRIBUTED for line in diagnosis.breakdown)
 
 
-def _ill(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
-    return [line for line in breakdown if _kind(line.cause) == "ill"]
+def _bottlenecks(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
+    return [line for line in breakdown if _kind(line.cause) == "bottleneck"]
 
 
 def _kind(cause: str) -> str:
-    return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "ill"
+    return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
 def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[Part, ...]:

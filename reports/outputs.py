@@ -9,8 +9,9 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from perfdoctor.diagnosis import Diagnosis, Why
 from perfdoctor.errors import PerfDoctorError
@@ -20,12 +21,37 @@ from perfdoctor.reports.wording import worded
 _NEEDED = ("threads", "stacks")
 
 
+class Output(NamedTuple):
+    """A file that the user may ask for.
+
+    Attributes:
+        name: of its option, ``--json``, and of the argument of ``deliver``.
+        file: how its file is called in the help.
+        says: what the option does.
+        module: has ``render(diagnosis)``, which returns the text, and ``names_bottleneck(text)``, which recognises it.
+    """
+
+    name: str
+    file: str
+    says: str
+    module: str
+
+
+OUTPUTS = (
+    Output("json", "FILE.json", "write the diagnosis as JSON", "perfdoctor.reports.json"),
+    Output("report", "FILE.html", "write an HTML report (one file, opens offline)", "perfdoctor.reports.html"),
+)
+
+
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go."""
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE.html", help="write an HTML report (one file, opens offline)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE.json", help="write the diagnosis as JSON")
+    for one in reversed(OUTPUTS):
+        parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
+
+
+def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:
+    """Where reports go, by the names of the outputs."""
+    return {one.name: getattr(arguments, one.name) for one in OUTPUTS}
 
 
 def require_places(*paths: Path | None) -> None:
@@ -47,14 +73,14 @@ def require_places(*paths: Path | None) -> None:
             raise PerfDoctorError(f"{path} cannot be written: {why}.", hint="Choose another place.")
 
 
-def deliver(diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path | None = None) -> None:
+def deliver(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
     """Writes the files that were asked for and prints the diagnosis, each of them even if another one fails.
 
     Raises:
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     try:
-        write_outputs(diagnosis, report=report, json=json, recording=recording)
+        write_outputs(diagnosis, recording=recording, **files)
     finally:
         show(diagnosis)
 
@@ -88,31 +114,23 @@ def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
     )
 
 
-def write_outputs(
-    diagnosis: Diagnosis, *, report: Path | None, json: Path | None, recording: Path | None = None
-) -> None:
+def write_outputs(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
     """Writes the files that were asked for, all of them even if one fails.
 
     A diagnosis that names no bottleneck does not replace a report that names one.
 
     Args:
         diagnosis: what to write.
-        report: where to.
-        json: where to.
         recording: what it was made from, to make it again; None where the user has that anyway.
+        files: where to, by the names of ``OUTPUTS``.
 
     Raises:
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     failed: list[str] = []
-    if json is not None:
-        from perfdoctor.reports import json as json_report
-
-        failed += _write(json, json_report.render, diagnosis)
-    if report is not None:
-        from perfdoctor.reports import html
-
-        failed += _write(report, html.render, diagnosis)
+    for one in OUTPUTS:
+        if (path := files.get(one.name)) is not None:
+            failed += _write(path, import_module(one.module).render, diagnosis)
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
@@ -152,14 +170,11 @@ def _next_move(diagnosis: Diagnosis) -> str:
 
 def _names_one(path: Path) -> bool:
     """Whether a file is an earlier report, JSON or page, that names a bottleneck."""
-    from perfdoctor.reports import html
-    from perfdoctor.reports import json as json_report
-
     try:
         text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     except OSError:
         return False
-    return html.names_bottleneck(text) or json_report.names_bottleneck(text)
+    return any(import_module(one.module).names_bottleneck(text) for one in OUTPUTS)
 
 
 def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis) -> list[str]:

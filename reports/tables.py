@@ -7,8 +7,8 @@ from perfdoctor.reports.text import clean, duration, fact, number, percent, sent
 
 Rows = tuple[tuple[str, str], ...]
 
-# Names of the recorder's that a reader would have to look up.
-_COSTS = {"ticks": "looks at the job", "late_ticks": "looks that came late"}
+# Names of the recorder's that say little to a reader.
+_COSTS = {"ticks": "samples of the job", "late_ticks": "late samples"}
 _FACTS = {"root_pid": "top process", "stopped": "watching ended"}
 _ENDS = {"duration": "when its time was up", "job ended": "with the job", "interrupted": "when it was interrupted"}
 # Environment variables that torchrun sets for itself, and file systems without files on a disk or a server.
@@ -35,7 +35,7 @@ def step_rows(steps: Mapping[str, Any]) -> Rows:
         hidden = f"{duration(apart['sum_s'])} a step in sum, over {number(apart['count'])} steps"
         rows.append(("Parts by themselves", f"{hidden}; {percent(apart['overlap'])} of that overlaps"))
     if steps["collector_s"]:
-        rows.append(("Of that, the collector", f"{duration(steps['collector_s'])} a step"))
+        rows.append(("Of that, garbage collection (GC)", f"{duration(steps['collector_s'])} a step"))
     if steps["outside_s"]:
         rows.append(("Between steps, not counted", duration(steps["outside_s"])))
     for what, name in (("trial", "On a batch in memory"), ("profiled", "While profiled")):

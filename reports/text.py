@@ -42,9 +42,9 @@ _KEY_UNITS = {
 }
 
 
-def clean(told: Text) -> str:
+def clean(text: Text) -> str:
     """One line of printable text: blanks run together, what steers a terminal or breaks UTF-8 replaced."""
-    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(worded(told).split()))
+    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(worded(text).split()))
 
 
 def clean_lines(text: str) -> str:
@@ -54,7 +54,7 @@ def clean_lines(text: str) -> str:
 
 
 def is_prose(change: str) -> bool:
-    """Whether a change is told in a sentence, which may be wrapped, instead of in code."""
+    """Whether a change is a sentence, which may be wrapped, and no code."""
     return "\n" not in change and _SENTENCE.match(change) is not None
 
 

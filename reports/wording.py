@@ -9,14 +9,14 @@ from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Mess
 LANGUAGE = "english"
 
 
-def worded(told: Text) -> str:
+def worded(text: Text) -> str:
     """The text of a message; what is text already passes."""
-    return str(_words(told)) if isinstance(told, Message) else told
+    return str(_words(text)) if isinstance(text, Message) else text
 
 
-def worded_fix(told: Fix | Advice) -> Fix:
+def worded_fix(fix: Fix | Advice) -> Fix:
     """The words of a piece of advice; a fix that has its words already passes."""
-    return replace(_words(told.message), predicted_speedup=told.predicted_speedup) if isinstance(told, Advice) else told
+    return replace(_words(fix.message), predicted_speedup=fix.predicted_speedup) if isinstance(fix, Advice) else fix
 
 
 def worded_fixes(finding: Finding) -> tuple[Fix, ...]:

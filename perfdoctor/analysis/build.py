@@ -42,7 +42,7 @@ def build(
         verdict = Verdict(None, None, 0.0, 0.0, 1.0, first.straggler_rank, level, first.summary, first)
     else:
         verdict = _verdict(first, case, accounts, findings, level)
-    # The verdict's finding comes first, then bottlenecks, then what is healthy, each by its share.
+    # The verdict's finding comes first, then other bottlenecks, then what is none, each by its share.
     findings.sort(key=lambda found: (found.cause != verdict.cause, CAUSES[found.cause].healthy, -found.share))
     return Diagnosis(__version__, verdict, _breakdown(case), tuple(findings), not_examined=tuple(broken))
 

@@ -1,4 +1,4 @@
-"""What was not examined: probes that could not look, and what a reader has to know about the observed steps."""
+"""What was not examined: what probes could not see, and what a reader has to know about the observed steps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _lines_between(job: JobTimeline, pid: int, steps: Steps) -> Amounts[str]:
 
 
 def _several_in_one(job: JobTimeline) -> Iterator[NotExamined]:
-    """Steps of several backward passes, where nothing tells the passes of a loop apart: each ``with`` is one step."""
+    """Steps of several backward passes, where nothing separates the passes of a loop: each ``with`` is one step."""
     for trainer in job.processes.trainers:
         steps = job.steps.get(trainer.pid)
         passes = 0 if steps is None else passes_per_step(steps)
@@ -92,7 +92,7 @@ def _several_in_one(job: JobTimeline) -> Iterator[NotExamined]:
 
 
 def passes_per_step(steps: Steps) -> int:
-    """Backward passes in each step, rounded; 0 where a loader, an optimizer or ``step()`` told steps apart."""
+    """Backward passes in each step, rounded; 0 where a loader, an optimizer or ``step()`` separated steps."""
     if not steps.all or steps.holds("optimizer"):
         return 0
     start, end = steps.all[0].start_ns, steps.all[-1].end_ns

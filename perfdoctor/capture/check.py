@@ -10,7 +10,7 @@ import psutil
 from perfdoctor.capture.target import require_proc, require_process
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
-from perfdoctor.probes.readers.process import Process, uses_torch
+from perfdoctor.probes.readers.process import Candidate, uses_torch
 
 _WITHOUT_STACKS = (
     "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
@@ -39,14 +39,14 @@ def preflight(pid: int | None, root: Path = Path("/")) -> list[Availability]:
     if pid is not None:
         require_process(pid, root)
         pid = _trainer_below(pid, root)
-    process = Process(pid, root)
+    process = Candidate(pid, root)
     try:
         return [_with_cost(probe.check(process), process) for probe in probes]
     except OSError:
         raise PerfDoctorError(f"Process {pid} has just ended.") from None
 
 
-def _with_cost(answer: Availability, process: Process) -> Availability:
+def _with_cost(answer: Availability, process: Candidate) -> Availability:
     """Says what it costs to do without stacks, where there would be any."""
     if answer.probe != "stacks" or answer.available or process.python is None:
         return answer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 _TABLES = (".parquet", ".csv")
 
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads the traces, prints the diagnosis and writes the reports."""
-    require_places(arguments.report, arguments.json)
+    require_places(*asked_files(arguments).values())
     diagnosis = _diagnose(arguments.traces)
-    deliver(diagnosis, report=arguments.report, json=arguments.json)
+    deliver(diagnosis, **asked_files(arguments))
     conclude(diagnosis, hint="What is missing stands above, with what enables it.")
     return 0
 

@@ -20,7 +20,7 @@ from perfdoctor.capture.recording_file import recording_file, report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
-from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 DEFAULT_DURATION_S = 15.0
 _ANALYSIS = (
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Records the job, then makes the diagnosis and the reports."""
     require_target(arguments.pid)
     require_torch(arguments.pid)
-    require_places(arguments.report, arguments.json, arguments.recording)
+    require_places(*asked_files(arguments).values(), arguments.recording)
     report_leftovers()
     _load_analysis(html=arguments.report is not None)
     from perfdoctor.analysis.from_recording import examine
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             record(Job(arguments.pid), path, arguments.duration, all_probes(), on_tick=on_tick)
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
-        deliver(diagnosis, report=arguments.report, json=arguments.json, recording=path)
+        deliver(diagnosis, recording=path, **asked_files(arguments))
     conclude(diagnosis)
     return 0
 

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from perfdoctor.recording.reader import Recording
-from perfdoctor.reports.outputs import add_output_arguments, conclude, deliver, require_places
+from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +21,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Reads the recording, prints the diagnosis and writes the reports."""
     from perfdoctor.analysis.from_recording import examine
 
-    require_places(arguments.report, arguments.json)
+    require_places(*asked_files(arguments).values())
     with Recording.open(arguments.recording) as recording:
         diagnosis = examine(recording)
-    deliver(diagnosis, report=arguments.report, json=arguments.json, recording=arguments.recording)
+    deliver(diagnosis, recording=arguments.recording, **asked_files(arguments))
     conclude(diagnosis)
     return 0

@@ -59,14 +59,23 @@ _PEAKS: tuple[tuple[str, Peak], ...] = (
 
 
 _AMD = re.compile("AMD|Radeon|Instinct")
-# NVIDIA's first compute capability with TF32. Before, tensor cores need half precision and a change of the training
-# recipe, which is advice and no bottleneck.
-_TF32_SINCE = 8.0
+# NVIDIA's first compute capability with TF32, and with bfloat16 in tensor cores (CUDA programming guide). Before,
+# tensor cores need half precision and a change of the training recipe, which is advice and no bottleneck.
+AMPERE = 8.0
+# How many times as fast matrix products are in TF32, by data sheets: 8 on the A100, 7 on the H100, 2 on A10 and L4. So
+# are they in float16 on V100 and T4: 8.
+_TIMES_AS_FAST = 8.0
+_TIMES_AS_FAST_OF = {8.6: 2.0, 8.9: 2.0}
 
 
 def has_tf32(device: str, capability: float | None) -> bool:
     """Whether a GPU's tensor cores take matrix products of single precision, with shortened input."""
-    return (capability or 0.0) >= _TF32_SINCE and not _AMD.search(device)
+    return (capability or 0.0) >= AMPERE and not _AMD.search(device)
+
+
+def tensor_core_speedup(capability: float | None) -> float:
+    """How many times as fast tensor cores take matrix products as ordinary arithmetic units, at best."""
+    return _TIMES_AS_FAST_OF.get(capability or 0.0, _TIMES_AS_FAST)
 
 
 def find_peak(device: str) -> Peak | None:

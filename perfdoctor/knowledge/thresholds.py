@@ -160,106 +160,58 @@ FOREIGN_GPU_USE = Threshold(0.10, "of the time", "judgement: other jobs that use
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
 
-PLAUSIBLE_SPAN_US = Threshold(
-    86_400e6, "us from most other events", "judgement: a profile takes seconds; one wrong time must not stretch it"
-)
-QUEUED_BEFORE_NS = Threshold(
-    1_000_000, "ns from launch to start", "judgement: an empty device starts a kernel some 10 us after its launch"
-)
+PLAUSIBLE_SPAN_US = Threshold(86_400e6, "us from most events", "judgement: one wrong time must not stretch the trace")
+QUEUED_BEFORE_NS = Threshold(1_000_000, "ns to start", "judgement: an empty device starts a kernel in some 10 us")
 DISPATCH_PAUSE_NS = Threshold(
-    1_000_000,
-    "ns between operators",
-    "measured: the interpreter takes 10 us, and 100 us while a profiler takes stacks; ten times that is no dispatch",
+    1_000_000, "ns between operators", "measured: 10 us in the interpreter, 100 with stacks; tenfold is no dispatch"
 )
 SET_UP_CALL_NS = Threshold(
-    1_000_000,
-    "ns",
-    "judgement: calls take microseconds; one this long on an idle device loads code, makes a context, tries algorithms",
+    1_000_000, "ns", "judgement: calls take us; one this long on an idle device loads code or tries algorithms"
 )
-LAUNCH_LATENCY_NS = Threshold(
-    5_000, "ns", "measured: from launch call to start on an empty device, 4 to 10 us from Volta to Blackwell (CUPTI)"
-)
+LAUNCH_LATENCY_NS = Threshold(5_000, "ns", "measured: call to start on an empty device: 4 to 10 us, Volta to Blackwell")
 MOST_LAUNCH_LATENCY_NS = Threshold(20_000, "ns", "judgement: twice the longest of the same")
-KERNEL_SWITCH_NS = Threshold(
-    20_000, "ns", "judgement: a device goes from one queued kernel to the next in less; a longer pause has a reason"
-)
-OPERATOR_DISPATCH_NS = Threshold(
-    5_000, "ns", "measured: ATen needs 1 to 5 us for an operator on a single element, and the profiler records it"
-)
+KERNEL_SWITCH_NS = Threshold(20_000, "ns", "judgement: from one queued kernel to the next; a longer pause has a reason")
+OPERATOR_DISPATCH_NS = Threshold(5_000, "ns", "measured: ATen needs 1 to 5 us for an operator on one element")
 RANGE_RECORDING_NS = Threshold(
-    1_000,
-    "ns",
-    "measured: torch.profiler takes 0.7 to 1.2 us per range on a server of 2024, twice that with shapes or stacks",
+    1_000, "ns", "measured: torch.profiler takes 0.7 to 1.2 us per range (server of 2024), twice that with stacks"
 )
 MOST_RECORDING = Threshold(0.5, "of a fetch", "judgement: more of it is never taken off as the profiler's own time")
 ALIKE_COLLECTIVES = Threshold(5, "collectives", "judgement: of fewer of a kind, the fastest may have waited as well")
 FASTEST_COLLECTIVES = Threshold(0.10, "quantile", "judgement: what the fastest of a kind take is transfer")
 MOST_COLLECTIVES = Threshold(0.75, "quantile", "judgement: most of a kind")
-ONE_COLLECTIVE_SIZE = Threshold(
-    2.0, "times the fastest", "judgement: if most take longer, kernels of one name carry different sizes"
-)
-SHORT_COLLECTIVE_NS = Threshold(
-    250_000, "ns", "DistributedDataParallel's default bucket of 25 MB takes so long at 100 GB/s"
-)
+ONE_COLLECTIVE_SIZE = Threshold(2.0, "times the fastest", "judgement: if most take longer, they carry different sizes")
+SHORT_COLLECTIVE_NS = Threshold(250_000, "ns", "DistributedDataParallel's default bucket of 25 MB at 100 GB/s")
 SMALL_COLLECTIVE_BYTES = Threshold(1 << 20, "bytes", "judgement: less takes its time for latency on any link")
 HELPER_DEVICE = Threshold(0.01, "of the busiest device's work", "judgement: a device with less only helps out")
-SMALL_GRID = Threshold(
-    0.5, "blocks per multiprocessor", "judgement: such a grid has no block for half of the multiprocessors"
-)
+SMALL_GRID = Threshold(0.5, "blocks per multiprocessor", "judgement: half of the multiprocessors have no block")
 SHORT_KERNEL_NS = Threshold(10_000, "ns", "judgement: a shorter kernel is mostly starting and ending")
 REPEATED_KERNELS = Threshold(3, "kernels", "judgement: of fewer, the median may be an outlier")
 COMPARABLE_WORK = Threshold(3, "pieces of a sort", "judgement: of fewer there is nothing to draw from")
-ONE_KERNEL_SIZE = Threshold(
-    1.25, "times between the quartiles", "judgement: work that differs more by itself is of several sizes"
-)
-LENGTHENED = Threshold(1.05, "times", "GPUs' clocks change by some percent (as in rules.gpu)")
-MOSTLY_LENGTHENED = Threshold(
-    0.5, "of the compared time", "judgement: one kind may hide two sizes, most kinds do not"
-)
-CHANCE = Threshold(0.05, "of the draws", "the usual level of significance")
+ONE_KERNEL_SIZE = Threshold(1.25, "times between quartiles", "judgement: work that differs more is of several sizes")
+LENGTHENED = Threshold(1.05, "times", "judgement: GPUs' clocks change by some percent")
+MOSTLY_LENGTHENED = Threshold(0.5, "of the compared time", "judgement: one kind may hide two sizes, most kinds do not")
+CHANCE = Threshold(0.05, "of the draws", "judgement: the usual level of significance")
 RUNS_ALONE = Threshold(0.05, "of a piece's time", "judgement: up to this part beside something counts as alone")
 RUNS_BESIDE = Threshold(0.5, "of a piece's time", "judgement: from this part on it counts as beside something")
-COMPARED_WORK = Threshold(
-    0.5, "of the time beside collectives", "judgement: in kernels also seen alone, before nothing means nothing"
-)
+COMPARED_WORK = Threshold(0.5, "of the time beside collectives", "judgement: of less, nothing means nothing")
 REPORTED_PART = Threshold(0.01, "of the kernels' time", "judgement: less of something is no evidence of anything")
-UNCOMPARED_WORK = Threshold(
-    0.5, "of the time of countable operators", "judgement: where more cannot be compared, the rest says little"
-)
-WARMING_UP = Threshold(
-    0.20, "of the time", "measured: steady steps have next to no first-time work; with so much it is a job's start"
-)
+UNCOMPARED_WORK = Threshold(0.5, "of the countable time", "judgement: without more, the rest says little")
+WARMING_UP = Threshold(0.20, "of the time", "measured: steady steps have next to no first-time work; a job's start has")
 SHORTEST_TRACE_NS = Threshold(1_000_000, "ns", "judgement: less is no step of a training job")
-LAST_OF_COLLECTIVE_NS = Threshold(
-    10_000, "ns", "judgement: what holds the device up for the last 10 us holds up what comes next"
-)
-COLLECTIVE_END_NS = Threshold(
-    50_000, "ns", "measured: ends of one collective lie up to some 10 us apart on the ranks of one host"
-)
-CLOCK_ERRORS = Threshold(3.0, "standard deviations", "the usual three, beyond which a difference is no error")
+LAST_OF_COLLECTIVE_NS = Threshold(10_000, "ns", "judgement: what fills these at the end holds up the next")
+COLLECTIVE_END_NS = Threshold(50_000, "ns", "measured: ends of one collective lie up to some 10 us apart on one host")
+CLOCK_ERRORS = Threshold(3.0, "standard deviations", "judgement: the usual three; a larger difference is no error")
 UNSURE_CLOCK_NS = Threshold(500_000, "ns", "judgement: ends that scatter by more are not those of one collective")
 FARTHEST_SHIFT = Threshold(200, "collectives", "judgement: ranks begin to record within some steps of each other")
-EXPLAINED_WAIT = Threshold(
-    0.8, "of what the others wait", "TraceML and Ascend's advisor: a culprit's excess must explain so much"
-)
-UNMATCHED_COLLECTIVES = Threshold(
-    0.2, "of the exposed communication", "judgement: with more seen on one rank only, that is worth a note"
-)
-UNEVEN_WINDOWS = Threshold(1.5, "times the shortest", "judgement: windows that differ by more hold different steps")
+EXPLAINED_WAIT = Threshold(0.8, "of what others wait", "TraceML, Ascend's advisor: a culprit's excess explains so much")
+UNMATCHED_COLLECTIVES = Threshold(0.2, "of exposed communication", "judgement: more of it on one rank is worth a note")
+UNEVEN_WINDOWS = Threshold(1.5, "times the shortest", "judgement: windows that differ more hold different steps")
 FEWEST_STEPS = Threshold(3, "steps", "the tutorial of torch.profiler records 3 (active=3): so many if none is marked")
-OPERATION_OVERLAP_S = Threshold(
-    200e-6, "s", "measured: clocks of a device let operations overlap by up to 0.1 ms where nothing does"
-)
-ALWAYS_AFTER = Threshold(
-    0.95, "of the steps", "judgement: one step in which the order was another does not make two independent"
-)
+OPERATION_OVERLAP_S = Threshold(200e-6, "s", "measured: clocks let operations overlap by up to 0.1 ms")
+ALWAYS_AFTER = Threshold(0.95, "of the steps", "judgement: one step in another order does not make two independent")
 USUAL_OPERATIONS = Threshold(0.5, "of the steps", "judgement: an operation that fewer have is an accident")
-STRAGGLING = Threshold(
-    1.1, "times the step of equal ranks", "\"Understanding Stragglers …\" (OSDI 2025) calls more straggling"
-)
-EXPLAINED_LOSS = Threshold(
-    0.8, "of what is lost", "judgement: equal ranks must win back so much for one rank or stage to be the culprit"
-)
+STRAGGLING = Threshold(1.1, "times the step of equal ranks", '"Understanding Stragglers …" (OSDI 2025)')
+EXPLAINED_LOSS = Threshold(0.8, "of what is lost", "judgement: equal ranks win back so much for one culprit")
 
 # --- rules: what comes first, what is reported, what is advised -----------------------------------------------------
 
@@ -356,6 +308,56 @@ TIME_BETWEEN_STEPS = Threshold(
     "of the observed time",
     "judgement: some passes between any two epochs; with more, steps alone do not tell the pace",
 )
+
+# Python in the trainer.
+OPTIMIZER_SHARE = Threshold(
+    0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
+)
+FORMATTING_TRACEBACKS = Threshold(
+    0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"
+)
+NAMED_FUNCTION = Threshold(
+    0.25, "of the time in the job's own Python", "judgement: a function with less of it does not stand out"
+)
+TORCH_BESIDE_PYTHON = Threshold(
+    0.4, "of the overhead", "judgement: with so much under torch's own frames, fewer operations help as well"
+)
+
+# CPU cores.
+NEIGHBOUR_CORES = Threshold(
+    0.25, "cores", "judgement: with less, the job's own threads and not its neighbours are the reason"
+)
+CROWDED_CORES = Threshold(
+    1.1, "runnable threads per core", "judgement: from here on the job alone has more threads than cores"
+)
+OVERRULED_THREADS = Threshold(
+    1.5,
+    "running threads per thread that OMP_NUM_THREADS allows",
+    "measured: 1.2 where ranks of one thread each also serve an exchange; with more, code sets their number",
+)
+SINGLE_THREADED = Threshold(
+    1.1, "times as long as its main thread", "judgement: a trainer whose threads run no longer has no pool at work"
+)
+FEWER_THREADS_GAIN = Threshold(
+    1.2, "times as fast", "judgement: beside neighbours, fewer threads are worth a try from this gain on"
+)
+IDLE_WORKERS_USE = Threshold(0.25, "cores", "judgement: workers that use less together take no core from anybody")
+FULL_CORES = Threshold(
+    0.85, "of the job's cores", "judgement: a job that fills so much of them needs no neighbour to lack a core"
+)
+IDLE_CORES = Threshold(0.5, "cores", "judgement: with less, more threads for the arithmetic find no free core")
+
+# GPUs.
+SLOWER_GPU = Threshold(1.1, "times as long", "judgement: GPUs of one model differ by a few percent")
+ROOM_FOR_BATCH = Threshold(
+    0.5, "of the GPU's memory", "judgement: with more in use, merging kernels comes before a larger batch"
+)
+FULL_GPU_MEMORY = Threshold(
+    0.8, "of the GPU's memory", "judgement: with more in use, keeping all activations is not worth a try"
+)
+
+# Exchange between ranks.
+WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")
 
 # Loader workers.
 WORTHWHILE_LEFT = Threshold(

@@ -143,7 +143,8 @@ class Recording:
         Raises:
             PerfDoctorError: as ``rows``.
         """
-        from perfdoctor.recording.frames import read_frames
+        # Phases and kinds of machine code are the analysis's business, right of the recording.
+        from perfdoctor.analysis.recording_frames import read_frames
 
         return read_frames(self)
 

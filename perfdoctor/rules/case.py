@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfdoctor.diagnosis import Evidence
+from perfdoctor.knowledge import thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,11 @@ class Case:
         return (self.number("gpus") or self.setting("gpus") or 0) > 0
 
     @property
+    def may_have_loader(self) -> bool:
+        """Whether the job takes its batches from a loader, or may do so."""
+        return self.settings.get("loader") != "no"
+
+    @property
     def gpu_memory(self) -> float | None:
         """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
         used = self.number("gpu_memory_share")
@@ -139,7 +145,7 @@ class Case:
     def is_read_by_another(self, cause: str) -> bool:
         """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow."""
         ends = [part for target, part in self.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
-        return sum(ends) > 0.5
+        return sum(ends) > thresholds.MOSTLY
 
     def file_system(self, path: str | None) -> str | None:
         """Type of the file system that holds a path, with the word ``network`` behind it where it is one."""

@@ -1,100 +1,233 @@
-"""Cores: a quota on them, and a model that computes on them. ``contention.py`` is about those who queue for them."""
+"""CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
 
-from perfdoctor.diagnosis import Finding, Fix
+from collections.abc import Iterable, Iterator
+
+from perfdoctor.causes import CONTENTION, MODEL_COMPUTE, THROTTLED
+from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.environment import POOL_THREADS
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.contention import CROWDED, IDLE_CORES, contention
-from perfdoctor.rules.finding import REPORTED, bounded, finding
-from perfdoctor.rules.lookups import culprits, setting, variable
-from perfdoctor.rules.wording import counted, percent, takes
+from perfdoctor.rules.rule import Rule
 
 
-def throttled(case: Case) -> Finding | None:
-    """The control group's CPU quota."""
-    cause = "cpu.throttled"
-    if case.share(cause) < REPORTED:
-        return None
-    quota, allowed = setting(case, "quota_cores"), setting(case, "affinity_cores")
-    periods = case.number("throttled_periods")
-    often = f" It was stopped in {percent(periods)} of the periods." if periods is not None else ""
-    limit = f"The quota is {counted(quota, 'core')}" if quota is not None else "There is a CPU quota"
-    visible = (
-        f", while the job sees {counted(allowed, 'core')} and sizes its threads for them."
-        if allowed is not None
-        else "."
-    )
-    fixes = [
-        Fix(
-            "Raise the CPU quota",
-            f"{limit}{visible}{often}",
-            "docker update --cpus N CONTAINER   # Kubernetes: resources.limits.cpu; systemd: CPUQuota=; "
-            "cgroup v2: cpu.max",
-        )
-    ]
-    fixes += _quota_thread_fixes(case, quota)
-    found = finding(
-        case,
-        cause,
-        takes(case, cause, "Standing still because the CPU quota is used up"),
-        ("throttled_periods", "throttled_cores", "trainer_run_delay", "job_cores", "host_cores_busy"),
-        fixes,
-        "Watch nr_throttled in the control group's cpu.stat for a minute: if it stands still, the quota is "
-        "not the cause.",
-    )
-    # Without the quota the job has the cores of its affinity mask, and no more.
-    return bounded(found, quota / allowed) if quota is not None and allowed else found
+def _free_cores(case: Case) -> Iterable[Advice]:
+    own = [*_widen_mask(case), *_use_fewer_threads(case), *_use_fewer_workers(case)]
+    others = [*_move_neighbours(case), *_use_fewer_threads_beside(case)]
+    fixes = [*others, *own] if _by_neighbours(case) else [*own, *others]
+    return fixes or [_find_more_cores(case)]
 
 
-def _quota_thread_fixes(case: Case, quota: float | None) -> list[Fix]:
-    """No more threads than the quota, where there are more."""
-    if quota is None:
-        return []
-    threads = max(1, int(quota))
+def _say_who_has_them(case: Case) -> Iterator[Message]:
+    """Who keeps the cores busy, and how much of the share is waiting for threads that get none."""
+    itself = case.number("trainer_run_delay")
+    if _by_neighbours(case):
+        yield say("cores.neighbours", busy=case.measured("neighbour_cores"))
+    elif _is_crowded(case):
+        yield say("cores.crowded", runnable=case.number("runnable_threads"), cores=case.setting("cores"))
+    if itself is not None and case.share(CONTENTION) - itself >= thresholds.REPORTED_SHARE:
+        yield say("cores.waits_for_others", itself=itself)
+
+
+def _left_without_queues(case: Case) -> float | None:
+    """The CPU time that the job uses today needs its cores even if nobody queues, unless it is burnt at barriers."""
+    cores, used = case.setting("cores"), case.number("job_cores")
+    room = case.setting("host_cores") if cores and _has_narrow_mask(case) else cores
+    return used / room if used and room and cores and not _burns(case, cores) else None
+
+
+def _has_neighbours(case: Case) -> bool:
+    return (case.number("neighbour_cores") or 0.0) >= thresholds.NEIGHBOUR_CORES
+
+
+def _is_crowded(case: Case) -> bool:
+    """Whether the job alone has more runnable threads than cores."""
+    cores, runnable = case.setting("cores"), case.number("runnable_threads")
+    return cores is not None and runnable is not None and runnable > thresholds.CROWDED_CORES * cores
+
+
+def _by_neighbours(case: Case) -> bool:
+    """Whether others take the cores, and not the job's own threads."""
+    neighbours, used = case.number("neighbour_cores") or 0.0, case.number("job_cores") or 0.0
+    return _has_neighbours(case) and (not _is_crowded(case) or neighbours > used)
+
+
+def _burns(case: Case, cores: float) -> bool:
+    """Whether most CPU time of the job is burnt by threads that wait for each other at barriers.
+
+    They do where each process alone has more threads than there are cores (measured: 3.3 times the pace where the bound
+    by its CPU time said 1.1), and where a pool shares its cores with neighbours (2.2 times where it said 1.5).
+    """
     runnable = case.number("runnable_threads")
-    fits = runnable is not None and runnable <= CROWDED * threads
-    if fits or variable(case, "OMP_NUM_THREADS") == str(threads):
-        return []
-    return [
-        Fix(
-            f"If the quota must stay, use {counted(threads, 'compute thread')}",
-            "More threads than the quota use it up early in each period, and then all of them stand still "
-            "until the next.",
-            f"OMP_NUM_THREADS={threads} python train.py   # and num_workers of at most {threads}",
+    if runnable is None:
+        return False
+    beside = _has_neighbours(case) and _pool_threads(case) > 1
+    return beside or runnable > thresholds.CROWDED_CORES * cores * _count_processes(case)
+
+
+def _pool_threads(case: Case) -> int:
+    """Threads of each trainer that run or queue at a time; 0 where it is not known which of them are workers."""
+    runnable = case.number("runnable_threads")
+    if runnable is None or (any(trainer.workers for trainer in case.trainers) and not _has_idle_workers(case)):
+        return 0
+    return round(runnable / max(1, len(case.trainers)))
+
+
+def _has_idle_workers(case: Case) -> bool:
+    used = case.number("worker_cores")
+    return used is not None and used < thresholds.IDLE_WORKERS_USE
+
+
+def _count_processes(case: Case) -> int:
+    """Trainers, their workers, and other processes of theirs."""
+    return sum(1 + trainer.workers + trainer.helpers for trainer in case.trainers) or 1
+
+
+def _is_single_threaded(case: Case, runnable: float) -> bool:
+    """Whether each process computes in one thread already: trainers do, and no more threads run than processes."""
+    main, cores = case.number("trainer_running"), case.number("trainer_cores")
+    if main is None or cores is None or runnable > _count_processes(case):
+        return False
+    return cores <= thresholds.SINGLE_THREADED * main
+
+
+def _find_more_cores(case: Case) -> Advice:
+    """Where the job needs all its cores, its threads outnumber them for moments only; else others are to be found."""
+    cores, used = case.setting("cores"), case.number("job_cores")
+    if cores and used is not None and used >= thresholds.FULL_CORES * cores:
+        return advise("cores.more_cores", used=used, cores=cores)
+    return advise("cores.find_others")
+
+
+def _move_neighbours(case: Case) -> Iterator[Advice]:
+    if _has_neighbours(case):
+        cores = case.setting("cores")
+        yield advise(
+            "cores.move_neighbours",
+            busy=case.measured("neighbour_cores"),
+            cores=int(cores) if cores else None,
         )
-    ]
 
 
-def model_compute(case: Case) -> Finding | None:
-    """The model's own arithmetic on the CPU: healthy."""
-    cause = "cpu.model_compute"
-    if case.share(cause) < REPORTED:
-        return None
-    return finding(
-        case,
-        cause,
-        takes(case, cause, "The model's own arithmetic on the CPU"),
-        ("trainer_running", "trainer_cores", "job_cores", "traced_operators"),
-        _idle_core_fixes(case, max(1, len(culprits(case, cause)))),
-        "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic.",
+def _use_fewer_threads_beside(case: Case) -> Iterator[Advice]:
+    """Fewer threads, where what the pool loses by its barriers is more than the threads are good for."""
+    cores, threads = case.setting("cores"), _pool_threads(case)
+    if cores is None or not threads or not _has_neighbours(case):
+        return
+    free = max(0.0, cores - (case.number("neighbour_cores") or 0.0)) / max(1, len(case.trainers))
+    fitting = max(1, int(free))
+    gain = min(fitting, free) / threads / max(1 - case.share(CONTENTION), thresholds.LEAST_LEFT)
+    if threads > fitting and gain >= thresholds.FEWER_THREADS_GAIN:
+        yield advise("cores.fewer_threads_beside", threads=threads, fitting=fitting, gain=gain)
+
+
+def _has_narrow_mask(case: Case) -> bool:
+    """Whether an affinity mask leaves cores of the host out although they are idle."""
+    allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
+    if allowed is None or host is None or busy is None:
+        return False
+    return allowed < host and host - busy >= thresholds.IDLE_CORES_LEFT_OUT
+
+
+def _widen_mask(case: Case) -> Iterator[Advice]:
+    if _has_narrow_mask(case):
+        allowed, host, busy = case.setting("affinity_cores"), case.setting("host_cores"), case.number("host_cores_busy")
+        yield advise("cores.wider_mask", allowed=allowed, host=host, idle=(host or 0.0) - (busy or 0.0))
+
+
+def _use_fewer_threads(case: Case) -> Iterator[Advice]:
+    """Threads per process so that all processes together fit the cores."""
+    cores, runnable = case.setting("cores"), case.number("runnable_threads")
+    if cores is None or runnable is None or not _is_crowded(case):
+        return
+    processes = _count_processes(case)
+    fitting = max(1, int(cores) // processes)
+    now = case.variable(POOL_THREADS)
+    set_already = now == str(fitting)
+    # A launcher like torchrun sets the variable; what the script sets afterwards counts.
+    overruled = set_already and runnable > thresholds.OVERRULED_THREADS * fitting * processes
+    if (set_already and not overruled) or (fitting == 1 and _is_single_threaded(case, runnable)):
+        return
+    yield advise(
+        "cores.fewer_threads",
+        fitting=fitting,
+        processes=processes,
+        runnable=runnable,
+        cores=cores,
+        now=now,
+        overruled=overruled,
     )
 
 
-def _idle_core_fixes(case: Case, trainers: int) -> list[Fix]:
+def _use_fewer_workers(case: Case) -> Iterator[Advice]:
+    """Fewer workers, where they alone are more than the cores, are not all needed, and are not idle."""
+    cores, trainers = case.setting("cores"), len(case.trainers)
+    workers = sum(trainer.workers for trainer in case.trainers)
+    if _has_idle_workers(case) or cores is None or workers + trainers <= cores or workers <= trainers:
+        return
+    fitting = max(1, int(cores - trainers) // max(trainers, 1))
+    if fitting < max((trainer.workers for trainer in case.trainers), default=0):
+        yield advise("cores.fewer_workers", fitting=fitting, workers=workers, trainers=trainers, cores=cores)
+
+
+def _lift_quota(case: Case) -> Iterator[Advice]:
+    quota, runnable = case.setting("quota_cores"), case.number("runnable_threads")
+    yield advise(
+        "cores.raise_quota",
+        quota=quota,
+        visible=case.setting("affinity_cores"),
+        stopped=case.number("throttled_periods"),
+    )
+    if quota is None:
+        return
+    threads = max(1, int(quota))
+    fits = runnable is not None and runnable <= thresholds.CROWDED_CORES * threads
+    if not fits and case.variable(POOL_THREADS) != str(threads):
+        yield advise("cores.threads_of_quota", threads=threads)
+
+
+def _left_without_quota(case: Case) -> float | None:
+    """Without the quota the job has the cores of its affinity mask, and no more."""
+    quota, allowed = case.setting("quota_cores"), case.setting("affinity_cores")
+    return quota / allowed if quota is not None and allowed else None
+
+
+def _use_idle_cores(case: Case) -> Iterator[Advice]:
     """More threads for the arithmetic, where their number is limited although cores are idle."""
-    cores, used = setting(case, "cores"), case.number("job_cores")
-    threads = variable(case, "OMP_NUM_THREADS")
+    cores, used, threads = case.setting("cores"), case.number("job_cores"), case.variable(POOL_THREADS)
     if cores is None or used is None or threads is None or not threads.isdigit():
-        return []
+        return
     idle = cores - used - (case.number("neighbour_cores") or 0.0)
-    more = int(cores) // trainers
-    if idle < IDLE_CORES or more <= int(threads):
-        return []
-    return [
-        Fix(
-            f"Let the arithmetic use {more} threads",
-            f"OMP_NUM_THREADS is {threads}, and {idle:.2g} of {cores:g} cores are idle.",
-            f"OMP_NUM_THREADS={more} python train.py",
-        )
-    ]
+    more = int(cores) // max(1, len(case.trainers_with(MODEL_COMPUTE)))
+    if idle >= thresholds.IDLE_CORES and more > int(threads):
+        yield advise("cores.more_threads", more=more, threads=threads, idle=idle, cores=cores)
 
 
-CORE_RULES = (contention, throttled, model_compute)
+CORE_RULES = (
+    Rule(
+        CONTENTION,
+        say("cores.queueing"),
+        (
+            "trainer_run_delay", "worker_run_delay", "runnable_threads", "job_cores", "neighbour_cores",
+            "stolen_cores", "cpu_pressure", "throttled_periods", "own_cores",
+        ),
+        _free_cores,
+        say("cores.queueing_refuted"),
+        clauses=_say_who_has_them,
+        left=_left_without_queues,
+    ),
+    Rule(
+        THROTTLED,
+        say("cores.standing_still"),
+        ("throttled_periods", "throttled_cores", "trainer_run_delay", "job_cores", "host_cores_busy"),
+        _lift_quota,
+        say("cores.standing_still_refuted"),
+        left=_left_without_quota,
+    ),
+    Rule(
+        MODEL_COMPUTE,
+        say("cores.arithmetic"),
+        ("trainer_running", "trainer_cores", "job_cores", "traced_operators"),
+        _use_idle_cores,
+        say("cores.arithmetic_refuted"),
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The input pipeline: preparing batches, starting workers, handing batches over, and locks."""
+"""The input pipeline: preparing batches, starting workers, batch hand-over, and locks."""
 
 from collections.abc import Iterator
 

@@ -102,7 +102,7 @@ class Rule:
 
 
 def severity(cause: str, share: float) -> str:
-    """``high``, ``medium`` or ``low`` by share of wall time; ``none`` for a healthy cause."""
+    """``high``, ``medium`` or ``low`` by share of wall time; ``none`` where it is no bottleneck."""
     if CAUSES[cause].healthy:
         return "none"
     if share >= thresholds.HIGH_SEVERITY:

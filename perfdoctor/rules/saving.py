@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE
 from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.file_systems import IN_MEMORY
+from perfdoctor.knowledge.environment import IN_MEMORY
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, freed
 

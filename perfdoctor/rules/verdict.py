@@ -49,8 +49,8 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
 
     Args:
         by_share: cause to fraction of wall time.
-        late: of that, what ranks waited for in other ones. A rank with more of a healthy cause than others holds them
-            back as one with a bottleneck would.
+        late: of that, what ranks waited for in other ones. A rank with more of what is no bottleneck than others holds
+            them back as one with a bottleneck would.
         level: what the shares rest on.
     """
     unknown = by_share.get(UNATTRIBUTED, 0.0)
@@ -58,7 +58,7 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     large = {
         cause: share
         for cause, share in known.items()
-        if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum()
+        if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum
     }
     if large:
         top = _largest(large, level)
@@ -84,15 +84,14 @@ def _largest(large: Mapping[str, float], level: str) -> str:
         for cause, share in large.items()
         if not CAUSES[cause].generic
         and _overstated(cause, level) == 1
-        and share >= CAUSES[cause].nearly() * large[top]
+        and share >= CAUSES[cause].nearly * large[top]
     }
     return max(specific, key=lambda cause: specific[cause], default=top)
 
 
 def _overstated(cause: str, level: str) -> float:
     """By what the share of a cause counts: less than 1 where what measured it slowed down what it measured."""
-    overstated = CAUSES[cause].overstated
-    return overstated() if overstated is not None and level == TRACED else 1.0
+    return CAUSES[cause].overstated if level == TRACED else 1.0
 
 
 def _most_confidence(level: str) -> float:

@@ -30,7 +30,7 @@ NOT_SEEN = ""
 _OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
     IdleReason.SYNCHRONIZING: lambda host: host.draining,
     IdleReason.ALLOCATING: lambda host: host.allocating,
-    IdleReason.COPYING: lambda host: host.copying_in,
+    IdleReason.COPYING_IN: lambda host: host.copying_in,
     IdleReason.LOADING: Activity.LOADING,
     IdleReason.SAVING: Activity.SAVING,
     IdleReason.COMPILING: Activity.COMPILING,

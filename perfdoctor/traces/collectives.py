@@ -13,7 +13,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.communication import SPLIT, CollectiveTimes
 from perfdoctor.traces.intervals import Floats, Int64s, Intervals
-from perfdoctor.traces.model import UNKNOWN, Bools, Message
+from perfdoctor.traces.model import UNKNOWN, Bools, CollectiveMessage
 
 # The causes in the columns of ``before`` and ``after``.
 COLUMNS = tuple(CAUSES)
@@ -127,7 +127,7 @@ def _step(account: RankAccount, times: Int64s) -> list[int]:
     return [int(number) for number in found]
 
 
-def _kind(name: str, message: Message | None, rank: int | None) -> tuple[Hashable, ...]:
+def _kind(name: str, message: CollectiveMessage | None, rank: int | None) -> tuple[Hashable, ...]:
     """What a collective is. Messages between two ranks are known by who sends and who receives."""
     if message is None:
         return (name.split("(")[0],)
@@ -138,7 +138,7 @@ def _kind(name: str, message: Message | None, rank: int | None) -> tuple[Hashabl
 
 
 def _keys(
-    kinds: Sequence[Hashable], messages: Sequence[Message | None], steps: Sequence[int], called: Int64s
+    kinds: Sequence[Hashable], messages: Sequence[CollectiveMessage | None], steps: Sequence[int], called: Int64s
 ) -> list[Hashable]:
     """The collective's number in its group where it has one; else its step, and its place among its kind there.
 

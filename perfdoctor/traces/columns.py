@@ -26,7 +26,16 @@ from perfdoctor.traces.events import (
     whole_numbers,
 )
 from perfdoctor.traces.flops import COUNTED
-from perfdoctor.traces.model import UNKNOWN, Calls, DeviceEvents, DeviceKind, HostKind, HostRanges, Message, is_among
+from perfdoctor.traces.model import (
+    UNKNOWN,
+    Calls,
+    CollectiveMessage,
+    DeviceEvents,
+    DeviceKind,
+    HostKind,
+    HostRanges,
+    is_among,
+)
 
 # Loops over millions of events run in C with these.
 _START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
@@ -86,7 +95,7 @@ class Columns:
         self._device: list[dict[str, Numbers]] = []
         self._host: list[dict[str, Numbers]] = []
         self._calls: list[dict[str, Numbers]] = []
-        self._messages: list[tuple[int, Message]] = []
+        self._messages: list[tuple[int, CollectiveMessage]] = []
         self._devices_so_far = 0
         self._open: dict[tuple[Loose, Loose], list[TraceEvent]] = defaultdict(list)
 
@@ -238,7 +247,7 @@ class Columns:
         steps = [row for name, row in self.names.items() if name.startswith(profiler.STEP_PREFIX)]
         host.kind[is_among(host.name, steps)] = HostKind.ANNOTATION
 
-    def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, Message], float]:
+    def finish(self) -> tuple[DeviceEvents, HostRanges, Calls, dict[int, CollectiveMessage], float]:
         """The tables, sorted, and the file's time (in microseconds) that became 0."""
         self.unended += sum(len(unended) for unended in self._open.values())
         tables, self.misplaced = _without_misplaced(

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.traces.model import UNKNOWN, DeviceKind, HostKind, Message
+from perfdoctor.traces.model import UNKNOWN, CollectiveMessage, DeviceKind, HostKind
 
 # What fits a column of int64, with room for sums.
 Whole = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
@@ -105,10 +105,10 @@ def product(sizes: tuple[int, ...] | None) -> int:
     return found if 0 <= found < 2**62 else UNKNOWN
 
 
-def message(arguments: EventArguments) -> Message:
+def message(arguments: EventArguments) -> CollectiveMessage:
     """What a collective carried."""
     sends = (arguments.collective or "").startswith("send")
-    return Message(
+    return CollectiveMessage(
         name=arguments.collective or "",
         sequence=whole_number(arguments.sequence),
         group="" if arguments.group is None else str(arguments.group),

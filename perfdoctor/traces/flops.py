@@ -19,7 +19,7 @@ _MOST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class _Least:
+class _Amount:
     """What one call has to do at least.
 
     Attributes:
@@ -62,20 +62,20 @@ def count(name: str, inputs: Inputs) -> Effort | None:
     return Effort(amount.flops, amount.elements * size, dtype, text)
 
 
-def _product(left: tuple[int, ...], right: tuple[int, ...], of: int) -> _Least:
+def _product(left: tuple[int, ...], right: tuple[int, ...], of: int) -> _Amount:
     """Of matrices, or of as many pairs of them as there are."""
     if len(left) != len(right) or left[-1] != right[-2] or left[:-2] != right[:-2]:
         raise ValueError
     batch = math.prod(left[:-2])
     rows, inner, columns = left[-2], left[-1], right[-1]
-    return _Least(2 * batch * rows * inner * columns, batch * (rows * inner + inner * columns + rows * columns), of)
+    return _Amount(2 * batch * rows * inner * columns, batch * (rows * inner + inner * columns + rows * columns), of)
 
 
-def _first_two(given: Inputs) -> _Least:
+def _first_two(given: Inputs) -> _Amount:
     return _product(given.shapes[0], given.shapes[1], 0)
 
 
-def _second_and_third(given: Inputs) -> _Least:
+def _second_and_third(given: Inputs) -> _Amount:
     return _product(given.shapes[1], given.shapes[2], 1)
 
 
@@ -84,10 +84,10 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.strip("[]").split(","))
 
 
-def _convolution(padding_at: int) -> Callable[[Inputs], _Least]:
+def _convolution(padding_at: int) -> Callable[[Inputs], _Amount]:
     """Of ``(input, weight, ...)``, with padding, stride and dilation from one argument on."""
 
-    def counted(given: Inputs) -> _Least:
+    def counted(given: Inputs) -> _Amount:
         image, weight = given.shapes[:2]
         padding, stride, dilation = (_sizes(given.values[padding_at + one]) for one in range(3))
         output = [image[0], weight[0]]
@@ -99,7 +99,7 @@ def _convolution(padding_at: int) -> Callable[[Inputs], _Least]:
     return counted
 
 
-def _convolution_backward(given: Inputs) -> _Least:
+def _convolution_backward(given: Inputs) -> _Amount:
     """Of ``(grad_output, input, weight, ..., output_mask)``: a convolution for each gradient that is asked for."""
     if given.values[7] != "False":  # transposed: the roles of the two images are exchanged
         raise ValueError
@@ -108,12 +108,12 @@ def _convolution_backward(given: Inputs) -> _Least:
     return _convolved(output, image, weight, sum("True" in one for one in wanted))
 
 
-def _convolved(output: tuple[int, ...], image: tuple[int, ...], weight: tuple[int, ...], times: int) -> _Least:
+def _convolved(output: tuple[int, ...], image: tuple[int, ...], weight: tuple[int, ...], times: int) -> _Amount:
     flops = 2 * math.prod(output) * math.prod(weight[1:])
-    return _Least(times * flops, times * (math.prod(output) + math.prod(image) + math.prod(weight)))
+    return _Amount(times * flops, times * (math.prod(output) + math.prod(image) + math.prod(weight)))
 
 
-def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], _Least]:
+def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], _Amount]:
     """Of query, key and value (batch, heads, length, size) from one argument on.
 
     Args:
@@ -122,20 +122,20 @@ def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], 
         products: matrix products: two forward, five backward.
     """
 
-    def counted(given: Inputs) -> _Least:
+    def counted(given: Inputs) -> _Amount:
         query, key, value = given.shapes[first : first + 3]
         batch, heads, length, size = query
         causal = {"True": 0.5, "False": 1.0}[given.values[causal_at]]
         flops = products * batch * heads * length * key[2] * (size + value[3])
         elements = 2 * math.prod(query) + math.prod(key) + math.prod(value)
-        return _Least(round(flops * causal), elements * (1 if products == _FORWARD else 2), first)
+        return _Amount(round(flops * causal), elements * (1 if products == _FORWARD else 2), first)
 
     return counted
 
 
 _FORWARD, _BACKWARD = 2, 5
 # Operators that call none of the others, so that nothing counts twice.
-COUNTED: Mapping[str, Callable[[Inputs], _Least]] = MappingProxyType({
+COUNTED: Mapping[str, Callable[[Inputs], _Amount]] = MappingProxyType({
     "aten::mm": _first_two,
     "aten::bmm": _first_two,
     "aten::_scaled_mm": _first_two,

@@ -34,7 +34,7 @@ class IdleReason(Enum):
     COMPILING = "compiling the model"
     ALLOCATING = "allocating or freeing device memory"
     SYNCHRONIZING = "waiting for the device"
-    COPYING = "copying from the host"
+    COPYING_IN = "copying from the host"
     COLLECTIVE = "in a collective on the host"
     SPREADING = "spreading the model over the GPUs and collecting from them"
     SETTING_UP = "setting up what is used for the first time"
@@ -44,19 +44,7 @@ class IdleReason(Enum):
     UNEXPLAINED = "nothing that the trace shows"
 
 
-_REASON = {
-    Activity.LOADING: IdleReason.LOADING,
-    Activity.SAVING: IdleReason.SAVING,
-    Activity.COMPILING: IdleReason.COMPILING,
-    Activity.ALLOCATING: IdleReason.ALLOCATING,
-    Activity.SYNCHRONIZING: IdleReason.SYNCHRONIZING,
-    Activity.COPYING_IN: IdleReason.COPYING,
-    Activity.COLLECTIVE: IdleReason.COLLECTIVE,
-    Activity.SPREADING: IdleReason.SPREADING,
-    Activity.SETTING_UP: IdleReason.SETTING_UP,
-    Activity.DISPATCHING: IdleReason.DISPATCHING,
-    Activity.OWN_CODE: IdleReason.OWN_CODE,
-}
+_REASON = {one: IdleReason[one.name] for one in Activity}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +158,7 @@ def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[IdleReason, Inte
     is. A copy to the device is one if the call lasts until the device gets to it.
     """
     calls = host.trace.calls
-    for reason, rows in ((IdleReason.SYNCHRONIZING, host.draining), (IdleReason.COPYING, host.blocked)):
+    for reason, rows in ((IdleReason.SYNCHRONIZING, host.draining), (IdleReason.COPYING_IN, host.blocked)):
         yield reason, Intervals.union(calls.start[rows], calls.end[rows])
     main, everywhere = host.activity(host.main), host.activity(None)
     for one in (Activity.LOADING, Activity.SAVING, Activity.COMPILING, Activity.ALLOCATING, Activity.COLLECTIVE):

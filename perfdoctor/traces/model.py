@@ -99,7 +99,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CollectiveMessage:
     """What a collective on a device carried, as far as the file says.
 
     Attributes:
@@ -174,7 +174,7 @@ class Trace:
     calls: Calls
     stacks: tuple[str, ...] = ()
     inputs: tuple[Inputs, ...] = ()
-    messages: Mapping[int, Message] = field(default_factory=dict)
+    messages: Mapping[int, CollectiveMessage] = field(default_factory=dict)
     devices: Mapping[int, DeviceProperties] = field(default_factory=dict)
     reserved: Mapping[int, int] = field(default_factory=dict)
     unknown_categories: Mapping[str, int] = field(default_factory=dict)

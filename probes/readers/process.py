@@ -28,7 +28,7 @@ class Python:
         return "Python" if self.version is None else "Python {}.{}".format(*self.version)
 
 
-class Process:
+class Candidate:
     """What probes ask about a process to say what they would see of it; each is looked up when it is first asked for.
 
     Args:

@@ -2,7 +2,7 @@
 
 
 def watch_longer() -> str:
-    return "watch longer with --duration, and shares rest on as many looks"
+    return "watch longer with --duration, and shares rest on as many samples"
 
 
 def none_kept() -> str:
@@ -32,7 +32,7 @@ def validate_less() -> str:
 def several_in_one(*, passes: int) -> str:
     return (
         f"Each `with diagnose():` held about {passes} backward passes, and neither a loader nor an optimizer of "
-        "torch's that would tell steps apart: all of it counts as one step. Shares are not affected."
+        "torch's that would separate steps: all of it counts as one step. Shares are not affected."
     )
 
 

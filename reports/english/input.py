@@ -1,4 +1,4 @@
-"""The input pipeline: preparing batches, starting workers, handing batches over, and locks."""
+"""The input pipeline: preparing batches, starting workers, batch hand-over, and locks."""
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.english.numbers import percent, then
@@ -68,8 +68,8 @@ def draw_many(*, line: str | None, share: float) -> Fix:
 def draw_ahead() -> Fix:
     return Fix(
         "Draw ahead in a thread",
-        "A thread that fills a queue of indices works while the model computes, as far as it does so outside of the "
-        "interpreter.",
+        "A thread that fills a queue of indices works while the model computes, as far as it does so without the "
+        "GIL.",
         "queue.Queue(maxsize=100)  # filled by threading.Thread(target=draw, daemon=True), emptied in __iter__",
     )
 
@@ -115,7 +115,7 @@ def fork_server() -> Fix:
 
 
 def hand_over() -> str:
-    return "Handing batches from the workers to the trainer"
+    return "Batch hand-over from worker to trainer (IPC, before any copy to a GPU)"
 
 
 def hand_over_refuted() -> str:
@@ -151,7 +151,7 @@ def fewer_tensors(*, slack: float | None) -> Fix:
 def pin_less() -> Fix:
     return Fix(
         "Give the pinning thread less to do",
-        "One thread of the trainer copies every tensor of every batch into pinned memory, holding the interpreter lock "
+        "One thread of the trainer copies every tensor of every batch into pinned memory, holding the GIL "
         "between them.",
         "Pack a batch into one tensor, or give its class a pin_memory() method that pins one buffer.",
     )

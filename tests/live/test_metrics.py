@@ -64,7 +64,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-unty
 
 def test_numbers_of_a_half_busy_process(recording) -> None:  # type: ignore[no-untyped-def]
     opened, pid = recording
-    numbers = {name: evidence.value for name, evidence in measure(opened, Threads(opened.threads, opened.rows(ThreadSample)), [(pid, ())]).job.items()}
+    threads = Threads(opened.threads, opened.rows(ThreadSample))
+    numbers = {name: evidence.value for name, evidence in measure(opened, threads, [(pid, ())]).job.items()}
     assert 0.1 < numbers["trainer_running"] < 0.8
     # One comes from the scheduler's account of the thread, the other from the account of the process.
     assert numbers["trainer_cores"] == pytest.approx(numbers["job_cores"], abs=0.15)

@@ -119,11 +119,11 @@ def test_the_bar_on_the_screen_is_as_long_as_the_shares(browser: Browser) -> Non
     assert console == []
     style = render(diagnoses.input_bound())
     colors = {}
-    for name in ("ill-0", "healthy"):  # the first of the two themes is the light one
+    for name in ("bottleneck-0", "healthy"):  # the first of the two themes is the light one
         found = re.search(rf"--{name}: #(\w\w)(\w\w)(\w\w)", style)
         assert found is not None
         colors[name] = tuple(int(part, 16) for part in found.groups())
     pixels = image.open(picture).convert("RGB")
     rows = ([pixels.getpixel((x, y)) for x in range(pixels.width)] for y in range(200, pixels.height))
-    bar = max(rows, key=lambda row: row.count(colors["ill-0"]))
-    assert bar.count(colors["ill-0"]) / bar.count(colors["healthy"]) == pytest.approx(0.62 / 0.27, rel=0.05)
+    bar = max(rows, key=lambda row: row.count(colors["bottleneck-0"]))
+    assert bar.count(colors["bottleneck-0"]) / bar.count(colors["healthy"]) == pytest.approx(0.62 / 0.27, rel=0.05)

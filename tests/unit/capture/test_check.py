@@ -96,6 +96,30 @@ for check in preflight(int(sys.argv[1])):
 
 
 @only_root
+def test_what_check_says_is_what_a_recording_keeps() -> None:
+    code = """
+import psutil
+from perfdoctor.probes import Unavailable
+from perfdoctor.probes.interpreter import InterpreterProbe
+from perfdoctor.probes.io import IoProbe
+from perfdoctor.probes.network import NetworkProbe
+from perfdoctor.probes.readers.process import Candidate
+give_up()
+class Job:
+    pids = torch_pids = lambda self: (int(sys.argv[1]),)
+    forked_pids = lambda self: ()
+for probe in (InterpreterProbe(), IoProbe(), NetworkProbe()):
+    says = list(probe.check(Candidate(int(sys.argv[1]))).missing())
+    keeps = [row for row in [*probe.open(Job()), *probe.sample(1)] if isinstance(row, Unavailable)]
+    print(probe.name, says == keeps, len(keeps))
+"""
+    with program("done()") as job:
+        job.step()
+        lines = as_nobody(code, str(job.pid)).splitlines()
+    assert lines == ["interpreter True 1", "io True 1", "network True 1"]
+
+
+@only_root
 def test_another_users_process_cannot_be_a_target() -> None:
     code = """
 from perfdoctor.errors import PerfDoctorError

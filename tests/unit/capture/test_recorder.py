@@ -16,7 +16,7 @@ from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import Recorder
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, Processes
-from perfdoctor.probes.readers.process import Process
+from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessGone, ProcessSeen, Reading, Sample
@@ -31,7 +31,7 @@ class Counting:
         self.turns, self.opened, self.closed = 0, 0, 0
         self._at, self._do = at, do
 
-    def check(self, process: Process) -> Availability:
+    def check(self, process: Candidate) -> Availability:
         return Availability(self.name, True)
 
     def open(self, job: Processes) -> Iterable[Sample]:

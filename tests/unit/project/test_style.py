@@ -11,13 +11,15 @@ from tests.files import ROOT
 from tests.unit.project.sources import Module, modules
 
 MAX_FILE = 400
+# One table, however many rows it has.
+TABLES = ("perfdoctor/knowledge/thresholds.py",)
 MAX_FUNCTION = 60
 MAX_ARGUMENTS = 6
 # Handlers that may catch anything, with the reason.
 CATCH_ALL = {
-    # A stranger's rule may raise anything, and costs only itself.
+    # A user's rule may raise anything, and costs only itself.
     ("perfdoctor/rules/users_rules.py", "find_of_users"),
-    # Whatever is wrong with perfdoctor must not end the user's training; the reason is told as a warning.
+    # Whatever is wrong with perfdoctor must not end the user's training; the reason is reported as a warning.
     ("perfdoctor/api.py", "_start"),
     # Nor between two steps; there the reason is told in the report.
     ("probes/inside/session.py", "step_ended"),
@@ -33,7 +35,8 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_files_are_short() -> None:
-    assert [f"{module.path}: {module.lines} lines" for module in modules().values() if module.lines > MAX_FILE] == []
+    long = [module for module in modules().values() if module.lines > MAX_FILE]
+    assert [f"{one.path}: {one.lines} lines" for one in long if one.path.as_posix() not in TABLES] == []
 
 
 def test_functions_are_short() -> None:

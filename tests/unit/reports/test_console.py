@@ -32,7 +32,7 @@ def section(text: str, heading: str) -> list[str]:
             "CPU bottleneck: preparing the input on the CPU, 62% of the time, 2.3x if fixed",
         ),
         (diagnoses.straggler(), "I/O bottleneck: reading from storage, 45% of the time, 1.8x if fixed"),
-        (diagnoses.sound(), "Nothing is holding this job back: 94% is the model's arithmetic on the CPU"),
+        (diagnoses.sound(), "No bottleneck found: 94% is the model's arithmetic on the CPU"),
         (diagnoses.undecided(), "No bottleneck named: the evidence does not suffice"),
     ],
 )
@@ -71,7 +71,7 @@ def test_it_says_everything() -> None:
     for missing in diagnosis.not_examined:
         assert f"{missing.probe}: {missing.reason} To enable: {missing.enable}" in text
     assert "CPU 3% of one core" in text
-    assert "Looks that came late 2" in text
+    assert "Late samples 2" in text
 
 
 def test_what_costs_little_is_told_in_short() -> None:

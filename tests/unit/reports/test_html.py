@@ -124,7 +124,7 @@ def test_only_code_is_set_as_code() -> None:
 
 def test_a_sound_job_reads_as_good_news() -> None:
     text = Page(render(diagnoses.sound())).text
-    assert "Nothing is holding this job back" in text
+    assert "No bottleneck found" in text
     assert "if fixed" not in text
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.cards import ShortPaths
 from perfdoctor.reports.outline import outline
-from perfdoctor.reports.places import Places
 from tests.builders import diagnoses
 
 WHOLE = "/home/me/work/train.py:41 main"
@@ -28,14 +28,14 @@ def test_a_file_is_named_in_full_once() -> None:
 
 def test_files_of_the_same_name_keep_their_paths() -> None:
     texts = ["/a/data.py:1 get", "/b/data.py:2 get", "/a/train.py:3 main"]
-    places = Places(texts)
-    assert [places.shorten(text) for text in texts + texts] == [*texts, *texts[:2], "train.py:3 main"]
+    paths = ShortPaths(texts)
+    assert [paths.shorten(text) for text in texts + texts] == [*texts, *texts[:2], "train.py:3 main"]
 
 
-def test_only_places_in_code_are_shortened() -> None:
+def test_only_paths_in_code_are_shortened() -> None:
     texts = ["/data/cats/1.jpg", "https://host/a/b.py:80", "dataset.py:41 get", "/a/b c/d.py:1"]
-    places = Places(texts)
-    assert [places.shorten(text) for text in texts + texts] == texts + texts
+    paths = ShortPaths(texts)
+    assert [paths.shorten(text) for text in texts + texts] == texts + texts
 
 
 def test_what_the_verdict_says_its_finding_does_not_repeat() -> None:

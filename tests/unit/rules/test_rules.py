@@ -15,8 +15,10 @@ from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import RULES, find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.rule import Rule
+from tests.files import ROOT
 
 ILL = [cause.id for cause in CAUSES.values() if not cause.healthy and cause.id != UNATTRIBUTED]
+DOCS = ROOT / "docs"
 HEALTHY = [cause.id for cause in CAUSES.values() if cause.healthy]
 
 
@@ -241,3 +243,18 @@ def test_a_single_trainer_has_no_ranks() -> None:
 def test_rules_do_not_change_facts_and_repeat_themselves() -> None:
     given = case({"cpu.input_preprocessing": 0.4, "io.swap": 0.2}, trainers=(trainer(data=0.5, workers=3),))
     assert find(given) == find(given)
+
+
+def test_every_cause_is_explained() -> None:
+    text = (DOCS / "causes.md").read_text()
+    assert [cause for cause in CAUSES if f"**{cause}.**" not in text and f"## {cause}" not in text] == []
+
+
+def test_every_number_is_in_the_table() -> None:
+    lines = (DOCS / "evidence.md").read_text().splitlines()
+    rows = [
+        f"| `{name}` | {words.replace('{}', '…')} | {unit} | {probe} |"
+        for name, (words, unit, probe) in METRICS.items()
+    ]
+    assert [row for row in rows if row not in lines] == []
+    assert sum(line.startswith("| `") for line in lines) == len(rows)

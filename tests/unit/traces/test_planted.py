@@ -189,7 +189,7 @@ def test_copies_that_hold_the_host_cost_what_the_device_idles_less_without_them(
     after, _ = idle(planted)
     truth = (before - after) * 1000 / account.window.length
     assert truth > 0.05
-    assert account.idle_for(IdleReason.COPYING) == pytest.approx(truth, abs=0.01)
+    assert account.idle_for(IdleReason.COPYING_IN) == pytest.approx(truth, abs=0.01)
 
 
 @pytest.mark.parametrize("name", SOUND)

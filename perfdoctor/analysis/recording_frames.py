@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import (
     CodeSample,
@@ -28,6 +29,7 @@ from perfdoctor.recording.schema import (
     ThreadSeen,
     Unavailable,
 )
+from perfdoctor.timeline.stacks import Stacks
 
 if TYPE_CHECKING:  # pandas takes a third of a second of CPU time to load, which only those who ask for frames pay
     import pandas as pd
@@ -69,9 +71,6 @@ def _thread_samples(recording: Recording) -> pd.DataFrame:
 
 
 def _stacks(recording: Recording) -> pd.DataFrame:
-    # Decoding py-spy's segments and determining phases is the analysis's business, right of the recording.
-    from perfdoctor.timeline.stacks import Stacks
-
     stacks = Stacks.read(recording.rows(StackSegment))
     names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
     rows = []
@@ -93,8 +92,6 @@ def _stacks(recording: Recording) -> pd.DataFrame:
 
 
 def _code(recording: Recording) -> pd.DataFrame:
-    from perfdoctor.knowledge.symbols import classify
-
     names = {(one.image, one.offset): one.symbol for one in recording.rows(Symbol)}
     frame = _timed(recording, CodeSample)
     offsets = frame.pop("offset")

@@ -1,0 +1,39 @@
+"""A job's surroundings on which its speed depends: environment variables, and file systems as the kernel names them."""
+
+# Every launch waits until its kernel has ended (CUDA programming guide).
+LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+# For debugging, and slow: each with the value from which on it is, None where any that switches it on is.
+DEBUGGING: dict[str, str | None] = {
+    "TORCH_DISTRIBUTED_DEBUG": "DETAIL",  # INFO only logs
+    "PYTHONDEVMODE": None,
+    "PYTHONTRACEMALLOC": None,
+    "PYTORCH_JIT_LOG_LEVEL": None,
+}
+# Either turns torch.compile off.
+NO_COMPILING = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+# Threads of OpenMP's pool, and so of the CPU's arithmetic.
+POOL_THREADS = "OMP_NUM_THREADS"
+
+# Options of PyTorch's allocator; the second is the older name, still read.
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+# In them, without blanks and in lower case: segments grow, and pieces of other sizes fit.
+GROWING_SEGMENTS = "expandable_segments:true"
+# Each tensor costs a cudaMalloc and a cudaFree.
+NO_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING"
+# "0" forbids TF32 whatever the code allows.
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+# Set where processes share a GPU through MPS, and so run on it at the same time.
+MPS_PIPE = "CUDA_MPS_PIPE_DIRECTORY"
+
+# Each takes a fast path away from NCCL.
+NCCL_DETOURS = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE")
+# The network interface that NCCL or gloo talks through; the loopback reaches no other host.
+INTERFACE = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+LOOPBACK = "lo"
+# At this level every call is logged.
+NCCL_LOG, EVERY_CALL = "NCCL_DEBUG", "TRACE"
+# What launchers like torchrun tell each rank: how many there are, and how many of them on its host.
+RANKS, RANKS_OF_HOST = "WORLD_SIZE", "LOCAL_WORLD_SIZE"
+
+# Files that lie in memory: no storage is faster.
+IN_MEMORY = frozenset(("tmpfs", "ramfs"))

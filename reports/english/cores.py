@@ -1,0 +1,142 @@
+"""CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
+
+from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.english.numbers import amount, counted, percent
+
+
+def queueing() -> str:
+    return "Waiting for a free core"
+
+
+def queueing_refuted() -> str:
+    return (
+        "Stop the neighbours, or start the job with OMP_NUM_THREADS=1 and fewer workers: if the trainer is ready "
+        "without a core as often as before, threads do not outnumber cores."
+    )
+
+
+def neighbours(*, busy: Evidence) -> str:
+    return f"processes outside the job keep {amount(busy)} busy"
+
+
+def crowded(*, runnable: float, cores: float) -> str:
+    return f"the job has {runnable:.3g} threads for {counted(cores, 'core')} at a time"
+
+
+def waits_for_others(*, itself: float) -> str:
+    return f"for {percent(itself)} the main thread itself is ready, for the rest it waits for threads that are"
+
+
+def find_others() -> Fix:
+    return Fix(
+        "Find out who else runs on these cores",
+        "The trainer is ready to run and gets no core; neither its own threads nor neighbours explain it.",
+        "perf sched timehist -p PID  # or: top -H, sorted by CPU",
+    )
+
+
+def more_cores(*, used: float, cores: float) -> Fix:
+    return Fix(
+        "Give the job more cores, or less to do on these",
+        f"The job itself keeps {used:.3g} of {counted(cores, 'core')} busy, so its threads wait for each other.",
+        "taskset, --cpus-per-task or the container's limit for more cores; else make cheaper what the other findings "
+        "name",
+    )
+
+
+def move_neighbours(*, busy: Evidence, cores: int | None) -> Fix:
+    few = f", of {cores} that the job may use" if cores else ""
+    return Fix(
+        "Keep other processes off these cores",
+        f"Processes outside the job keep {amount(busy)} busy on this host{few}.",
+        "renice +19 -p OTHER_PID            # they run when the job does not\n"
+        "taskset -c CORES python train.py   # or give the job cores of its own",
+    )
+
+
+def fewer_threads_beside(*, threads: int, fitting: int, gain: float) -> Fix:
+    return Fix(
+        f"While they run, use {counted(fitting, 'compute thread')}",
+        f"Threads of a pool meet at barriers, so {threads} of them are as slow as the one that lacks a core. With "
+        f"{counted(fitting, 'thread')} the job could be {gain:.2g} times as fast as it is beside them.",
+        f"OMP_NUM_THREADS={fitting} python train.py   # in code: torch.set_num_threads({fitting})",
+    )
+
+
+def wider_mask(*, allowed: float, host: float, idle: float) -> Fix:
+    return Fix(
+        "Let the job use more cores",
+        f"Its affinity mask allows {allowed:g} of {host:g} cores, while {idle:.2g} cores of the host are idle.",
+        f"taskset -a -p -c 0-{int(host) - 1} PID   # or the launcher's setting: --cpus-per-task, docker --cpuset-cpus",
+    )
+
+
+def fewer_threads(
+    *, fitting: int, processes: int, runnable: float, cores: float, now: str | None, overruled: bool
+) -> Fix:
+    have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
+    have += ", but code sets more" if overruled else ""
+    in_code = f"torch.set_num_threads({fitting}), cv2.setNumThreads(0)"
+    by_variable = f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: {in_code}"
+    return Fix(
+        f"Use {counted(fitting, 'compute thread')} per process",
+        f"{counted(processes, 'process', 'processes')} had {runnable:.3g} threads running or queueing at a time on "
+        f"{counted(cores, 'core')} ({have}). What threads lose by waiting for each other at barriers is on top of "
+        "that.",
+        f"{in_code}   # where the script sets more" if overruled else by_variable,
+    )
+
+
+def fewer_workers(*, fitting: int, workers: int, trainers: int, cores: float) -> Fix:
+    return Fix(
+        f"Use {counted(fitting, 'loader worker')} per trainer",
+        f"{workers} workers and {counted(trainers, 'trainer')} share {counted(cores, 'core')}.",
+        f"DataLoader(..., num_workers={fitting})",
+    )
+
+
+def standing_still() -> str:
+    return "Standing still because the CPU quota is used up"
+
+
+def standing_still_refuted() -> str:
+    return (
+        "Watch nr_throttled in the control group's cpu.stat for a minute: if it stands still, the quota is not the "
+        "cause."
+    )
+
+
+def raise_quota(*, quota: float | None, visible: float | None, stopped: float | None) -> Fix:
+    why = f"The quota is {counted(quota, 'core')}" if quota is not None else "There is a CPU quota"
+    if visible is not None:
+        why += f", while the job sees {counted(visible, 'core')} and sizes its threads for them"
+    often = f" It was stopped in {percent(stopped)} of the periods." if stopped is not None else ""
+    return Fix(
+        "Raise the CPU quota",
+        f"{why}.{often}",
+        "docker update --cpus N CONTAINER   # Kubernetes: resources.limits.cpu; systemd: CPUQuota=; cgroup v2: cpu.max",
+    )
+
+
+def threads_of_quota(*, threads: int) -> Fix:
+    return Fix(
+        f"If the quota must stay, use {counted(threads, 'compute thread')}",
+        "More threads than the quota use it up early in each period, and then all of them stand still until the next.",
+        f"OMP_NUM_THREADS={threads} python train.py   # and num_workers of at most {threads}",
+    )
+
+
+def arithmetic() -> str:
+    return "The model's own arithmetic on the CPU"
+
+
+def arithmetic_refuted() -> str:
+    return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
+
+
+def more_threads(*, more: int, threads: str, idle: float, cores: float) -> Fix:
+    return Fix(
+        f"Let the arithmetic use {more} threads",
+        f"OMP_NUM_THREADS is {threads}, and {idle:.2g} of {cores:g} cores are idle.",
+        f"OMP_NUM_THREADS={more} python train.py",
+    )

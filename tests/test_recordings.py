@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
+from tests.files import ROOT
 from tests.recordings import corpus, packing
-from tests.sources import ROOT
 
 SECRET = "s3cr3t-Value_77"
 # Recordings in which perfdoctor names another cause than the true one, and why.

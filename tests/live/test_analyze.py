@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.__main__ import main
-from perfdoctor.recording.writer import RecordingWriter
-from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
+from tests.builders.jobs import write
+from tests.builders.traces import ELEMENTWISE, GEMM, MadeTrace
 
 
 def launch_bound(rank: int | None = None) -> MadeTrace:
@@ -75,8 +75,7 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_recording_is_pointed_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "job.perfdoctor"
-    RecordingWriter(path, {"start_ns": "1"}).close()
+    path = write(tmp_path / "job.perfdoctor")
     assert main(["analyze", str(path)]) == 1
     assert f"perfdoctor report {path}" in capsys.readouterr().err
 

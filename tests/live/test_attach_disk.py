@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attaching import (
+from tests.processes.attaching import (
     ENVIRONMENT,
     TRAINING,
     Answer,

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.attaching import (
+from tests.processes.attaching import (
     ENVIRONMENT,
     SILENT,
     TRAINING,

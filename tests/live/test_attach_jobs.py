@@ -15,7 +15,7 @@ from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.job import JobTimeline
-from tests.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
+from tests.processes.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
 
 
 def watch(started: Started, folder: Path, *, pid: int | None = None, duration: float = 3) -> Answer:
@@ -124,7 +124,7 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
 
 def _uses_torch(pid: int) -> bool:
     from perfdoctor.probes.readers.process import uses_torch
-    from tests.attaching import until
+    from tests.processes.attaching import until
 
     return until(lambda: uses_torch(pid) and psutil.Process(pid).cpu_times().user > 1.5, 20)
 

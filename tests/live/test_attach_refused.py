@@ -10,7 +10,17 @@ import pytest
 
 from perfdoctor.capture.target import require_linux
 from perfdoctor.errors import PerfDoctorError
-from tests.attaching import ENVIRONMENT, SILENT, TARGETS, TRAINING, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
+from tests.processes.attaching import (
+    ENVIRONMENT,
+    SILENT,
+    TARGETS,
+    TRAINING,
+    WITHOUT_PTRACE,
+    job,
+    needs_root,
+    perfdoctor,
+    refused,
+)
 
 NOBODY = "65534"
 # Another user who may read the files of this Python wherever they lie, and has no other right.

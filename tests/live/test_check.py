@@ -11,7 +11,7 @@ import pytest
 from perfdoctor.commands import check
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
-from tests.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
+from tests.processes.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 
 def arguments(*words: str) -> argparse.Namespace:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attaching import is_a_diagnosis
-from tests.insiding import ENOUGH, Run, run_inside
+from tests.processes.attaching import is_a_diagnosis
+from tests.processes.insiding import ENOUGH, Run, run_inside
 
 CAUSE = "cpu.input_preprocessing"
 

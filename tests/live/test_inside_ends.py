@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from perfdoctor.probes.readers.procfs import is_running
-from tests.attaching import ENVIRONMENT, Started, is_a_diagnosis, job, until
-from tests.insiding import ENOUGH, PATIENCE_S, SCRIPT, TRAIN, run_inside
+from tests.processes.attaching import ENVIRONMENT, Started, is_a_diagnosis, job, until
+from tests.processes.insiding import ENOUGH, PATIENCE_S, SCRIPT, TRAIN, run_inside
 
 FOREVER = ("--item-ms", "1", "--observe", "1000000", "--seconds", str(PATIENCE_S))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.attaching import ENVIRONMENT, perfdoctor
+from tests.processes.attaching import ENVIRONMENT, perfdoctor
 
 pytestmark = pytest.mark.alone
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attaching import TARGETS
-from tests.insiding import run_inside
+from tests.processes.attaching import TARGETS
+from tests.processes.insiding import run_inside
 
 TRAIN = (sys.executable, str(TARGETS / "inside_profiled.py"))
 BUSY = "The script uses torch.profiler itself, so perfdoctor took no trace of its own."

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attaching import TARGETS
-from tests.insiding import run_inside
+from tests.processes.attaching import TARGETS
+from tests.processes.insiding import run_inside
 
 pytestmark = pytest.mark.alone
 

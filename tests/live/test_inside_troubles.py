@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attaching import ENVIRONMENT, TARGETS, needs_root
-from tests.insiding import ENOUGH, PATIENCE_S, run_inside
 from tests.live.test_attach_disk import mounted
+from tests.processes.attaching import ENVIRONMENT, TARGETS, needs_root
+from tests.processes.insiding import ENOUGH, PATIENCE_S, run_inside
 
 # In a process of its own: the function is missing there as in an old kernel.
 WITHOUT_MEMFD = """

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.attaching import is_a_diagnosis
-from tests.insiding import Run, run_inside
+from tests.processes.attaching import is_a_diagnosis
+from tests.processes.insiding import Run, run_inside
 
 WAYS = ("lbfgs", "scaled", "nested", "adversarial", "threads", "compiled", "spawn", "forkserver")
 OPTIONS = ("--observe", "60", "--item-ms", "1")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perfdoctor import diagnose
-from tests.attaching import TARGETS, is_a_diagnosis
-from tests.insiding import Run, run_inside
+from tests.processes.attaching import TARGETS, is_a_diagnosis
+from tests.processes.insiding import Run, run_inside
 
 CAUSE = "cpu.input_preprocessing"
 

@@ -12,7 +12,7 @@ from perfdoctor.capture.job import Job, find_root, is_forked
 from perfdoctor.probes.readers.process import uses_torch
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
-from tests.attaching import ENVIRONMENT, job, until
+from tests.processes.attaching import ENVIRONMENT, job, until
 
 pytestmark = pytest.mark.alone
 

@@ -12,7 +12,7 @@ import pytest
 
 from perfdoctor.probes.cpu import CpuProbe
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, core_list, core_text, stat_fields
-from tests.watching import complaints, facts, looked, number, opened, plant, program, readings
+from tests.processes.watching import complaints, facts, looked, number, opened, plant, program, readings
 
 pytestmark = pytest.mark.alone
 

@@ -27,7 +27,7 @@ from perfdoctor.probes.readers.nvml import (
     total,
     why_no_gpu,
 )
-from tests.watching import complaints, looked, opened, plant, readings
+from tests.processes.watching import complaints, looked, opened, plant, readings
 
 pytestmark = pytest.mark.alone
 

@@ -16,7 +16,7 @@ from perfdoctor.probes.readers.mounts import (
     read_mounts,
 )
 from perfdoctor.recording.schema import Fact
-from tests.watching import as_nobody, complaints, facts, looked, number, opened, plant, program, readings
+from tests.processes.watching import as_nobody, complaints, facts, looked, number, opened, plant, program, readings
 
 pytestmark = pytest.mark.alone
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.memory import MemoryProbe
-from tests.watching import looked, number, opened, plant, program, readings
+from tests.processes.watching import looked, number, opened, plant, program, readings
 
 pytestmark = pytest.mark.alone
 

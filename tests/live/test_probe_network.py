@@ -11,7 +11,7 @@ import pytest
 
 from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp
 from perfdoctor.recording.schema import Fact, Sample
-from tests.watching import as_nobody, looked, number, opened, plant, program, readings
+from tests.processes.watching import as_nobody, looked, number, opened, plant, program, readings
 
 pytestmark = pytest.mark.alone
 

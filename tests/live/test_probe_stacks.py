@@ -18,8 +18,8 @@ from perfdoctor.probes import stacks
 from perfdoctor.probes.stacks import StacksProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
-from tests.attaching import Started, job, sampling, until
 from tests.live.test_probe_threads import Watched
+from tests.processes.attaching import Started, job, sampling, until
 
 pytestmark = pytest.mark.alone
 

@@ -14,7 +14,7 @@ from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen
-from tests.attaching import job, until
+from tests.processes.attaching import job, until
 
 pytestmark = pytest.mark.alone
 

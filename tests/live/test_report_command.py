@@ -6,22 +6,13 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.recording.schema import Event
-from perfdoctor.recording.writer import RecordingWriter
-from tests.attaching import is_a_diagnosis, needs_root, perfdoctor, refused
-from tests.watching import as_nobody
-
-START = 5_000_000_000
-
-
-def recorded(path: Path, *samples: Event) -> Path:
-    writer = RecordingWriter(path, {"start_ns": str(START), "asked_pid": "77"})
-    writer.add(samples)
-    writer.close()
-    return path
+from tests.builders.jobs import START, write
+from tests.processes.attaching import is_a_diagnosis, needs_root, perfdoctor, refused
+from tests.processes.watching import as_nobody
 
 
 def test_a_recording_of_nothing_has_a_report_and_no_verdict(tmp_path: Path) -> None:
-    recording = recorded(tmp_path / "a")
+    recording = write(tmp_path / "a")
     answer = perfdoctor("report", recording, "--json", tmp_path / "a.json", "--report", tmp_path / "a.html")
     refused(answer, "No bottleneck can be named", "before anything could be seen")
     is_a_diagnosis(answer.told)
@@ -30,7 +21,7 @@ def test_a_recording_of_nothing_has_a_report_and_no_verdict(tmp_path: Path) -> N
 
 
 def test_a_recording_that_holds_only_its_end(tmp_path: Path) -> None:
-    recording = recorded(tmp_path / "a", Event(START + 1, "stopped", "job ended"))
+    recording = write(tmp_path / "a", [Event(START + 1, "stopped", "job ended")])
     answer = perfdoctor("report", recording, "--json", tmp_path / "a.json")
     refused(answer, "before anything could be seen")
     assert answer.told["job"]["stopped"] == "job ended"
@@ -62,7 +53,7 @@ def test_what_a_path_holds_steers_no_terminal_and_breaks_no_line(tmp_path: Path)
 
 @needs_root
 def test_a_recording_that_may_not_be_read(tmp_path: Path) -> None:
-    file = recorded(tmp_path / "a")
+    file = write(tmp_path / "a")
     file.chmod(0)
     code = (
         "from pathlib import Path\nfrom perfdoctor.recording.reader import Recording\ngive_up()\n"
@@ -84,7 +75,7 @@ def test_a_trace_is_pointed_to_analyze(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_truncated_recording_is_refused(tmp_path: Path) -> None:
-    recording = recorded(tmp_path / "a", *(Event(START + i, "kind", "x" * 99) for i in range(2000)))
+    recording = write(tmp_path / "a", (Event(START + i, "kind", "x" * 99) for i in range(2000)))
     recording.write_bytes(recording.read_bytes()[:50_000])
     refused(perfdoctor("report", recording), "damaged")
 
@@ -94,6 +85,6 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_report_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
-    recording = recorded(tmp_path / "a")
+    recording = write(tmp_path / "a")
     refused(perfdoctor("report", recording, "--report", tmp_path / "no" / "a.html"), "There is no folder", "mkdir")
     refused(perfdoctor("report", recording, "--report", tmp_path), "is a folder")

@@ -11,7 +11,7 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.html import render
-from tests import diagnoses
+from tests.builders import diagnoses
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.causes import CAUSES
-from tests.attaching import ENVIRONMENT, PERFDOCTOR, job, perfdoctor
+from tests.processes.attaching import ENVIRONMENT, PERFDOCTOR, job, perfdoctor
 
 pytestmark = pytest.mark.alone
 

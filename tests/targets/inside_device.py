@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from perfdoctor import diagnose
 from perfdoctor.probes.inside import device_clock, isolated_phases, patches
-from tests.stand_in_device import MS, Stream
+from tests.builders.stand_ins import MS, Stream
 
 DATA_MS, FORWARD_MS, BACKWARD_MS = 12, 8, 16
 CALL = torch.nn.Module.__call__

@@ -14,13 +14,11 @@ from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.causes import CAUSES
 from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
 from perfdoctor.metrics.readings import Readings
-from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Fact, Reading
-from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.recording.schema import Fact, Reading, Sample
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ELEMENTWISE, GEMM, MadeTrace
-from tests.real_traces import real
-from tests.sources import ROOT
+from tests.builders import jobs
+from tests.builders.traces import ELEMENTWISE, GEMM, MadeTrace
+from tests.files import ROOT, real
 
 sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(ROOT / "examples" / "gpu"))
@@ -50,17 +48,13 @@ def traced_cause(folder: Path) -> str | None:
     return diagnose_traces(read_trace(path) for path in sorted(folder.glob("rank*.json.gz"))).verdict.cause
 
 
-def counted(folder: Path, scratch: Path) -> Readings:
+def counted(folder: Path) -> Readings:
     """The fixture's readings, by way of a recording."""
     kept = json.loads((folder / "readings.json").read_text())
-    writer = RecordingWriter(scratch / "again.perfdoctor", {"start_ns": "0"})
-    writer.add(Fact(0, "gpu", *fact) for fact in kept["facts"])
-    writer.add(Reading(int(seconds * 1e9), "gpu", *rest) for seconds, *rest in kept["readings"])
-    writer.close()
-    opened = Recording.open(scratch / "again.perfdoctor")
-    readings = Readings(opened)
-    opened.close()
-    return readings
+    facts = [Fact(jobs.START, "gpu", *fact) for fact in kept["facts"]]
+    readings = [Reading(jobs.at(seconds), "gpu", *rest) for seconds, *rest in kept["readings"]]
+    with jobs.recorded([*facts, *readings]) as recording:
+        return Readings(recording)
 
 
 def right_or_known(cause: str | None, told: dict[str, Any], way: str) -> None:
@@ -78,8 +72,8 @@ def test_the_kept_trace_names_what_was_planted(folder: Path) -> None:
 
 
 @replayed
-def test_the_kept_readings_say_what_they_said(folder: Path, tmp_path: Path) -> None:
-    told, readings = told_of(folder), counted(folder, tmp_path)
+def test_the_kept_readings_say_what_they_said(folder: Path) -> None:
+    told, readings = told_of(folder), counted(folder)
     for row in told["compared"]:
         if "perfdoctor" in row:
             assert readings.mean(job_gpus(readings)[0], row["reading"]) == pytest.approx(row["perfdoctor"], rel=1e-6)
@@ -126,15 +120,16 @@ def test_a_trimmed_real_trace_says_the_same(name: str, tmp_path: Path) -> None:
 def work_folder(folder: Path) -> Path:
     """What the tools leave behind of one example: readings of a GPU, rows of nvidia-smi, torch's counters, a trace."""
     folder.mkdir()
-    writer = RecordingWriter(folder / comparing.RECORDING, {"start_ns": "1000000000"})
-    writer.add([Fact(1_000_000_000, "gpu", "gpu:0", "name", "A GPU"), Fact(1, "gpu", "gpu:0", "uuid", "GPU-1234")])
     levels = {"busy_fraction": 1.0, "sm_active_fraction": 0.9, "tensor_active_fraction": 0.05, "power_watts": 400.0}
     levels |= {"dram_bandwidth_fraction": 0.85, "memory_total_bytes": 80.0 * 2**30, "job_processes": 1.0}
-    for tick in range(4):
-        at = 1_000_000_000 + tick * 500_000_000
-        writer.add(Reading(at, "gpu", "gpu:0", name, value) for name, value in levels.items())
-        writer.add([Reading(at, "cpu", "host", "idle", 1.0)])
-    writer.close()
+    samples: list[Sample] = [
+        Fact(jobs.START, "gpu", "gpu:0", "name", "A GPU"),
+        Fact(jobs.START, "gpu", "gpu:0", "uuid", "GPU-1234"),
+        *jobs.readings("host", "idle", *[1.0] * 4, every_s=0.5, probe="cpu"),
+    ]
+    for name, value in levels.items():
+        samples += jobs.readings("gpu:0", name, *[value] * 4, every_s=0.5, probe="gpu")
+    jobs.write(folder / comparing.RECORDING, samples)
     asked = [pair.theirs for pair in comparing._SMI_PAIRS]
     said = {"utilization.gpu": "99", "memory.total": "81920", "power.draw": "300.0"}
     line = ", ".join(["0", *(said.get(name, "[N/A]") for name in asked)])
@@ -149,7 +144,7 @@ def test_what_is_kept_can_be_replayed(tmp_path: Path) -> None:
     told = {"example": "made", "expected": "gpu.memory_bandwidth", "compared": comparing.compare(work)}
     folder = keeping.keep(told, work, tmp_path)
     assert traced_cause(folder) == told_of(folder)["expected"] == told_of(folder)["analyze_kept"]["cause"]
-    readings = counted(folder, tmp_path)
+    readings = counted(folder)
     assert readings.mean("gpu:0", "power_watts") == 400
     assert gpu_cause(measure_gpus(readings)) == "gpu.memory_bandwidth"
     assert readings.subjects("host") == []

@@ -9,7 +9,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.recording.schema import Profile
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
-from tests.made_traces import GEMM, MadeTrace
+from tests.builders.traces import GEMM, MadeTrace
 
 PID = 4321
 

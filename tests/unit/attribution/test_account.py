@@ -1,9 +1,6 @@
 """The account of made-up recordings: where waits go that several causes have a part in."""
 
-import json
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -13,55 +10,15 @@ from perfdoctor.attribution.attribute import as_counted, attribute
 from perfdoctor.attribution.pipeline import going_with_the_largest
 from perfdoctor.attribution.share import Share
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Fact, ProcessSeen, Reading, Sample, StackSegment, ThreadSample, ThreadSeen
-from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.recording.schema import Fact, Reading, Sample
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
-
-S = 1_000_000_000
-START, TICK, TICKS = 100 * S, S // 50, 500
-Accounted = Callable[[Sequence[Sample]], list[Account]]
+from tests.builders import jobs
 
 
-@pytest.fixture
-def accounted(tmp_path: Path) -> Iterator[Accounted]:
-    opened: list[Recording] = []
-
-    def accounted(samples: Sequence[Sample]) -> list[Account]:
-        writer = RecordingWriter(tmp_path / "recording", {"start_ns": str(START), "cores": "2"})
-        writer.add([Reading(START, "cpu", "host", "usable_cores", 2.0), *samples])
-        writer.close()
-        opened.append(Recording.open(tmp_path / "recording"))
-        return attribute(JobTimeline(opened[-1]))
-
-    yield accounted
-    for recording in opened:
-        recording.close()
-
-
-def _process(pid: int, **environment: str) -> Sample:
-    return ProcessSeen(START, pid, 1, START - 9 * S, "python", False, True, "python", json.dumps(environment))
-
-
-def _thread(tid: int, pid: int, name: str, states: str, *, run: float = 0.0, delay: float = 0.0) -> list[Sample]:
-    """A thread whose states repeat, and which sleeps in a futex."""
-    samples: list[Sample] = [ThreadSeen(START, tid, pid, name)]
-    for tick in range(TICKS):
-        state, now = states[tick % len(states)], tick * TICK
-        call = "futex" if state == "S" else None
-        counters = int(run * now), int(delay * now), None, None, None, None
-        samples.append(ThreadSample(START + now, tid, state, call, "", *counters))
-    return samples
-
-
-def _stacks(pid: int) -> Sample:
-    """A main thread that is in one and the same line of the job's own all the time."""
-    frame = {"name": "main", "args": {"filename": "/job/train.py", "line": 7}}
-    samples = [frame | {"pid": pid, "tid": 1, "ts": step * 50_000, "ph": "BE"[step % 2]} for step in range(201)]
-    trace = zlib.compress(json.dumps(samples).encode())
-    return StackSegment(START, 0, START + TICKS * TICK, pid, trace)
+def accounted(samples: Iterable[Sample]) -> list[Account]:
+    cores = Reading(jobs.START, "cpu", "host", "usable_cores", 2.0)
+    return attribute(jobs.timeline([cores, *samples]))
 
 
 def _ranks(*states: str, moves: str, run: float = 0.5, delay: float = 0.0, gloo: float = 0.5) -> list[Sample]:
@@ -70,9 +27,9 @@ def _ranks(*states: str, moves: str, run: float = 0.5, delay: float = 0.0, gloo:
     for rank, own in enumerate(states):
         pid = 100 + 10 * rank
         samples += [
-            _process(pid, RANK=str(rank), WORLD_SIZE=str(len(states))),
-            *_thread(pid, pid, "python", own, run=run, delay=delay),
-            *_thread(pid + 1, pid, "gloo_tcp_loop", moves, run=gloo),
+            *jobs.process(pid, RANK=str(rank), WORLD_SIZE=str(len(states))),
+            *jobs.thread(pid, pid, own, run=run, delay=delay),
+            *jobs.thread(pid + 1, pid, moves, name="gloo_tcp_loop", run=gloo),
         ]
     return samples
 
@@ -84,32 +41,32 @@ def _share(accounts: Sequence[Account], cause: str) -> float:
 BANDWIDTH = "communication.bandwidth"
 
 
-def test_ranks_that_wait_by_turns_wait_for_the_exchange_that_is_under_way(accounted: Accounted) -> None:
+def test_ranks_that_wait_by_turns_wait_for_the_exchange_that_is_under_way() -> None:
     accounts = accounted(_ranks("RRSS", "SSRR", moves="RSRS"))
     assert _share(accounts, BANDWIDTH) == pytest.approx(0.25, abs=0.02)
     # An exchange lies in no rank: only the other half of the waits is for one.
     assert accounts[0].waited_for()[1] / accounts[0].seconds == pytest.approx(0.25, abs=0.02)
 
 
-def test_ranks_that_wait_by_turns_without_an_exchange_wait_for_each_other(accounted: Accounted) -> None:
+def test_ranks_that_wait_by_turns_without_an_exchange_wait_for_each_other() -> None:
     accounts = accounted(_ranks("RRSS", "SSRR", moves="S"))
     assert _share(accounts, BANDWIDTH) == 0.0
     assert accounts[0].waited_for()[1] / accounts[0].seconds == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_rank_that_waits_for_nobody_hides_the_exchange(accounted: Accounted) -> None:
+def test_a_rank_that_waits_for_nobody_hides_the_exchange() -> None:
     accounts = accounted(_ranks("RRRR", "SSRR", moves="RSRS"))
     assert _share(accounts, BANDWIDTH) == 0.0
     assert accounts[1].waited_for()[0] / accounts[1].seconds == pytest.approx(0.5, abs=0.02)
 
 
-def test_cores_that_an_exchange_takes_are_its_cost(accounted: Accounted) -> None:
+def test_cores_that_an_exchange_takes_are_its_cost() -> None:
     accounts = accounted(_ranks("R", "R", moves="R", run=0.6, delay=0.4, gloo=0.4))
     assert _share(accounts, BANDWIDTH) == pytest.approx(0.4, abs=0.02)
     assert _share(accounts, "cpu.contention") == 0.0
 
 
-def test_more_ranks_than_cores_contend(accounted: Accounted) -> None:
+def test_more_ranks_than_cores_contend() -> None:
     accounts = accounted(_ranks("R", "R", "R", moves="R", run=0.5, delay=0.5, gloo=0.1))
     # Of the cores, the ranks themselves use 1.5, and threads of the exchange 0.3.
     assert _share(accounts, "cpu.contention") == pytest.approx(0.5 * 1.5 / 1.8, abs=0.02)
@@ -132,16 +89,13 @@ LATENCY = "communication.latency"
     ],
 )
 def test_large_packets_are_bytes_on_however_slow_a_link(
-    accounted: Accounted, packet: int, rate: float, mtu: int, cause: str
+    packet: int, rate: float, mtu: int, cause: str
 ) -> None:
-    end, seconds = START + TICKS * TICK, TICKS * TICK / S
-    counters = [("sent_bytes_total", rate * seconds), ("sent_packets_total", rate * seconds / packet)]
+    counters = [("sent_bytes_total", rate * jobs.SECONDS), ("sent_packets_total", rate * jobs.SECONDS / packet)]
     traffic = [
-        Reading(time, "network", "net:lo", name, value * (time > START))
-        for name, value in counters
-        for time in (START, end)
+        row for name, value in counters for row in jobs.readings("net:lo", name, 0.0, value, every_s=jobs.SECONDS)
     ]
-    link = Fact(START, "network", "net:lo", "mtu_bytes", str(mtu))
+    link = Fact(jobs.START, "network", "net:lo", "mtu_bytes", str(mtu))
     accounts = accounted([*_ranks("RRSS", "SSRR", moves="RSRS"), *traffic, link])
     assert _share(accounts, cause) == pytest.approx(0.25, abs=0.02)
 
@@ -207,13 +161,14 @@ def test_what_was_never_seen_gets_no_weight() -> None:
     assert _weighed(50, 0.0, 0.0) == pytest.approx(0.5)
 
 
-def test_a_recording_is_weighed_by_what_the_kernel_counted(accounted: Accounted) -> None:
+def test_a_recording_is_weighed_by_what_the_kernel_counted() -> None:
     """Samples that find a thread asleep half of the time, of which the kernel knows that it ran for three quarters."""
-    (account,) = accounted([_process(100), _stacks(100), *_thread(100, 100, "python", "RS", run=0.75)])
+    stacks, thread = jobs.stacks(100, (jobs.OWN,), ()), jobs.thread(100, 100, "RS", run=0.75)
+    (account,) = accounted([*jobs.process(100), *stacks, *thread])
     assert account.causes().fractions()["cpu.python_overhead"] == pytest.approx(0.75, abs=0.01)
 
 
-def test_without_stacks_nobody_knows_what_python_code_is_for(accounted: Accounted) -> None:
+def test_without_stacks_nobody_knows_what_python_code_is_for() -> None:
     """Nor what a thread waits for in a futex: the arithmetic's pool, a queue or a lock of the job's own."""
-    (account,) = accounted([_process(100), *_thread(100, 100, "python", "RS", run=0.5)])
+    (account,) = accounted([*jobs.process(100), *jobs.thread(100, 100, "RS", run=0.5)])
     assert account.causes().fractions() == {UNATTRIBUTED: 1.0}

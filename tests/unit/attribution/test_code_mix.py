@@ -1,22 +1,19 @@
-"""Machine code of short steps, which cannot be matched to phases by time, is shared out by what it can be part of."""
+"""What a main thread computes in each phase: its machine code, and what its pool lacks meanwhile.
+
+Machine code of short steps, which cannot be matched to phases by time, is shared out by what it can be part of.
+"""
 
 from collections import Counter
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from perfdoctor.attribution.code_counts import IN_STEP, _apart, mark_in_step, misplaced
-from perfdoctor.attribution.code_mix import CodeMix, _fractions, _libraries
+from perfdoctor.attribution.code_mix import SPIN, CodeMix, _fractions, _libraries, read_code_mix
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.knowledge.frames import PHASES, Frame
-from perfdoctor.metrics.settings import has_loader
-from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, locate
-from perfdoctor.timeline.stacks import Stacks, StackSeries
+from perfdoctor.knowledge.frames import PHASES
+from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, CodeLocation
+from tests.builders import jobs
 
-OWN = Frame("/home/me/train.py", "main", 7)
-PACKAGES = "/v/lib/python3.11/site-packages"
 SAMPLES = Counter(kernel=500, dispatch=100, interpreter=100, library=300)
 
 
@@ -76,15 +73,41 @@ def test_libraries_part_of_what_runs_around_the_arithmetic() -> None:
     assert _libraries(Counter(kernel=900, dispatch=9), 5.0) is None
 
 
-@pytest.mark.parametrize(
-    ("file", "loads"), [("torch/utils/data/dataloader.py", True), ("torchvision/transforms/functional.py", False)]
-)
-def test_a_loop_that_calls_transforms_itself_has_no_loader(file: str, loads: bool) -> None:
-    stacks = [(OWN, Frame(f"{PACKAGES}/{file}", "f", 1)), (OWN,)]
-    series = StackSeries(10, 1, np.arange(40), np.arange(40) % 2, is_main=True)
-    assert locate(stacks[0]).phase == "data"
-    job: Any = SimpleNamespace(
-        stacks=Stacks(stacks, [locate(stack) for stack in stacks], [series]),
-        processes=SimpleNamespace(workers_of=lambda _: ()),
+TRAINER = 10
+KERNEL, BARRIER = ("libmkl_core.so", "mkl_blas_sgemm"), ("libgomp.so.1", "gomp_barrier_wait_end")
+
+
+def mix_of(*, squeezed_from_s: float) -> CodeMix:
+    """A trainer in a forward pass: 300 samples in a kernel, then 100 at a barrier, half a second later.
+
+    The other thread of its pool gets a core for only half of the time later.
+    """
+    return read_code_mix(
+        jobs.timeline(
+            [
+                *jobs.process(TRAINER),
+                *jobs.thread(TRAINER, TRAINER, run=1.0),
+                *jobs.thread(TRAINER + 1, TRAINER, run=1.0, squeezed_from_s=squeezed_from_s),
+                *jobs.stacks(TRAINER, (jobs.OWN, jobs.MODULE), times=10, every_s=1.0),
+                *jobs.code(TRAINER, *KERNEL, 300, until_s=3.0),
+                *jobs.code(TRAINER, *BARRIER, 100, from_s=3.5, until_s=4.5),
+            ]
+        ),
+        TRAINER,
     )
-    assert has_loader(job, {10}) is loads
+
+
+def spinning(mix: CodeMix, *, held_up: bool) -> float:
+    return mix.causes(CodeLocation("forward"), held_up=held_up).get(SPIN, 0.0)
+
+
+def test_a_barrier_takes_the_time_in_which_the_pool_lacks_a_core() -> None:
+    mix = mix_of(squeezed_from_s=3.25)
+    assert spinning(mix, held_up=True) == 1.0
+    assert spinning(mix, held_up=False) == 0.0
+
+
+@pytest.mark.parametrize("held_up", [True, False])
+def test_too_few_samples_of_either_leave_the_mean(held_up: bool) -> None:
+    mix = mix_of(squeezed_from_s=4.4 if held_up else 0.1)
+    assert spinning(mix, held_up=held_up) == 0.25

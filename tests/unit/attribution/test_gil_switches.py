@@ -1,32 +1,21 @@
 """What a thread spends on switching the GIL is determined from its switches and its time in the kernel."""
 
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from perfdoctor.attribution.gil_switches import gil_switching
 from perfdoctor.knowledge import thresholds
-from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, ThreadSample
-from perfdoctor.timeline.gil import Gil
-from perfdoctor.timeline.threads import ThreadSeries
+from perfdoctor.recording.schema import CODE_FREQUENCY
+from perfdoctor.timeline.job import JobTimeline
+from tests.builders import jobs
 
-TRAINER, OTHER, SECONDS = 10, 11, 10
-S = 1_000_000_000
+TRAINER, OTHER = 10, 11
 
 
-def job(*, running: float, user: float, switches: int, holder: int | None) -> Any:
+def job(*, running: float, user: float, switches: int, holder: int | None) -> JobTimeline:
     """A main thread that runs and is in user mode for these fractions of the time."""
-    counted = [(0, 0, 0), (SECONDS * S, int(running * SECONDS * S), switches * SECONDS)]
-    states = [ThreadSample(at, TRAINER, "R", None, "", run, 0, turns, 0, 0, 0) for at, run, turns in counted]
-    sampled = int(user * SECONDS * CODE_FREQUENCY)
-    code = [CodeSample(n * SECONDS * S // sampled, TRAINER, "libtorch_cpu.so", 0, "") for n in range(sampled)]
-    gil: Any = SimpleNamespace(holder_at=lambda pid, time: holder)
-    gil.is_taken = partial(Gil.is_taken, gil)
-    main = ThreadSeries(TRAINER, TRAINER, "python", states)
-    threads = SimpleNamespace(main=lambda pid: main, main_times=lambda pid: range(100))
-    return SimpleNamespace(code=code, threads=threads, gil=gil)
+    main = jobs.thread(TRAINER, TRAINER, run=running, switches=switches)
+    code = jobs.code(TRAINER, "libtorch_cpu.so", "", int(user * jobs.SECONDS * CODE_FREQUENCY))
+    return jobs.timeline([*jobs.process(TRAINER), *main, *code, *jobs.gil(TRAINER, holder)])
 
 
 def test_the_kernels_part_is_for_the_lock_as_far_as_switches_explain_it() -> None:

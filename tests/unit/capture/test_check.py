@@ -17,7 +17,7 @@ from perfdoctor.probes.readers.perf_events import refusal as perf_refusal
 from perfdoctor.probes.readers.permissions import memory_refusal, rights_over
 from perfdoctor.probes.readers.process import python_of
 from perfdoctor.probes.readers.py_spy import find_py_spy, newest_of_py_spy
-from tests.watching import as_nobody, plant, program
+from tests.processes.watching import as_nobody, plant, program
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 

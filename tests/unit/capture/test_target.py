@@ -9,7 +9,7 @@ import pytest
 from perfdoctor.capture import target
 from perfdoctor.capture.target import family_of, require_torch
 from perfdoctor.errors import PerfDoctorError
-from tests.attaching import job
+from tests.processes.attaching import job
 
 
 def test_a_shell_without_pytorch_is_refused_with_its_processes() -> None:

@@ -7,8 +7,7 @@ import pytest
 from perfdoctor.probes.inside import device_clock as device
 from perfdoctor.probes.inside.device_clock import POOL, DeviceTimer, current_accelerator
 from perfdoctor.probes.inside.ring import DEVICE, FORWARD, POINT, STEP
-from tests.insiding import MarkList
-from tests.stand_in_device import MS, Stream
+from tests.builders.stand_ins import MS, MarkList, Stream
 
 
 def test_times_are_those_of_the_device_and_nobody_waits_for_them() -> None:

@@ -11,8 +11,7 @@ from perfdoctor.probes.inside import isolated_phases as module
 from perfdoctor.probes.inside.isolated_phases import STEPS, IsolatedPhases
 from perfdoctor.probes.inside.ring import BACKWARD, BEGIN, COLLECTOR, END, FORWARD, OWN, POINT, SERIALISED, STEP
 from perfdoctor.probes.inside.store_barrier import StoreBarrier
-from tests.insiding import MarkList
-from tests.stand_in_device import MS, Stream
+from tests.builders.stand_ins import MS, MarkList, Stream
 
 torch = pytest.importorskip("torch")
 

@@ -27,7 +27,7 @@ from perfdoctor.probes.inside.ring import (
 )
 from perfdoctor.probes.marks import MarksProbe
 from perfdoctor.recording.schema import Mark, SerialMark, Unavailable
-from tests.watching import Watched
+from tests.processes.watching import Watched
 
 WRITE = """
 import sys, time

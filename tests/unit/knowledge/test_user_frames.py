@@ -11,8 +11,8 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge.frames import PHASES, Frame
 from perfdoctor.knowledge.user_frames import DETAILS, VARIABLE, user_frames
 from perfdoctor.timeline.code_location import locate
+from tests.files import ROOT
 from tests.recordings import corpus, packing
-from tests.sources import ROOT
 
 MAIN = Frame("/home/me/train.py", "main", 3)
 PUT = Frame("/v/lib/python3.11/site-packages/ourstore/client.py", "Client.put", 80)

@@ -1,41 +1,26 @@
 """Evidence on recordings with known contents: rates, shares and what is absent."""
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.metrics.gpu import gpu_cause
 from perfdoctor.metrics.measure import measure
-from perfdoctor.metrics.names import Measured
-from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Reading, Sample, ThreadSample, ThreadSeen
-from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.metrics.names import Measured, Trainers
+from perfdoctor.recording.schema import Sample, ThreadSample
 from perfdoctor.timeline.threads import Threads
+from tests.builders import jobs
+from tests.builders.jobs import at, readings, thread
 
-S = 1_000_000_000
-START = 5 * S
 TRAINER, WORKERS = 10, (20, 30)
 ROLES = [(TRAINER, WORKERS)]
 
 
-@pytest.fixture
-def record(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
+def record(samples: Iterable[Sample], roles: Trainers = ROLES) -> Measured:
     """Writes samples through the real writer and measures what is in them."""
-    opened: list[Recording] = []
-
-    def recorded(samples: Iterable[Sample], roles: object = ROLES) -> Measured:
-        path = tmp_path / f"{len(opened)}.pdoc"
-        writer = RecordingWriter(path, {"start_ns": str(START)})
-        writer.add(samples)
-        writer.close()
-        opened.append(Recording.open(path))
-        return measure(opened[-1], Threads(opened[-1].threads, opened[-1].rows(ThreadSample)), roles)  # type: ignore[arg-type]
-
-    yield recorded
-    for recording in opened:
-        recording.close()
+    with jobs.recorded(samples) as recording:
+        return measure(recording, Threads(recording.threads, recording.rows(ThreadSample)), roles)
 
 
 def value(measured: Measured, name: str, trainer: int | None = None) -> float:
@@ -44,36 +29,12 @@ def value(measured: Measured, name: str, trainer: int | None = None) -> float:
     return found
 
 
-def levels(subject: str, name: str, *values: float | None, probe: str = "test") -> list[Sample]:
-    """One reading a second."""
-    return [Reading(START + second * S, probe, subject, name, number) for second, number in enumerate(values)]
-
-
-def thread(
-    tid: int, pid: int, *, run: float = 0.0, delay: float = 0.0, states: str = "R", call: str | None = None,
-    target: str = "", seconds: int = 10, faults: int = 0, switches: float = 10.0,
-) -> list[Sample]:  # fmt: skip
-    """A thread sampled 10 times a second, whose counters grow steadily and whose states repeat."""
-    samples: list[Sample] = [ThreadSeen(START, tid, pid, "python")]
-    for tick in range(seconds * 10 + 1):
-        state = states[tick % len(states)]
-        now = tick * S // 10
-        asleep = call if state == "S" else None
-        samples.append(
-            ThreadSample(
-                START + now, tid, state, asleep, target if asleep else "", int(run * now), int(delay * now),
-                int(switches * tick / 10) if tick % 5 == 0 else None, 0, 0, faults * tick // 10,
-            )
-        )  # fmt: skip
-    return samples
-
-
-def test_nothing_measured_is_nothing_said(record) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_measured_is_nothing_said() -> None:
     assert record([]) == ({}, {TRAINER: {}})
     assert record([], []) == ({}, {})
 
 
-def test_the_trainers_main_thread(record) -> None:  # type: ignore[no-untyped-def]
+def test_the_trainers_main_thread() -> None:
     numbers = record([*thread(TRAINER, TRAINER, run=0.6, delay=0.3, faults=5), *thread(11, TRAINER, run=0.5)])
     assert value(numbers, "trainer_running") == pytest.approx(0.6)
     assert value(numbers, "trainer_run_delay") == pytest.approx(0.3)
@@ -84,21 +45,21 @@ def test_the_trainers_main_thread(record) -> None:  # type: ignore[no-untyped-de
     assert "worker_busy" not in numbers.job
 
 
-def test_several_trainers_are_averaged(record) -> None:  # type: ignore[no-untyped-def]
+def test_several_trainers_are_averaged() -> None:
     samples = [*thread(10, 10, run=0.2), *thread(40, 40, run=0.8)]
     numbers = record(samples, [(10, ()), (40, ()), (99, ())])
     assert value(numbers, "trainer_running") == pytest.approx(0.5)
 
 
-def test_ended_threads_count_until_they_end(record) -> None:  # type: ignore[no-untyped-def]
+def test_ended_threads_count_until_they_end() -> None:
     """The last row of an ended thread has empty counters, which must not look like a reset."""
-    end = ThreadSample(START + 11 * S, TRAINER, "X", None, "", 0, 0, None, None, None, None)
+    end = ThreadSample(at(11), TRAINER, "X", None, "", 0, 0, None, None, None, None)
     assert value(record([*thread(TRAINER, TRAINER, run=0.6), end]), "trainer_running") == pytest.approx(0.6)
 
 
-def test_a_worker_that_polls_its_queue_is_idle(record) -> None:  # type: ignore[no-untyped-def]
-    idle = thread(20, 20, states="RSSS", call="poll", target="pipe")
-    busy = thread(30, 30, states="R", run=0.9)
+def test_a_worker_that_polls_its_queue_is_idle() -> None:
+    idle = thread(20, 20, "RSSS", call="poll", target="pipe")
+    busy = thread(30, 30, "R", run=0.9)
     numbers = record([*idle, *busy])
     assert value(numbers, "worker_busy") == pytest.approx((0.25 + 1) / 2, abs=0.02)
     assert value(numbers, "workers_busy") == pytest.approx(1.25, abs=0.04)
@@ -106,14 +67,14 @@ def test_a_worker_that_polls_its_queue_is_idle(record) -> None:  # type: ignore[
     assert value(numbers, "worker_cores") == pytest.approx(0.9)
 
 
-def test_the_busiest_worker_is_told_from_the_next(record) -> None:  # type: ignore[no-untyped-def]
+def test_the_busiest_worker_is_told_from_the_next() -> None:
     """One that only polls its queue serves another loader."""
-    samples = [*thread(20, 20, states="RSSS", call="poll", target="pipe"), *thread(30, 30, states="R", run=0.9)]
-    resting = thread(40, 40, states="S", call="poll", target="pipe", switches=0.4)
+    samples = [*thread(20, 20, "RSSS", call="poll", target="pipe"), *thread(30, 30, "R", run=0.9)]
+    resting = thread(40, 40, "S", call="poll", target="pipe", switches=0.4)
     numbers = record([*samples, *resting], [(TRAINER, (20, 30, 40))])
     assert value(numbers, "busiest_worker", TRAINER) == 1.0
     assert value(numbers, "next_busiest_worker", TRAINER) == pytest.approx(0.25, abs=0.03)
-    alone = record([*thread(30, 30, states="R", run=0.9), *resting], [(TRAINER, (30, 40))])
+    alone = record([*thread(30, 30, "R", run=0.9), *resting], [(TRAINER, (30, 40))])
     assert "busiest_worker" not in alone.trainers[TRAINER]
 
 
@@ -121,44 +82,39 @@ def test_the_busiest_worker_is_told_from_the_next(record) -> None:  # type: igno
     ("call", "target"),
     [("poll", "socket:tcp"), ("futex", ""), ("pread64", "file:/data"), ("read", "file:/data")],
 )
-def test_a_worker_that_waits_for_something_else_is_busy(record, call: str, target: str) -> None:  # type: ignore[no-untyped-def]
-    assert value(record(thread(20, 20, states="S", call=call, target=target)), "worker_busy") == 1.0
+def test_a_worker_that_waits_for_something_else_is_busy(call: str, target: str) -> None:
+    assert value(record(thread(20, 20, "S", call=call, target=target)), "worker_busy") == 1.0
 
 
-def test_workers_whose_calls_are_unreadable_are_not_judged(record) -> None:  # type: ignore[no-untyped-def]
-    assert "worker_busy" not in record(thread(20, 20, states="S", call=None)).job
+def test_workers_whose_calls_are_unreadable_are_not_judged() -> None:
+    assert "worker_busy" not in record(thread(20, 20, "S", call=None)).job
 
 
-def test_worker_starts_are_those_that_were_watched(record) -> None:  # type: ignore[no-untyped-def]
-    def seen(pid: int, at_s: float) -> ProcessSeen:
-        return ProcessSeen(START, pid, TRAINER, START + int(at_s * S), "python", True, True, "", "null")
-
+def test_worker_starts_are_those_that_were_watched() -> None:
     samples = [
-        seen(20, -100),
-        seen(30, 1),
-        seen(31, 4),
-        ProcessGone(START + 3 * S, 30),
-        ProcessGone(START + 10 * S, 20),
+        *jobs.process(20, started_s=-100, ended_s=10),
+        *jobs.process(30, started_s=1, ended_s=3),
+        *jobs.process(31, started_s=4),
     ]
     numbers = record(samples, [(TRAINER, (20, 30, 31))])
     assert value(numbers, "worker_starts") == pytest.approx(12.0)
     assert value(numbers, "worker_life") == pytest.approx(2.0)
 
 
-def test_counters_become_rates(record) -> None:  # type: ignore[no-untyped-def]
+def test_counters_become_rates() -> None:
     numbers = record(
         [
-            *levels("job", "cpu_seconds_total", 0.0, 1.5, 3.0),
-            *levels("host", "neighbours_seconds_total", 7.0, 7.5, 8.0),
-            *levels("job", "read_call_bytes_total", 0.0, 4e6, 8e6),
-            *levels("job", "storage_read_bytes_total", 0.0, 1e6, 2e6),
-            *levels("job", "read_calls_total", 0.0, 1000.0, 2000.0),
-            *levels("cgroup:/job", "quota_periods_total", 0.0, 10.0, 20.0),
-            *levels("cgroup:/job", "throttled_periods_total", 0.0, 9.0, 18.0),
-            *levels("interface:lo", "received_bytes_total", 0.0, 3e6),
-            *levels("interface:lo", "received_packets_total", 0.0, 100.0),
-            *levels("interface:eth0", "received_bytes_total", 0.0, 1e6),
-            *levels("interface:eth0", "received_packets_total", 0.0, 100.0),
+            *readings("job", "cpu_seconds_total", 0.0, 1.5, 3.0),
+            *readings("host", "neighbours_seconds_total", 7.0, 7.5, 8.0),
+            *readings("job", "read_call_bytes_total", 0.0, 4e6, 8e6),
+            *readings("job", "storage_read_bytes_total", 0.0, 1e6, 2e6),
+            *readings("job", "read_calls_total", 0.0, 1000.0, 2000.0),
+            *readings("cgroup:/job", "quota_periods_total", 0.0, 10.0, 20.0),
+            *readings("cgroup:/job", "throttled_periods_total", 0.0, 9.0, 18.0),
+            *readings("interface:lo", "received_bytes_total", 0.0, 3e6),
+            *readings("interface:lo", "received_packets_total", 0.0, 100.0),
+            *readings("interface:eth0", "received_bytes_total", 0.0, 1e6),
+            *readings("interface:eth0", "received_packets_total", 0.0, 100.0),
         ]
     )
     assert value(numbers, "job_cores") == pytest.approx(1.5)
@@ -173,35 +129,35 @@ def test_counters_become_rates(record) -> None:  # type: ignore[no-untyped-def]
     assert value(numbers, "bytes_per_packet") == pytest.approx(20000)
 
 
-def test_what_was_read_once_or_not_at_all_has_no_rate(record) -> None:  # type: ignore[no-untyped-def]
+def test_what_was_read_once_or_not_at_all_has_no_rate() -> None:
     numbers = record(
         [
-            *levels("job", "cpu_seconds_total", 5.0),
-            *levels("host", "neighbours_seconds_total", None, None, None),
-            *levels("job", "read_call_bytes_total", 0.0, 0.0),
-            *levels("job", "read_calls_total", 0.0, 0.0),
-            *levels("host", "memory_available_bytes", None),
+            *readings("job", "cpu_seconds_total", 5.0),
+            *readings("host", "neighbours_seconds_total", None, None, None),
+            *readings("job", "read_call_bytes_total", 0.0, 0.0),
+            *readings("job", "read_calls_total", 0.0, 0.0),
+            *readings("host", "memory_available_bytes", None),
         ]
     )
     assert set(numbers.job) == {"read_by_calls", "read_calls"}
 
 
-def test_a_counter_that_starts_anew_does_not_run_backwards(record) -> None:  # type: ignore[no-untyped-def]
+def test_a_counter_that_starts_anew_does_not_run_backwards() -> None:
     assert value(
-        record(levels("job", "cpu_seconds_total", 10.0, 11.0, 0.0, 1.0)), "job_cores"
+        record(readings("job", "cpu_seconds_total", 10.0, 11.0, 0.0, 1.0)), "job_cores"
     ) == pytest.approx(2 / 3, abs=1e-3)
 
 
-def test_only_the_jobs_gpus_count(record) -> None:  # type: ignore[no-untyped-def]
+def test_only_the_jobs_gpus_count() -> None:
     numbers = record(
         [
-            *levels("gpu:0", "job_processes", 0.0),
-            *levels("gpu:0", "busy_fraction", 1.0),
-            *levels("gpu:1", "job_processes", 1.0),
-            *levels("gpu:1", "busy_fraction", 0.2, 0.4),
-            *levels("gpu:1", "memory_used_bytes", 10e9),
-            *levels("gpu:1", "memory_total_bytes", 80e9),
-            *levels("gpu:1/pid:10", "sm_fraction", 0.2),
+            *readings("gpu:0", "job_processes", 0.0),
+            *readings("gpu:0", "busy_fraction", 1.0),
+            *readings("gpu:1", "job_processes", 1.0),
+            *readings("gpu:1", "busy_fraction", 0.2, 0.4),
+            *readings("gpu:1", "memory_used_bytes", 10e9),
+            *readings("gpu:1", "memory_total_bytes", 80e9),
+            *readings("gpu:1/pid:10", "sm_fraction", 0.2),
         ]
     )
     assert value(numbers, "gpus") == 1
@@ -210,8 +166,8 @@ def test_only_the_jobs_gpus_count(record) -> None:  # type: ignore[no-untyped-de
     assert "gpu_tensor" not in numbers.job
 
 
-def test_a_job_on_the_cpu_has_no_gpu_numbers(record) -> None:  # type: ignore[no-untyped-def]
-    numbers = record([*levels("gpu:0", "job_processes", 0.0), *levels("gpu:0", "busy_fraction", 1.0)])
+def test_a_job_on_the_cpu_has_no_gpu_numbers() -> None:
+    numbers = record([*readings("gpu:0", "job_processes", 0.0), *readings("gpu:0", "busy_fraction", 1.0)])
     assert not [name for name in numbers.job if name.startswith("gpu")]
 
 

@@ -6,7 +6,7 @@ from perfdoctor.metrics.overlap import device_parts, measure_longer, measure_ove
 from perfdoctor.recording.schema import Mark
 from perfdoctor.timeline.marks import with_tracks
 from perfdoctor.timeline.steps import Steps
-from tests.unit.timeline.test_steps import Script
+from tests.builders.marks import Script
 
 
 def observed(step_ms: float) -> Script:

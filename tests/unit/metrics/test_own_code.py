@@ -1,12 +1,13 @@
 """Lines are summed by function, and what runs below them is summed by the package it belongs to."""
 
-import numpy as np
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.metrics.own_code import below, below_lines, by_function
-from perfdoctor.timeline.code_location import locate
-from perfdoctor.timeline.stacks import Stacks, StackSeries
+from perfdoctor.timeline.stacks import Stacks
+from tests.builders import jobs
+
+MS = 1_000_000
 
 
 def test_a_function_is_not_hidden_by_its_many_lines() -> None:
@@ -30,10 +31,8 @@ def test_lines_of_the_top_level_stand_for_themselves() -> None:
 
 def test_what_runs_below_a_line_is_weighed_by_time() -> None:
     own = Frame("/home/me/train.py", "read", 7)
-    stacks = Stacks()
-    stacks.frames = [(own,), (own, Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "load", 1))]
-    stacks.locations = [locate(stack) for stack in stacks.frames]
-    stacks.series = [StackSeries(1, 1, np.array([0, 10, 40]), np.array([0, 1, -1]), is_main=True)]
-    under = below_lines(stacks)
-    assert dict(under["/home/me/train.py:7 read"]) == {"": 10, "PIL": 30}
+    loading = (own, Frame("/v/lib/python3.11/site-packages/PIL/Image.py", "load", 1))
+    seen = jobs.stacks(1, (own,), loading, loading, loading, (), times=5, every_s=0.01)
+    under = below_lines(Stacks.read(seen))
+    assert dict(under["/home/me/train.py:7 read"]) == {"": 10 * MS, "PIL": 30 * MS}
     assert below({"/home/me/train.py:7 read": 2.0, "x.py:1 f": 1.0}, under) == {"PIL": 0.75, "": 0.25}

@@ -1,55 +1,47 @@
-"""Settings of a job, from recordings with known contents."""
+"""Settings of a job, from recordings with known contents; what stacks and threads do not show is absent, not denied."""
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-from perfdoctor.metrics.settings import Settings, read_settings
-from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Fact, ProcessGone, ProcessSeen, Reading, Sample, ThreadSeen
-from perfdoctor.recording.writer import RecordingWriter
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.settings import Settings, has_loader, read_code_settings, read_settings
+from perfdoctor.recording.schema import Fact, Reading, Sample, ThreadSeen
+from perfdoctor.timeline.code_location import locate
+from tests.builders import jobs
+from tests.builders.jobs import OWN, START
 
-S = 1_000_000_000
-START = 5 * S
+PACKAGES = "/v/lib/python3.11/site-packages"
+LOADER = Frame(f"{PACKAGES}/torch/utils/data/dataloader.py", "__next__", 1)
+FETCH = Frame(f"{PACKAGES}/torch/utils/data/_utils/fetch.py", "fetch", 1)
+ROWS = Frame(f"{PACKAGES}/torch/utils/data/dataset.py", "TensorDataset.__getitem__", 1)
+SUBSET = Frame(f"{PACKAGES}/torch/utils/data/dataset.py", "Subset.__getitem__", 1)
+TRANSFORM = Frame(f"{PACKAGES}/torchvision/transforms/functional.py", "f", 1)
+TRAINER = 10
 
 
-def read(folder: Path, samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
-    path = folder / "recording.pdoc"
-    writer = RecordingWriter(path, {"start_ns": str(START)})
-    writer.add(samples)
-    writer.close()
-    recording = Recording.open(path)
-    try:
+def read(samples: Iterable[Sample], roles: list[tuple[int, tuple[int, ...]]]) -> Settings:
+    with jobs.recorded(samples) as recording:
         return read_settings(recording, roles)
-    finally:
-        recording.close()
 
 
-def process(pid: int, *, at_s: float = -10, forked: bool = True, environment: object = None) -> ProcessSeen:
-    return ProcessSeen(
-        START, pid, 1, START + int(at_s * S), "python", forked, True, "", json.dumps(environment)
-    )
+def test_nothing_seen_is_nothing_said() -> None:
+    assert read([], []) == {"trainers": 0.0}
 
 
-def test_nothing_seen_is_nothing_said(tmp_path: Path) -> None:
-    assert read(tmp_path, [], []) == {"trainers": 0.0}
-
-
-def test_environment_is_the_first_trainers(tmp_path: Path) -> None:
+def test_environment_is_the_first_trainers() -> None:
     samples = [
-        process(7, environment={"OMP_NUM_THREADS": "9"}),
-        process(10),
-        process(40, environment={"RANK": "1"}),
+        *jobs.process(7, OMP_NUM_THREADS="9"),
+        *jobs.process(10),
+        *jobs.process(40, RANK="1"),
     ]
-    settings = read(tmp_path, samples, [(10, ()), (40, ())])
+    settings = read(samples, [(10, ()), (40, ())])
     assert settings["env.RANK"] == "1"
     assert "env.OMP_NUM_THREADS" not in settings
     assert settings["trainers"] == 2
 
 
-def test_cores_are_the_tightest_limit(tmp_path: Path) -> None:
+def test_cores_are_the_tightest_limit() -> None:
     samples: list[Sample] = [
         Fact(START, "cpu", "host", "logical_cores", "64"),
         Fact(START, "cpu", "host", "cpu_model", "A CPU"),
@@ -62,47 +54,46 @@ def test_cores_are_the_tightest_limit(tmp_path: Path) -> None:
         "host_cores": 64, "affinity_cores": 16, "quota_cores": 2.5, "cores": 2.5, "memory_limit_bytes": 8e9,
         "cpu_model": "A CPU",
     }  # fmt: skip
-    settings = read(tmp_path, samples, [(10, ())])
+    settings = read(samples, [(10, ())])
     assert {name: settings.get(name) for name in expected} == expected
 
 
-def test_the_probes_own_answer_comes_first(tmp_path: Path) -> None:
+def test_the_probes_own_answer_comes_first() -> None:
     samples = [
         Reading(START, "cpu", "job", "usable_cores", 3.0),
         Reading(START, "cpu", "pid:10", "allowed_cores", 16.0),
     ]
-    assert read(tmp_path, samples, [(10, ())])["cores"] == 3
+    assert read(samples, [(10, ())])["cores"] == 3
 
 
 @pytest.mark.parametrize("forked", [True, False])
-def test_workers_are_counted_over_time(tmp_path: Path, forked: bool) -> None:
+def test_workers_are_counted_over_time(forked: bool) -> None:
     """One worker lives all 10 seconds, a second one dies halfway and is replaced."""
     samples = [
-        process(10),
-        process(20, forked=forked),
-        process(21, forked=forked),
-        process(22, at_s=5, forked=forked),
-        ProcessGone(START + 5 * S, 21),
-        ProcessGone(START + 10 * S, 99),
+        *jobs.process(10),
+        *jobs.process(20, forked=forked),
+        *jobs.process(21, forked=forked, ended_s=5),
+        *jobs.process(22, forked=forked, started_s=5),
+        *jobs.process(99, ended_s=10),
     ]
-    settings = read(tmp_path, samples, [(10, (20, 21, 22))])
+    settings = read(samples, [(10, (20, 21, 22))])
     assert settings["workers"] == 2
     assert settings["start_method"] == ("fork" if forked else "spawn")
 
 
-def test_the_pinning_thread_is_known_by_torchs_own_name(tmp_path: Path) -> None:
+def test_the_pinning_thread_is_known_by_torchs_own_name() -> None:
     threads = [ThreadSeen(START, 10, 10, "python"), ThreadSeen(START, 11, 10, "pt_data_pin")]
-    settings = read(tmp_path, threads, [(10, ())])
+    settings = read(threads, [(10, ())])
     assert settings["pin_thread"] == "yes"
     assert settings["trainer_threads"] == 2
 
 
-def test_no_pinning_thread(tmp_path: Path) -> None:
+def test_no_pinning_thread() -> None:
     threads = [ThreadSeen(START, 10, 10, "python"), ThreadSeen(START, 21, 20, "pt_data_pin")]
-    assert read(tmp_path, threads, [(10, (20,))])["pin_thread"] == "no"
+    assert read(threads, [(10, (20,))])["pin_thread"] == "no"
 
 
-def test_mounts_and_gpus(tmp_path: Path) -> None:
+def test_mounts_and_gpus() -> None:
     facts = [
         Fact(START, "io", "mount:/", "filesystem", "ext4"),
         Fact(START, "io", "mount:/", "network", "no"),
@@ -111,7 +102,41 @@ def test_mounts_and_gpus(tmp_path: Path) -> None:
         Fact(START, "gpu", "gpu:0", "name", "A GPU"),
         Fact(START, "gpu", "gpu:0", "compute_capability", "8.0"),
     ]
-    settings = read(tmp_path, facts, [(10, ())])
+    settings = read(facts, [(10, ())])
     assert settings["mount./"] == "ext4"
     assert settings["mount./data"] == "nfs4 network"
     assert (settings["gpus"], settings["gpu_name"], settings["compute_capability"]) == (1, "A GPU", 8.0)
+
+
+def of_code(*stacks: tuple[Frame, ...], times: int = 200, threads: tuple[str, ...] = ()) -> Settings:
+    """What is told by a trainer that was seen in each of some stacks in turn."""
+    named = [row for tid, name in enumerate(threads) for row in jobs.thread(tid, TRAINER, name=name)]
+    seen = jobs.stacks(TRAINER, *stacks, times=times)
+    return read_code_settings(jobs.timeline([*jobs.process(TRAINER), *named, *seen]))
+
+
+def test_a_loader_is_seen_or_denied_only_after_enough_looks() -> None:
+    assert of_code((OWN, LOADER), (OWN,))["loader"] == "yes"
+    assert of_code((OWN,))["loader"] == "no"
+    assert "loader" not in of_code((OWN,), times=30)
+
+
+@pytest.mark.parametrize(("call", "loads"), [(LOADER, True), (TRANSFORM, False)])
+def test_a_loop_that_calls_transforms_itself_has_no_loader(call: Frame, loads: bool) -> None:
+    assert locate((OWN, call)).phase == "data"
+    job = jobs.timeline([*jobs.process(TRAINER), *jobs.stacks(TRAINER, (OWN, call), (OWN,), times=40)])
+    assert has_loader(job, {TRAINER}) is loads
+
+
+def test_rows_of_tensors_are_told_from_datasets_of_the_jobs_own() -> None:
+    assert of_code((OWN, LOADER, FETCH, ROWS))["dataset"] == "tensors"
+    own = Frame("/home/me/train.py", "Images.__getitem__", 20)
+    assert "dataset" not in of_code((OWN, LOADER, FETCH, SUBSET, own))
+
+
+@pytest.mark.parametrize(
+    ("threads", "backend"),
+    [((), None), (("pt_gloo_runloop",), "gloo"), (("pt_gloo_runloop", "pt_nccl_watchdg"), "nccl")],
+)
+def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: str | None) -> None:
+    assert of_code((OWN,), threads=threads).get("backend") == backend

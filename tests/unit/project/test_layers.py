@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.sources import Import, imports, modules, named, needed, reached
+from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
 # What all sides speak: which causes there are, what a diagnosis is, and what can stop one.

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import perfdoctor
-from tests.sources import FOLDERS, ROOT, modules
+from tests.files import ROOT
+from tests.unit.project.sources import FOLDERS, modules
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")

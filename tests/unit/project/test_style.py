@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sources import ROOT, Module, modules
+from tests.files import ROOT
+from tests.unit.project.sources import Module, modules
 
 MAX_FILE = 400
 # One table, however many rows it has.

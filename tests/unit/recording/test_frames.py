@@ -2,26 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from perfdoctor import Recording
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import (
     InterpreterSample,
     Mark,
-    ProcessGone,
-    ProcessSeen,
     Reading,
     ThreadSample,
     ThreadSeen,
 )
-from perfdoctor.recording.writer import RecordingWriter
+from tests.builders import jobs
+from tests.builders.jobs import START, at
+from tests.files import ROOT
 from tests.recordings import corpus, packing
-from tests.sources import ROOT
 
-S = 1_000_000_000
-START = 7 * S
 PAGE = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
 
 
@@ -34,13 +31,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
     recording.close()
 
 
-def written(tmp_path: Path, *samples: object) -> Recording:
-    writer = RecordingWriter(tmp_path / "job.perfdoctor", {"start_ns": str(START)})
-    writer.add(samples)  # type: ignore[arg-type]
-    writer.close()
-    return Recording.open(tmp_path / "job.perfdoctor")
-
-
 def documented() -> dict[str, list[str]]:
     """The frames and columns that docs/notebook.md lists."""
     table = PAGE.partition("## What is in a recording")[2].partition("## ")[0]
@@ -48,18 +38,17 @@ def documented() -> dict[str, list[str]]:
     return {name.strip(" `"): re.findall(r"`(\w+)`", columns) for name, _, columns in rows}
 
 
-def test_frames_have_the_columns_that_are_documented(real: Recording, tmp_path: Path) -> None:
+def test_frames_have_the_columns_that_are_documented(real: Recording) -> None:
     columns_of = documented()
     # Kinds of code and names of states stand between the columns.
     columns_of["code"] = columns_of["code"][:9]
-    empty = written(tmp_path)
-    for frames in (real.frames(), empty.frames()):
-        assert {name: list(frame.columns) for name, frame in frames.items()} == columns_of
-    empty.close()
+    with jobs.recorded([]) as empty:
+        for frames in (real.frames(), empty.frames()):
+            assert {name: list(frame.columns) for name, frame in frames.items()} == columns_of
 
 
 def test_times_begin_with_the_recording(real: Recording) -> None:
-    length = (real.end_ns - real.start_ns) / S
+    length = (real.end_ns - real.start_ns) / NS_PER_S
     for name, frame in real.frames().items():
         if "time_s" in frame and len(frame):
             assert -1 < frame["time_s"].min() <= frame["time_s"].max() <= length + 1, name
@@ -73,27 +62,25 @@ def test_every_sample_of_a_thread_has_its_process_and_its_name(real: Recording) 
 
 def test_main_threads_stacks_cover_the_time_watched(real: Recording) -> None:
     stacks = real.frames()["stacks"]
-    watched = (real.end_ns - real.start_ns) / S
+    watched = (real.end_ns - real.start_ns) / NS_PER_S
     trainers = stacks["pid"].isin(stacks.loc[stacks["phase"] == "backward", "pid"])
     lasted = stacks[trainers & stacks["main"]].groupby("pid")["lasted_s"].sum()
     assert len(lasted) == 2
     assert ((lasted > 0.6 * watched) & (lasted <= 1.05 * watched)).all()
 
 
-def test_what_could_not_be_read_is_missing_and_no_zero(tmp_path: Path) -> None:
-    recording = written(
-        tmp_path,
-        ProcessSeen(START, 10, 1, START - 2 * S, "python", False, None, "python train.py", "null"),
-        ProcessGone(START + 3 * S, 10),
+def test_what_could_not_be_read_is_missing_and_no_zero() -> None:
+    samples = [
+        *jobs.process(10, started_s=-2, ended_s=3, uses_torch=None),
         ThreadSeen(START, 10, 10, "python"),
-        ThreadSample(START + S, 10, "S", None, "", 2 * S, S, None, None, 0, 0),
-        ThreadSample(START + S, 99, "R", None, "", 0, 0, 1, 1, 0, 0),
+        ThreadSample(at(1), 10, "S", None, "", 2 * NS_PER_S, NS_PER_S, None, None, 0, 0),
+        ThreadSample(at(1), 99, "R", None, "", 0, 0, 1, 1, 0, 0),
         InterpreterSample(START, 10, None, None),
-        Reading(START + S // 2, "cpu", "job", "cpu_seconds_total", None),
-        Mark(START + S, 10, "point", "step", 0),
-    )
-    frames = recording.frames()
-    recording.close()
+        Reading(at(0.5), "cpu", "job", "cpu_seconds_total", None),
+        Mark(at(1), 10, "point", "step", 0),
+    ]
+    with jobs.recorded(samples) as recording:
+        frames = recording.frames()
     process = frames["processes"].iloc[0]
     assert (process["started_s"], process["ended_s"]) == (-2.0, 3.0)
     assert frames["processes"]["uses_torch"].isna().all()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.files import ROOT
 from tests.recordings import corpus, packing
-from tests.sources import ROOT
 
 PAGE = ROOT / "docs" / "notebook.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

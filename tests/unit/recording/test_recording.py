@@ -14,23 +14,16 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import FORMAT, MAGIC, TABLES, Event, Reading, StackSegment, ThreadSample, ThreadSeen
 from perfdoctor.recording.writer import RecordingWriter
-from tests.attaching import needs_root
+from tests.builders.jobs import START, recorded, write
+from tests.processes.attaching import needs_root
 
-START = 1_000_000_000
 META = {"start_ns": str(START), "host": "here"}
-
-
-def write(path: Path, *samples: Event, meta: dict[str, str] = META) -> Path:
-    writer = RecordingWriter(path, meta)
-    writer.add(samples)
-    writer.close()
-    return path
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
     """A recording of some hundred kilobytes."""
-    return write(tmp_path / "full", *(Event(START + i, "kind", "x" * 90) for i in range(3000)))
+    return write(tmp_path / "full", (Event(START + i, "kind", "x" * 90) for i in range(3000)))
 
 
 def test_what_is_added_comes_back(tmp_path: Path) -> None:
@@ -50,33 +43,28 @@ def test_what_is_added_comes_back(tmp_path: Path) -> None:
     recording.close()
 
 
-def test_samples_come_in_order_of_time(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", Event(START + 9, "late", ""), Event(START + 1, "early", ""))
-    recording = Recording.open(path)
-    assert [event.kind for event in recording.rows(Event)] == ["early", "late"]
-    recording.close()
+def test_samples_come_in_order_of_time() -> None:
+    with recorded([Event(START + 9, "late", ""), Event(START + 1, "early", "")]) as recording:
+        assert [event.kind for event in recording.rows(Event)] == ["early", "late"]
 
 
-def test_readings_come_by_subject_and_name(tmp_path: Path) -> None:
+def test_readings_come_by_subject_and_name() -> None:
     """In order of time; a look that failed is no reading."""
-    path = write(
-        tmp_path / "a",
+    samples = [
         Reading(START + 3, "cpu", "host", "x_total", 9.0),
         Reading(START + 1, "cpu", "host", "x_total", 4.0),
         Reading(START + 2, "cpu", "host", "x_total", None),
         Reading(START + 2, "cpu", "pid:7", "x_total", None),
-    )
-    recording = Recording.open(path)
-    assert recording.series == {("host", "x_total"): ([START + 1, START + 3], [4.0, 9.0])}
-    recording.close()
+    ]
+    with recorded(samples) as recording:
+        assert recording.series == {("host", "x_total"): ([START + 1, START + 3], [4.0, 9.0])}
 
 
-def test_every_kind_has_its_table(tmp_path: Path) -> None:
-    recording = Recording.open(write(tmp_path / "a"))
-    for kind in TABLES:
-        assert recording.rows(kind) == []
-    assert recording.end_ns == START
-    recording.close()
+def test_every_kind_has_its_table() -> None:
+    with recorded([]) as recording:
+        for kind in TABLES:
+            assert recording.rows(kind) == []
+        assert recording.end_ns == START
 
 
 def killed_writer(path: Path, last: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.console import render
-from tests import diagnoses
+from tests.builders import diagnoses
 
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from perfdoctor.diagnosis import Diagnosis, Part
-from tests.diagnoses import ALL, input_bound, straggler
-from tests.sources import ROOT
+from tests.builders.diagnoses import ALL, input_bound, straggler
+from tests.files import ROOT
 
 PAGE = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
 

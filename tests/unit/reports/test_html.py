@@ -9,7 +9,7 @@ import pytest
 from perfdoctor.diagnosis import Diagnosis, Series
 from perfdoctor.reports.charts import MAX_CHARTS, MAX_LINES, charts, thin_out
 from perfdoctor.reports.html import render
-from tests import diagnoses
+from tests.builders import diagnoses
 
 LIMIT_BYTES = 500_000
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "background", "xlink:href", "formaction"}

@@ -7,7 +7,7 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.json import render
-from tests import diagnoses
+from tests.builders import diagnoses
 
 
 def loads(text: str) -> Any:

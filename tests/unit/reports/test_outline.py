@@ -5,7 +5,7 @@ from dataclasses import replace
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.cards import ShortPaths
 from perfdoctor.reports.outline import outline
-from tests import diagnoses
+from tests.builders import diagnoses
 
 WHOLE = "/home/me/work/train.py:41 main"
 

@@ -12,8 +12,8 @@ import pytest
 from perfdoctor.diagnosis import Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.outputs import conclude, deliver, require_places, write_outputs
-from tests.attaching import ENVIRONMENT
-from tests.diagnoses import input_bound, sound, undecided
+from tests.builders.diagnoses import input_bound, sound, undecided
+from tests.processes.attaching import ENVIRONMENT
 
 RECORDING = Path("job.recording")
 
@@ -135,7 +135,7 @@ def test_the_next_move_depends_on_what_was_missing(probe: str, move: str) -> Non
 def test_output_that_cannot_be_written_is_one_sentence(target: str, status: int) -> None:
     code = (
         "import sys\nfrom perfdoctor.reports.outputs import show\nfrom perfdoctor.errors import PerfDoctorError\n"
-        "from tests.diagnoses import sound\n"
+        "from tests.builders.diagnoses import sound\n"
         "try:\n    show(sound())\nexcept PerfDoctorError as error:\n    sys.exit(f'{error} {error.hint}')"
     )
     root = Path(__file__).resolve().parents[3]

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from perfdoctor.reports import text
-from tests import diagnoses
+from tests.builders import diagnoses
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import perfdoctor.reports
 from perfdoctor.diagnosis import Advice, Fix, advise, say
 from perfdoctor.reports.wording import worded, worded_fix
-from tests.sources import modules
+from tests.unit.project.sources import modules
 
 REPORTS = Path(perfdoctor.reports.__path__[0])
 LANGUAGES = [folder.name for folder in REPORTS.iterdir() if (folder / "finding.py").exists()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.advice import changes, finding, titles
+from tests.builders.cases import changes, finding, titles
 
 
 @pytest.mark.parametrize(("whose", "name"), [("numbers", "traced_compiling"), ("trainer", "own_compiling")])

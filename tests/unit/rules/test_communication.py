@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.advice import changes, finding, titles
+from tests.builders.cases import changes, finding, titles
 
 
 def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:

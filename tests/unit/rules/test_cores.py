@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.advice import changes, finding, titles
+from tests.builders.cases import changes, finding, titles
 
 
 def test_a_narrow_mask_is_widened_and_its_gain_counts_the_hosts_cores() -> None:

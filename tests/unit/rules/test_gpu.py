@@ -10,10 +10,9 @@ from perfdoctor.diagnosis import Fix
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import measure_trace
 from perfdoctor.traces.reader import read_trace
-from tests.advice import changes, finding, titles
-from tests.made_traces import GEMM, MadeTrace
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.cases import changes, finding, titles
+from tests.builders.traces import GEMM, MadeTrace, diagnose_traces
+from tests.files import real
 
 GPU_BYTES = 80_000_000_000
 

@@ -13,7 +13,7 @@ from perfdoctor.metrics.names import METRICS
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import RULES, find
 from perfdoctor.rules.case import Case, Trainer
-from tests.sources import ROOT
+from tests.files import ROOT
 
 ILL = [cause.id for cause in CAUSES.values() if not cause.healthy and cause.id != UNATTRIBUTED]
 DOCS = ROOT / "docs"

@@ -3,9 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import CodeLocation, locate, marked_location
-from perfdoctor.timeline.locator import _fits
-from perfdoctor.timeline.threads import ThreadState
+from perfdoctor.timeline.code_location import locate, marked_location
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -101,9 +99,3 @@ def test_a_loaders_mark_does_not_hide_its_sampler() -> None:
     assert marked_location("data", "loader wait", drawing, marked=True).detail == "sampling"
     waiting = locate([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)])
     assert marked_location("data", "loader wait", waiting, marked=True).detail == "loader wait"
-
-
-def test_a_wait_for_a_connection_is_where_something_is_logged_and_not_in_the_model() -> None:
-    sending = ThreadState("S", "poll", "socket:tcp", 0.0, 0.0)
-    assert _fits(CodeLocation("logging"), sending, distributed=False)
-    assert not _fits(CodeLocation("forward"), sending, distributed=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.causes import CAUSES
-from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, account, shares, steady
+from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, account, shares, steady
 
 
 def test_a_busy_gpu_is_healthy(tmp_path: Path) -> None:

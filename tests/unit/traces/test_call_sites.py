@@ -11,9 +11,8 @@ from perfdoctor.traces.call_sites import own_line
 from perfdoctor.traces.intervals import NONE, Nesting
 from perfdoctor.traces.model import Int64s
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.traces import ELEMENTWISE, GEMM, MAIN, MadeTrace, diagnose_traces
+from tests.files import real
 
 AUTOGRAD = MAIN + 1
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import MadeTrace, account, loop, shares
-from tests.worded import diagnose_traces
+from tests.builders.traces import MadeTrace, account, diagnose_traces, loop, shares
 
 FRAME_COMPILE = "_compile.compile_inner (dynamo_timed)"
 

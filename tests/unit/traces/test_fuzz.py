@@ -18,10 +18,17 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.json import render
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
-from tests.mutations import MUTATIONS, Mutation, cut, cut_packed, flip_bits_packed, move_bytes, negative_durations
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.damaged_traces import (
+    MUTATIONS,
+    Mutation,
+    cut,
+    cut_packed,
+    flip_bits_packed,
+    move_bytes,
+    negative_durations,
+)
+from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, diagnose_traces
+from tests.files import real
 
 TIMES_EACH = 143  # 14 mutations: 2,002 traces
 # Far beyond what a test takes: a hang fails, and no speed is tested.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.made_traces import ELEMENTWISE, GEMM, LOADER, MadeTrace, loop, shares, steady
+from tests.builders.traces import ELEMENTWISE, GEMM, LOADER, MadeTrace, loop, shares, steady
 
 
 def test_idle_while_a_batch_is_fetched_is_input(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from perfdoctor.traces.collectives import list_collectives
 from perfdoctor.traces.interference import bus_factor, measure_beside_collectives
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.statistics import compare_kinds
-from tests.made_ranks import MadeJob, shares
-from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.rank_traces import MadeJob, shares
+from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, diagnose_traces
+from tests.files import real
 
 STEPS = 10
 SLOWER = 1.4

@@ -7,9 +7,8 @@ import pytest
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.kernel_stats import measure_kernels, shorten, time_kernels, top_named
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ELEMENTWISE, GEMM, MAIN, MadeTrace
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.traces import ELEMENTWISE, GEMM, MAIN, MadeTrace, diagnose_traces
+from tests.files import real
 
 SGEMM = "ampere_sgemm_128x64_tn"
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, cutlass::bfloat16_t> >(Params)"

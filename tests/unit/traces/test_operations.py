@@ -10,8 +10,8 @@ from perfdoctor.__main__ import main
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.operations.table import build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
-from tests.real_traces import real
-from tests.worded import diagnose_table
+from tests.builders.traces import diagnose_table
+from tests.files import real
 
 
 def what_if(path: Path) -> WhatIf:

@@ -12,10 +12,9 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.idle import IdleReason
 from perfdoctor.traces.reader import find_traces, read_trace
-from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
-from tests.planting import LOADER, Event, Planted
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.planted_traces import LOADER, Event, Planted
+from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, diagnose_traces
+from tests.files import real
 
 Fill = Callable[[Planted, float, float, Event], object]
 MADE = "made"

@@ -7,7 +7,7 @@ import pytest
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import measure_trace
 from perfdoctor.traces.reader import read_trace
-from tests.made_traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
+from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace
 
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)"
 FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>>()"

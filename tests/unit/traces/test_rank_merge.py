@@ -7,9 +7,8 @@ import pytest
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces.reader import read_trace
-from tests.made_ranks import MadeJob, shares, waits
-from tests.made_traces import ALL_REDUCE, MadeTrace
-from tests.worded import diagnose_traces
+from tests.builders.rank_traces import MadeJob, shares, waits
+from tests.builders.traces import ALL_REDUCE, MadeTrace, diagnose_traces
 
 STEPS = 10
 

@@ -12,8 +12,8 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces import decode
 from perfdoctor.traces.model import UNKNOWN, DeviceKind, HostKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace
-from tests.made_traces import GEMM, MadeTrace
-from tests.real_traces import real
+from tests.builders.traces import GEMM, MadeTrace
+from tests.files import real
 
 
 def small() -> MadeTrace:

@@ -12,9 +12,8 @@ from perfdoctor.traces.flops import count
 from perfdoctor.traces.model import Inputs
 from perfdoctor.traces.reader import read_trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from tests.made_traces import GEMM, GPU, MadeTrace
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.traces import GEMM, GPU, MadeTrace, diagnose_traces
+from tests.files import real
 
 BF16 = "c10::BFloat16"
 SGEMM = "ampere_sgemm_128x64_tn"

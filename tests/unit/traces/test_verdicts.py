@@ -8,8 +8,8 @@ from perfdoctor.traces.account import account_for
 from perfdoctor.traces.device import classify_work, split_devices
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.steps import Window
-from tests.real_traces import real
-from tests.worded import diagnose_traces
+from tests.builders.traces import diagnose_traces
+from tests.files import real
 
 
 def diagnose(name: str) -> Diagnosis:

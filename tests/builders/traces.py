@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.analysis import from_operations, from_traces
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.reports.wording import worded_diagnosis
 from perfdoctor.traces.account import RankAccount, account_for
+from perfdoctor.traces.model import Trace
 from perfdoctor.traces.reader import read_trace
 
 HOST = 100
@@ -106,3 +111,13 @@ def loop(work: float, host: float, *, steps: int = 10) -> MadeTrace:
         made.step(number, start, start + period)
         made.launch(GEMM, start + host - 10.0, start + host, start + period)
     return made
+
+
+def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:
+    """The diagnosis of a job's traces, in words."""
+    return worded_diagnosis(from_traces.diagnose_traces(traces))
+
+
+def diagnose_table(path: Path) -> Diagnosis:
+    """The diagnosis of a table of operations, in words."""
+    return worded_diagnosis(from_operations.diagnose_table(path))

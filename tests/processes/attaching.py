@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from perfdoctor.probes.readers.syscalls import NAMES
+from tests.files import TARGETS
 
-TARGETS = Path(__file__).resolve().parent / "targets"
 TRAINING = (sys.executable, str(TARGETS / "job_training.py"))
 SILENT = (sys.executable, str(TARGETS / "job_silent.py"))
 PERFDOCTOR = (sys.executable, "-m", "perfdoctor")

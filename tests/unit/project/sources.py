@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.files import ROOT
+
 FOLDERS = {"perfdoctor": "perfdoctor", "perfdoctor.probes": "probes", "perfdoctor.reports": "reports"}
 
 

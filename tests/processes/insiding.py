@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.attaching import ENVIRONMENT, TARGETS
+from tests.files import TARGETS
+from tests.processes.attaching import ENVIRONMENT
 
 SCRIPT = str(TARGETS / "inside_training.py")
 TRAIN = (sys.executable, SCRIPT)
@@ -17,34 +17,6 @@ ENOUGH = ("--observe", "60", "--item-ms", "1")
 # Scripts end when what they wait for has come, however busy the machine is; this is for those that never do.
 PATIENCE_S = 240
 
-
-class MarkList:
-    """Takes what goes into a ring, for parts of perfdoctor that are tested by themselves.
-
-    Attributes:
-        marks: time, kind and value of each mark, in the order in which they were made.
-        said: the lines of words.
-    """
-
-    def __init__(self) -> None:
-        self.marks: list[tuple[int, int, int]] = []
-        self.said: list[tuple[str | int | None, ...]] = []
-
-    def marker(self, kind: int, value: int = 0) -> Callable[[int], None]:
-        return lambda time_ns: self.marks.append((time_ns, kind, value))
-
-    def say(self, *words: str | int | None) -> None:
-        self.said.append(words)
-
-    def note(self, reason: str, enable: str = "") -> None:
-        self.say("note", reason, enable)
-
-    def name(self, number: int) -> str:
-        return str(number)
-
-    def times(self, kind: int, value: int = 0) -> list[int]:
-        """When marks of a kind and value were made."""
-        return [time_ns for time_ns, *what in self.marks if what == [kind, value]]
 
 
 @dataclass

@@ -8,8 +8,7 @@ from typing import Any
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.reader import find_traces, read_trace
-from tests.made_traces import ALL_REDUCE, GEMM, LOADER, MadeTrace
-from tests.worded import diagnose_traces
+from tests.builders.traces import ALL_REDUCE, GEMM, LOADER, MadeTrace, diagnose_traces
 
 EPOCH_US = 1.7e15
 COMMON_NS = 1_700_000_000_000_000_000

@@ -1,30 +1,27 @@
 """A process that waits for threads of its own: those that take turns with the GIL, and event loops."""
 
-from types import SimpleNamespace
-from typing import Any
-
 from perfdoctor.attribution.suppliers import _event_loop, _thread_shares
 from perfdoctor.attribution.writing import Writing
-from perfdoctor.timeline.threads import ThreadState
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.schema import Sample
+from perfdoctor.timeline.job import JobTimeline
+from tests.builders import jobs
 
-PID, TID = 10, 11
+PID, TID, IDENT = 10, 11, 140_000
+NOW = jobs.at(5)
 
 
-def a_job(thread: Any, holder: int, line: str) -> Any:
-    return SimpleNamespace(
-        gil=SimpleNamespace(holder_at=lambda pid, time_ns: holder),
-        locator=SimpleNamespace(line_of=lambda thread, time_ns: line),
-        storage=SimpleNamespace(at=lambda pid, time_ns: (0.0, "")),
-        threads=SimpleNamespace(besides_main=lambda pid: [thread]),
-    )
+def job(thread: list[Sample], holder: int, line: Frame) -> JobTimeline:
+    """A process that waits, and one more thread of it, which is always at one line."""
+    main = [*jobs.process(PID), *jobs.thread(PID, PID, "S"), *jobs.gil(PID, holder)]
+    seen = [*jobs.named(TID, PID, IDENT), *jobs.stacks(PID, (jobs.BOOTSTRAP, line), ident=IDENT)]
+    return jobs.timeline([*main, *thread, *seen])
 
 
 def causes_of(state: str, running: float, holder: int) -> list[str]:
-    """The causes of what a thread does that was sampled once."""
-    sample = ThreadState(state, None if state == "R" else "futex", "", running, 0.0)
-    thread: Any = SimpleNamespace(pid=PID, tid=TID, name="python", at=lambda time_ns: sample)
-    shares = _thread_shares(a_job(thread, holder, "train.py:7 decode"), thread, 0, Writing())
-    return [share.cause for share in shares]
+    """The causes of what a thread does."""
+    watched = job(jobs.thread(TID, PID, state, run=running), holder, Frame("train.py", "decode", 7))
+    return [share.cause for share in _thread_shares(watched, watched.threads.by_tid[TID], NOW, Writing())]
 
 
 def test_whoever_holds_the_gil_is_at_work() -> None:
@@ -42,9 +39,9 @@ def test_whoever_has_a_core_most_of_the_time_is_at_work_without_the_gil() -> Non
 
 def in_event_loop(name: str, target: str) -> list[tuple[str, str]]:
     """What a process waits for, and at which line, of which one thread waits in an epoll set."""
-    sample = ThreadState("S", "epoll_wait", target, 0.0, 0.0)
-    thread: Any = SimpleNamespace(pid=PID, tid=TID, name=name, at=lambda time_ns: sample)
-    return [(share.cause, share.line) for share in _event_loop(a_job(thread, 0, "train.py:9 get"), PID, 0)]
+    thread = jobs.thread(TID, PID, "S", name=name, call="epoll_wait", target=target)
+    watched = job(thread, 0, Frame("train.py", "get", 9))
+    return [(share.cause, share.line) for share in _event_loop(watched, PID, NOW)]
 
 
 def test_an_event_loop_with_connections_waits_for_the_network() -> None:

@@ -5,6 +5,7 @@ of such a device, and not how one behaves.
 """
 
 import time
+from collections.abc import Callable
 
 MS = 1_000_000
 
@@ -62,3 +63,32 @@ class StreamEvent:
 
     def elapsed_time(self, other: "StreamEvent") -> float:
         return (other.reached_ns - self.reached_ns) / MS
+
+
+class MarkList:
+    """Takes what goes into a ring, for parts of perfdoctor that are tested by themselves.
+
+    Attributes:
+        marks: time, kind and value of each mark, in the order in which they were made.
+        said: the lines of words.
+    """
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[int, int, int]] = []
+        self.said: list[tuple[str | int | None, ...]] = []
+
+    def marker(self, kind: int, value: int = 0) -> Callable[[int], None]:
+        return lambda time_ns: self.marks.append((time_ns, kind, value))
+
+    def say(self, *words: str | int | None) -> None:
+        self.said.append(words)
+
+    def note(self, reason: str, enable: str = "") -> None:
+        self.say("note", reason, enable)
+
+    def name(self, number: int) -> str:
+        return str(number)
+
+    def times(self, kind: int, value: int = 0) -> list[int]:
+        """When marks of a kind and value were made."""
+        return [time_ns for time_ns, *what in self.marks if what == [kind, value]]

@@ -1,0 +1,22 @@
+"""Numbers that accounts show of a job's code; what they do not show is absent, not denied."""
+
+from perfdoctor.analysis.recorded_case import measure_accounts
+from perfdoctor.attribution.account import Account
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.processes import Process
+
+
+def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
+    account = Account(Process(10, 1, 0, None, "trainer", 10, 0))
+    assert measure_accounts([account]) == ({}, {10: {}})
+    account.add(0, 1.0, CodeLocation("data", "fetch"), [])
+    account.add(0, 3.0, CodeLocation("forward"), [])
+    measured = measure_accounts([account])
+    assert measured.job == {}
+    assert {name: number.value for name, number in measured.trainers[10].items()} == {"own_fetching": 0.25}
+    account.add(0, 1.0, CodeLocation("other", "compile"), [])
+    assert measure_accounts([account]).trainers[10]["own_compiling"].value == 0.2
+    account.interpreter = 0.8
+    account.own[0] = Amounts({"cpu.python_overhead": 2.0})
+    assert measure_accounts([account]).job["interpreter_code"].value == 0.8

@@ -46,7 +46,7 @@ def main():
     embedding, rnn, head = nn.Embedding(len(dataset.ids) + 1, 64), nn.GRU(64, 64, batch_first=True), nn.Linear(64, 256)
     parameters = [*embedding.parameters(), *rnn.parameters(), *head.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=0.1)
-    with diagnose(report=None, profile=2, recording=os.environ.get("RECORDING")):
+    with diagnose(report=None, steps=200, profile=2, recording=os.environ.get("RECORDING")):
         while True:
             for tokens in loader:
                 logits = head(rnn(embedding(tokens[:, :-1]))[0])

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from perfdoctor.analysis.from_traces import diagnose_ranks
 from perfdoctor.causes import GPU_COMPUTE
-from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, NotExamined, Verdict
+from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Message, NotExamined, Verdict, say
 from perfdoctor.operations.ranks import list_ranks
 from perfdoctor.operations.table import OperationTable, build_graph, read_table
 from perfdoctor.operations.what_if import WhatIf, ask_what_if
-from perfdoctor.rules.balance import balance_fixes
+from perfdoctor.rules.gpu import level_ranks
 
 _PROBE = "replay"
 _INSIDE = NotExamined(
     "table",
-    "The table shows operations, not what the host does: pauses between them are not attributed.",
-    "profile a rank with torch.profiler, and perfdoctor analyze its trace",
+    say("coverage.operations_only"),
+    say("coverage.profile_a_rank"),
 )
 
 
@@ -64,8 +63,12 @@ def _verdict(verdict: Verdict, findings: tuple[Finding, ...], found: WhatIf, tab
     return replace(verdict, summary=_summary(found, table), predicted_speedup=found.slowdown)
 
 
-def _summary(found: WhatIf, table: OperationTable) -> str:
-    return f"{_who(found, table)}: with equal ranks, steps would be {found.slowdown:.2f} times as fast."
+def _summary(found: WhatIf, table: OperationTable) -> Message:
+    if found.kind == "rank":
+        return say("verdict.slow_rank", rank=found.culprit, slowdown=found.slowdown)
+    if found.kind == "stage":
+        return say("verdict.heavy_stage", stage=found.culprit, ranks=_ranks(found, table), slowdown=found.slowdown)
+    return say("verdict.changing_ranks", slowdown=found.slowdown)
 
 
 def _ranks(found: WhatIf, table: OperationTable) -> tuple[int, ...]:
@@ -73,19 +76,6 @@ def _ranks(found: WhatIf, table: OperationTable) -> tuple[int, ...]:
     if found.kind == "rank" and found.culprit is not None:
         return (found.culprit,)
     return tuple(sorted(number for (_, stage), number in table.ranks.items() if stage == found.culprit))
-
-
-def _who(found: WhatIf, table: OperationTable) -> str:
-    if found.kind == "rank":
-        return f"Rank {found.culprit} computes more slowly than its peers, and all others wait for it"
-    if found.kind == "stage":
-        numbers = _list(_ranks(found, table))
-        return f"Stage {found.culprit} of the pipeline has more work than the others (ranks {numbers})"
-    return "The work of the ranks is unequal, and the slowest is not always the same"
-
-
-def _list(numbers: Sequence[int], most: int = 8) -> str:
-    return ", ".join(str(number) for number in numbers[:most]) + (" …" if len(numbers) > most else "")
 
 
 def _with_replay(one: Finding, found: WhatIf, table: OperationTable) -> Finding:
@@ -104,7 +94,7 @@ def _with_replay(one: Finding, found: WhatIf, table: OperationTable) -> Finding:
     return replace(
         one,
         summary=_summary(found, table),
-        fixes=(*one.fixes, *balance_fixes(found.kind, found.culprit)),
+        fixes=(*one.fixes, *level_ranks(found.kind, found.culprit)),
         predicted_speedup=found.slowdown,
         ranks=_ranks(found, table),
     )

@@ -32,7 +32,7 @@ INTERFACE = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 LOOPBACK = "lo"
 # At this level every call is logged.
 NCCL_LOG, EVERY_CALL = "NCCL_DEBUG", "TRACE"
-# What launchers like torchrun tell each rank: how many there are, and how many of them on its host.
+# What launchers like torchrun set for each rank: how many there are, and how many of them on its host.
 RANKS, RANKS_OF_HOST = "WORLD_SIZE", "LOCAL_WORLD_SIZE"
 
 # Files that lie in memory: no storage is faster.

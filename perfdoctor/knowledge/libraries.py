@@ -26,6 +26,11 @@ _PACKAGE = re.compile(rf"/(?:{_STANDARD}/)?(?:{_FOLDERS})/([^/.]+)")
 # torch.profiler takes the beginning of the module search path away, so a package's name begins the file's.
 _PROFILED = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch", "triton", "numpy", "perfdoctor"))
 
+# What every step of a job runs: code of its own, PyTorch, and what Python itself makes (as ``package_of`` names them).
+OF_A_STEP = frozenset(("", "torch", "python"))
+# The standard library's modules that format tracebacks; autograd's anomaly detection does so at every operator.
+FORMAT_TRACEBACKS = ("traceback", "linecache")
+
 
 def is_library(file: str) -> bool:
     """Whether a frame's file is a library's, made by one, or perfdoctor's own; "" is nobody's."""

@@ -4,17 +4,14 @@ A file per family of causes; its ``RULES`` are taken in here. ``rule.py`` says w
 look at, and ``verdict.py`` which cause comes first and how sure that is.
 """
 
-from collections.abc import Callable
-
 from perfdoctor.diagnosis import Finding, NotExamined
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import COMMUNICATION_RULES
 from perfdoctor.rules.cores import CORE_RULES
 from perfdoctor.rules.gpu import GPU_RULES
-from perfdoctor.rules.gpu_state import DEVICE_RULES
+from perfdoctor.rules.gpu_idle import GPU_IDLE_RULES
 from perfdoctor.rules.input import INPUT_RULES
 from perfdoctor.rules.interpreter import INTERPRETER_RULES
-from perfdoctor.rules.launching import LAUNCH_RULES
 from perfdoctor.rules.remote import REMOTE_RULES
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.saving import SAVING_RULES
@@ -22,16 +19,15 @@ from perfdoctor.rules.storage import STORAGE_RULES
 from perfdoctor.rules.users_rules import find_of_users
 
 # Of several rules of a cause the first that applies is taken.
-RULES: tuple[Rule | Callable[[Case], Finding | None], ...] = (
+RULES: tuple[Rule, ...] = (
     *INPUT_RULES,
     *INTERPRETER_RULES,
-    *LAUNCH_RULES,
+    *GPU_IDLE_RULES,
     *CORE_RULES,
     *STORAGE_RULES,
     *REMOTE_RULES,
     *SAVING_RULES,
     *GPU_RULES,
-    *DEVICE_RULES,
     *COMMUNICATION_RULES,
 )
 
@@ -44,9 +40,7 @@ def find(case: Case) -> tuple[list[Finding], list[NotExamined]]:
     """
     findings: dict[str, Finding] = {}
     for rule in RULES:
-        if isinstance(rule, Rule) and (rule.cause in findings or not rule.applies(case)):
-            continue
-        if (found := rule(case)) is not None:
-            findings.setdefault(found.cause, found)
+        if rule.cause not in findings and rule.applies(case) and (found := rule(case)) is not None:
+            findings[found.cause] = found
     own, broken = find_of_users(case)
     return sorted([*findings.values(), *own], key=lambda found: -found.share), broken

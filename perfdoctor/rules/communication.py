@@ -1,108 +1,173 @@
-"""Between ranks: bytes, latency, DataParallel, and ranks that were not seen."""
+"""Between ranks: bytes, messages, DataParallel, unobserved ranks, and collectives that share a GPU with kernels."""
 
-from perfdoctor.diagnosis import Finding, Fix
+from collections.abc import Iterator
+
+from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
+from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.exchange import fewer_bytes, fewer_messages, world_size
-from perfdoctor.rules.finding import REPORTED, finding
-from perfdoctor.rules.sharing import held_up_by_kernels, sharing_costs
-from perfdoctor.rules.wording import percent, takes
+from perfdoctor.rules.rule import Rule, freed
 
 
-def bandwidth(case: Case) -> Finding | None:
-    """All ranks are in the collective and move bytes."""
-    cause = "communication.bandwidth"
-    if case.share(cause) < REPORTED:
+def use_fewer_channels(case: Case) -> Iterator[Advice]:
+    """For kernels that take longer beside collectives."""
+    longer, times = case.number("traced_lengthened"), case.number("traced_beside")
+    if longer is None or times is None or longer < thresholds.REPORTED_SHARE:
+        return
+    step = case.measured("traced_lengthened_step")
+    yield advise(
+        "communication.fewer_channels", freed(longer), times=times, longer=longer, step=step, network=_network(case)
+    )
+    yield advise("communication.move_overlap")
+
+
+def _network(case: Case) -> Message | None:
+    """What the network gives to a collective by itself, where kernels are what makes it slow."""
+    alone, behind = case.measured("traced_bus_alone"), case.measured("traced_bus_behind")
+    return say("communication.network_carries", alone=alone, behind=behind) if alone and behind else None
+
+
+def _held_up_by_kernels(case: Case) -> float | None:
+    """The share of the time by which kernels beside them lengthen collectives; None where that is not most of it."""
+    share, saved = case.share(BANDWIDTH), case.number("traced_held_up")
+    if saved is None or case.number("traced_behind") is None or saved < thresholds.MOSTLY * share:
         return None
-    return finding(
-        case,
-        cause,
-        takes(case, cause, "Moving data between ranks") + sharing_costs(case, cause),
+    return min(saved, share)
+
+
+def _say_what_holds_up(case: Case) -> Iterator[Message]:
+    if _held_up_by_kernels(case) is not None:
+        yield say("communication.held_up", network=_network(case))
+
+
+def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
+    held_up, by_hand = _held_up_by_kernels(case), case.settings.get("ddp") == "no"
+    if held_up is not None:
+        times, network = case.number("traced_behind"), _network(case)
+        yield advise("communication.high_priority", freed(held_up), times=times, share=held_up, network=network)
+        yield advise("communication.move_overlap")
+    yield from _mend_transport(case)
+    yield from _train_in_one_process(case)
+    yield advise(
+        "communication.exchange_seldom",
+        world=_world(case),
+        share=case.share(BANDWIDTH),
+        received=case.measured("received"),
+        within=_is_within_host(case),
+        by_hand=by_hand,
+    )
+    # DDP refuses bfloat16 without NCCL (torch 2.13).
+    nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
+    yield advise("communication.half_precision", nccl=nccl, by_hand=by_hand)
+    yield advise("communication.use_ddp" if by_hand else "communication.overlap")
+    if case.uses_gpu:
+        yield advise("communication.use_nccl")
+
+
+def _send_fewer_messages(case: Case) -> Iterator[Advice]:
+    ddp, small = case.settings.get("ddp") == "yes", case.measured("bytes_per_packet")
+    yield from _mend_transport(case)
+    if ddp and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
+        yield from _train_in_one_process(case)
+        yield advise("communication.fewer_rounds")
+        yield advise("communication.large_buckets")
+    else:
+        yield advise("communication.send_as_one", share=case.share(LATENCY), size=small)
+        if not ddp:
+            yield advise("communication.use_buckets")
+    yield advise("communication.fewer_metrics")
+
+
+def _mend_transport(case: Case) -> Iterator[Advice]:
+    """Settings of the transport that are in the way."""
+    for name in environment.NCCL_DETOURS:
+        if case.switched_on(name):
+            yield advise("communication.no_detour", name=name, value=case.variable(name))
+    here = _read_count(case, environment.RANKS_OF_HOST) or 0
+    several_hosts = (_read_count(case, environment.RANKS) or 0) > here > 0
+    for name in environment.INTERFACE:
+        if case.variable(name) == environment.LOOPBACK and several_hosts:
+            yield advise("communication.fast_interface", name=name)
+    if (case.variable(environment.NCCL_LOG) or "").upper() == environment.EVERY_CALL:
+        yield advise("communication.log_less")
+
+
+def _train_in_one_process(case: Case) -> Iterator[Advice]:
+    """Ranks that share one host's cores need not exchange anything."""
+    world = _world(case)
+    on_cores = not case.uses_gpu and case.settings.get("backend") != "nccl"
+    if on_cores and _is_within_host(case) and len(case.trainers) == world > 1:
+        yield advise("communication.one_process", world=world)
+
+
+def _is_within_host(case: Case) -> bool:
+    return (case.number("loopback") or 0.0) >= thresholds.WITHIN_HOST
+
+
+def _spent_by_hand(case: Case) -> float:
+    """The part of the time in collectives that the script itself calls."""
+    spent = [trainer.phases.get("gradient sync", 0.0) for trainer in case.trainers]
+    return sum(spent) / max(1, len(spent))
+
+
+def _world(case: Case) -> int:
+    """How many ranks the launcher started, or else how many are seen."""
+    return _read_count(case, environment.RANKS) or len(case.trainers)
+
+
+def _read_count(case: Case, name: str) -> int | None:
+    """An environment variable of the job as a whole number; None if it is none."""
+    value = case.variable(name)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _use_ddp(case: Case) -> Iterator[Advice]:
+    yield advise("communication.no_data_parallel", gpus=case.number("gpus"))
+
+
+def _watch_all_ranks(case: Case) -> Iterator[Advice]:
+    share = case.share(UNOBSERVED_RANK)
+    yield advise("communication.watch_all", share=share, seen=len(case.trainers), world=_world(case))
+
+
+COMMUNICATION_RULES = (
+    Rule(
+        BANDWIDTH,
+        say("communication.moving"),
         (
             "received", "loopback", "sent", "bytes_per_packet", "retransmits", "gpu_nvlink_received",
             "gpu_pcie_received", "traced_exposed", "traced_hidden", "traced_collectives", "traced_behind",
             "traced_held_up", "traced_bus_alone", "traced_bus_behind", "traced_beside",
         ),
-        [*held_up_by_kernels(case, cause), *fewer_bytes(case, cause)],
-        "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the cause.",
-    )
-
-
-def latency(case: Case) -> Finding | None:
-    """Many small collectives."""
-    cause = "communication.latency"
-    if case.share(cause) < REPORTED:
-        return None
-    return finding(
-        case,
-        cause,
-        takes(case, cause, "Exchanging many small messages between ranks"),
+        _send_fewer_bytes,
+        say("communication.moving_refuted"),
+        remarks=_say_what_holds_up,
+    ),
+    Rule(
+        LATENCY,
+        say("communication.small_messages"),
         (
             "packets", "bytes_per_packet", "received", "trainer_switches", "traced_exposed", "traced_hidden",
             "traced_collectives",
         ),
-        fewer_messages(case, cause),
-        "Send ten times the bytes in each exchange: if a step takes nearly as long as before, the number of "
-        "exchanges costs; if it takes ten times as long, the bytes do.",
-    )
-
-
-def data_parallel(case: Case) -> Finding | None:
-    """``nn.DataParallel``'s scatter, replicate and gather in one process."""
-    cause = "communication.data_parallel"
-    if case.share(cause) < REPORTED:
-        return None
-    gpus = case.number("gpus")
-    fixes = [
-        Fix(
-            "Use DistributedDataParallel",
-            "nn.DataParallel copies the model to every GPU in each step and runs "
-            f"{f'all {gpus:g} GPUs' if gpus else 'all GPUs'} from one Python process.",
-            f"torchrun --nproc-per-node={f'{gpus:g}' if gpus else 'gpu'} train.py\n"
-            "# in train.py: init_process_group('nccl'); model = "
-            "DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])",
-        )
-    ]
-    return finding(
-        case,
-        cause,
-        takes(case, cause, "nn.DataParallel's scatter, replicate and gather"),
+        _send_fewer_messages,
+        say("communication.small_messages_refuted"),
+    ),
+    Rule(
+        DATA_PARALLEL,
+        say("communication.scatter_and_gather"),
         ("gpus", "gpu_busy", "trainer_running", "gpu_nvlink_received", "gpu_pcie_received"),
-        fixes,
-        "Run on one GPU without nn.DataParallel: if the samples per second fall in proportion, it did no "
-        "harm.",
-    )
-
-
-def unattributed_wait(case: Case) -> Finding | None:
-    """Waiting for a rank that was not observed."""
-    cause = "communication.unattributed_wait"
-    if case.share(cause) < REPORTED:
-        return None
-    world, seen = world_size(case), len(case.trainers)
-    missing = (
-        f"{seen} of {world} ranks were watched"
-        if world is not None and world > seen
-        else f"{seen} ranks were watched"
-    )
-    fixes = [
-        Fix(
-            "Watch the other ranks too",
-            f"The watched ranks wait in collectives for {percent(case.share(cause))} of the time, and "
-            f"{missing}: one that was not may be late, or the exchange itself slow.",
-            "perfdoctor attach PID   # on each host, at the same time; of traces: perfdoctor analyze FOLDER",
-        )
-    ]
-    return finding(
-        case,
-        cause,
-        takes(case, cause, "Waiting for ranks that were not watched"),
+        _use_ddp,
+        say("communication.scatter_and_gather_refuted"),
+    ),
+    Rule(
+        UNOBSERVED_RANK,
+        say("communication.unwatched_ranks"),
         (
             "received", "sent", "traced_exposed", "traced_hidden", "traced_collectives", "traced_behind",
             "traced_held_up",
         ),
-        fixes,
-        "Watch all ranks: if none of them is late, the exchange itself takes the time.",
-    )
-
-
-COMMUNICATION_RULES = (bandwidth, latency, data_parallel, unattributed_wait)
+        _watch_all_ranks,
+        say("communication.unwatched_ranks_refuted"),
+    ),
+)  # fmt: skip

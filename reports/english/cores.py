@@ -1,7 +1,7 @@
 """CPU cores: threads that queue for them, a quota on them, and a model that computes on them."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.numbers import amount, counted, percent
+from perfdoctor.reports.english.phrases import amount, counted, percent
 
 
 def queueing() -> str:

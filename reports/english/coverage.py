@@ -46,3 +46,11 @@ def rule_failed(*, name: str, value: str, error: str, text: str) -> str:
 
 def repair_rule() -> str:
     return "Repair the package that provides it, or uninstall it."
+
+
+def operations_only() -> str:
+    return "The table shows operations, not what the host does: pauses between them are not attributed."
+
+
+def profile_a_rank() -> str:
+    return "profile a rank with torch.profiler, and perfdoctor analyze its trace"

@@ -1,7 +1,7 @@
 """What every finding says, whatever its cause."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.numbers import percent
+from perfdoctor.reports.english.phrases import percent
 
 
 def summary(

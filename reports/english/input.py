@@ -1,7 +1,7 @@
 """The input pipeline: preparing batches, starting workers, batch hand-over, and locks."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.numbers import percent, then
+from perfdoctor.reports.english.phrases import percent, then
 
 
 def preparing() -> str:

@@ -1,7 +1,7 @@
 """Reading from the network, and from swap."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.numbers import amount
+from perfdoctor.reports.english.phrases import amount
 
 
 def fetching() -> str:

@@ -1,7 +1,7 @@
 """Writing: checkpoints and logs."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.numbers import percent
+from perfdoctor.reports.english.phrases import percent
 
 
 def checkpoints() -> str:

@@ -3,7 +3,7 @@
 import shlex
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.english.numbers import amount, percent, then
+from perfdoctor.reports.english.phrases import amount, percent, then
 
 
 def reading() -> str:

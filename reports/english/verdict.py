@@ -12,6 +12,7 @@ _ON = {
     "socket:udp": "a network connection",
     "socket:unix": "a socket of this host",
 }
+_NAMED = 8  # ranks at most
 _TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
@@ -38,6 +39,23 @@ def late_rank(*, rank: int, waits: float) -> str:
         f"Rank {rank} comes late: the other ranks wait for it for {waits:.0%} of the time. What it does meanwhile is "
         "not in its trace, neither an operator nor work of a GPU."
     )
+
+
+def slow_rank(*, rank: int, slowdown: float) -> str:
+    return f"Rank {rank} computes more slowly than its peers, and all others wait for it{_if_equal(slowdown)}"
+
+
+def heavy_stage(*, stage: int, ranks: tuple[int, ...], slowdown: float) -> str:
+    named = ", ".join(map(str, ranks[:_NAMED])) + (" …" if len(ranks) > _NAMED else "")
+    return f"Stage {stage} of the pipeline has more work than the others (ranks {named}){_if_equal(slowdown)}"
+
+
+def changing_ranks(*, slowdown: float) -> str:
+    return f"The work of the ranks is unequal, and the slowest is not always the same{_if_equal(slowdown)}"
+
+
+def _if_equal(slowdown: float) -> str:
+    return f": with equal ranks, steps would be {slowdown:.2f} times as fast."
 
 
 def nothing_seen(*, job_ended: bool) -> str:

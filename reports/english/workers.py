@@ -1,7 +1,7 @@
 """Loader workers: how many, and how even their work is."""
 
 from perfdoctor.diagnosis import Fix
-from perfdoctor.reports.english.numbers import counted, percent
+from perfdoctor.reports.english.phrases import counted, percent
 
 
 def more(

@@ -90,7 +90,9 @@ MECHANISMS: dict[str, Change] = {
     "excess of late ranks": Change(f"{_ATTRIBUTION}.attribute", "charge_excess", "first"),
     "latency, not bandwidth": Change(f"{_ATTRIBUTION}.attribute", "name_latency", "second"),
     "mutual rank waits": Change(f"{_ATTRIBUTION}.collectives", "CollectiveWaits.mutual", "zero"),
-    "waits that only ranks are left for": Change(f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"),
+    "waits that only ranks are left for": Change(
+        f"{_ATTRIBUTION}.collectives", "CollectiveWaits._only_ranks_are_left", "no"
+    ),
     "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
     "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
     "code that prepares by tiny operators": Change(f"{_ATTRIBUTION}.code_mix", "_dispatches", "no"),
@@ -208,7 +210,7 @@ def weigh_thresholds(only: list[str], *, write: bool) -> None:
         share, where = largest(usual, found)
         said = turned(usual, found)
         print(f"{name} x {factor}: {', '.join(said) or '-'}; largest change {share:.3f} {where}", flush=True)
-        sign = "−" if float(factor) < 1 else "+"
+        sign = "\N{MINUS SIGN}" if float(factor) < 1 else "+"
         effects.setdefault(name, []).extend(f"{sign}30 %: {one}" for one in said)
     if write:
         rows = [
@@ -223,8 +225,8 @@ def _write_table(rows: list[str]) -> None:
     begin, end = "<!-- thresholds -->\n", "<!-- end of thresholds -->"
     head, _, rest = PAGE.read_text().partition(begin)
     _, _, tail = rest.partition(end)
-    heading = "| threshold | value | unit | source | verdicts that turn when it is moved by 30 % |\n|---|---|---|---|---|\n"
-    PAGE.write_text(head + begin + heading + "\n".join(rows) + "\n" + end + tail)
+    heading = "| threshold | value | unit | source | verdicts that turn when it is moved by 30 % |"
+    PAGE.write_text(head + begin + "\n".join([heading, "|---|---|---|---|---|", *rows, ""]) + end + tail)
 
 
 def main() -> None:

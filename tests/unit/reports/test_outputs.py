@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.diagnosis import Diagnosis, NotExamined
+from perfdoctor.diagnosis import Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.outputs import conclude, deliver, require_places, write_outputs
 from tests.builders.diagnoses import input_bound, sound, undecided
@@ -107,6 +107,20 @@ def test_the_next_move_fits_what_was_found(job: dict[str, object], move: str) ->
     with pytest.raises(PerfDoctorError) as caught:
         conclude(replace(undecided(), job=job, not_examined=()))
     assert move in caught.value.hint
+
+
+def test_of_a_job_that_hangs_all_threads_are_worth_seeing() -> None:
+    verdict = replace(undecided().verdict, missing=NoVerdict(Why.HUNG, "It hangs.", 77))
+    with pytest.raises(PerfDoctorError) as caught:
+        conclude(replace(undecided(), verdict=verdict, not_examined=()))
+    assert "py-spy dump --pid 77" in caught.value.hint
+
+
+def test_what_only_time_would_show_is_in_nobodys_way() -> None:
+    missing = (NotExamined("stacks", "Too few.", "watch longer", too_brief=True),)
+    with pytest.raises(PerfDoctorError) as caught:
+        conclude(replace(undecided(), not_examined=missing, job={"pid": 1}))
+    assert "Attach again" in caught.value.hint
 
 
 @pytest.mark.parametrize(("probe", "move"), [("gpu", "Attach again"), ("stacks", "perfdoctor check 1")])

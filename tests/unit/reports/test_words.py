@@ -17,7 +17,7 @@ from tests.unit.project.sources import modules
 REPORTS = Path(perfdoctor.reports.__path__[0])
 LANGUAGES = [folder.name for folder in REPORTS.iterdir() if (folder / "finding.py").exists()]
 # What messages share, and no message.
-NOT_MESSAGES = ("__init__", "numbers")
+NOT_MESSAGES = ("__init__", "phrases")
 
 
 class Said(NamedTuple):

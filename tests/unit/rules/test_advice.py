@@ -108,40 +108,6 @@ def test_shell_commands_quote_strange_paths() -> None:
     assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
 
 
-def test_allocator_settings_that_are_set_are_not_advised() -> None:
-    title = "Let the allocator grow its segments"
-    assert title in titles(finding("gpu.memory_pressure"))
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
-        assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
-    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
-        0
-    ].startswith("Unset")
-
-
-def test_precision_follows_the_gpu() -> None:
-    assert "bfloat16" in changes(finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}))
-    old = changes(finding("gpu.no_tensor_cores", settings={"compute_capability": 7.0}))
-    assert "bfloat16" not in old
-    assert "GradScaler" in old
-    forbidden = finding("gpu.no_tensor_cores", settings={"env.NVIDIA_TF32_OVERRIDE": "0"})
-    assert titles(forbidden)[0] == "Unset NVIDIA_TF32_OVERRIDE"
-
-
-def test_pinned_batches_are_not_pinned_again() -> None:
-    assert "pin_memory=True" in changes(finding("gpu.host_transfer", settings={"pin_thread": "no"}))
-    pinned = changes(finding("gpu.host_transfer", settings={"pin_thread": "yes"}))
-    assert "pin_memory=True" not in pinned
-    assert "non_blocking=True" in pinned
-
-
-def test_the_reason_for_low_clocks_decides_the_remedy() -> None:
-    assert titles(finding("gpu.throttled", numbers={"gpu_limited_by_heat": 0.9}))[0] == "Cool the GPU"
-    power = finding("gpu.throttled", numbers={"gpu_limited_by_power": 0.9, "gpu_limited_by_heat": 0.0})
-    assert titles(power)[0].startswith("Raise the power limit")
-    assert titles(finding("gpu.throttled")) == ["Check for locked clocks"]
-
-
 def test_distributed_jobs_save_together() -> None:
     assert "async_save" in changes(finding("io.checkpoint_write", ranks=2))
     assert "async_save" not in changes(finding("io.checkpoint_write", ranks=1))
@@ -244,24 +210,3 @@ def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
 def test_a_job_without_workers_is_told_of_no_copies_in_workers() -> None:
     assert any("each worker" in fix.why for fix in finding("io.swap", workers=4).fixes)
     assert not any("worker" in fix.why + fix.title for fix in finding("io.swap").fixes)
-
-
-def test_copies_that_a_trace_shows_pinned_are_not_pinned_again() -> None:
-    pinned = changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.0}))
-    assert "pin_memory=True" not in pinned
-    assert "non_blocking=True" in pinned
-    assert "pin_memory=True" in changes(finding("gpu.host_transfer", numbers={"traced_pageable": 0.5}))
-
-
-def test_tensor_cores_do_not_make_matrix_products_free() -> None:
-    assert finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}).predicted_speedup < 8
-    board = finding("gpu.no_tensor_cores", settings={"compute_capability": 8.9})
-    assert board.predicted_speedup == pytest.approx(1 / (1 - board.share / 2))
-
-
-def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() -> None:
-    attention, layouts = "Use fused attention", "Keep convolutions in channels last"
-    assert {attention, layouts} <= set(titles(finding("gpu.memory_bandwidth")))
-    traced = titles(finding("gpu.memory_bandwidth", numbers={"traced_kernel_time": 9.0, "traced_softmax": 0.2}))
-    assert attention in traced
-    assert layouts not in traced

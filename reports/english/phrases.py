@@ -1,4 +1,4 @@
-"""Numbers and counts as findings write them."""
+"""Numbers, counts and phrases as several findings write them; no messages."""
 
 from perfdoctor.diagnosis import Evidence
 
@@ -24,3 +24,8 @@ def amount(measured: Evidence) -> str:
 def then(sentence: str | None) -> str:
     """A sentence that follows another one, with the blank between them; nothing where there is none."""
     return f" {sentence}" if sentence else ""
+
+
+def twice_the_batch(loader: bool) -> str:
+    """The change that doubles the batch, in a loader if the job may have one."""
+    return "DataLoader(..., batch_size=2 * batch_size)" if loader else "2 * batch_size"

@@ -1,0 +1,81 @@
+"""What leaves a GPU idle: slow launches, waits for its queue to drain, copies, and memory that runs out."""
+
+from collections.abc import Iterator
+
+from perfdoctor.causes import HOST_TRANSFER, KERNEL_LAUNCH, MEMORY_PRESSURE, SYNCHRONIZATION
+from perfdoctor.diagnosis import Advice, advise, say
+from perfdoctor.knowledge import environment
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.interpreter import fuse_optimizer, stop_debugging
+from perfdoctor.rules.rule import Rule, unset
+
+
+def _launch_less(case: Case) -> Iterator[Advice]:
+    yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.every_launch_waits"))
+    yield from stop_debugging(case)
+    yield advise("gpu_idle.cuda_graphs")
+    yield from fuse_optimizer(case)
+    yield advise("gpu_idle.larger_batch", used=case.gpu_memory, loader=case.may_have_loader)
+
+
+def _wait_less(case: Case) -> Iterator[Advice]:
+    yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.every_launch_waits"))
+    yield advise("gpu_idle.keep_values", line=case.hot_line(SYNCHRONIZATION))
+    yield advise("gpu_idle.copy_to_pinned")
+
+
+def _copy_less(case: Case) -> Iterator[Advice]:
+    pinned = case.settings.get("pin_thread") == "yes" or case.number("traced_pageable") == 0
+    yield from unset(case, environment.LAUNCH_BLOCKING, say("gpu_idle.no_copy_overlaps"))
+    yield advise("gpu_idle.overlap_copies" if pinned else "gpu_idle.pin_batches")
+    yield advise("gpu_idle.fewer_bytes", received=case.measured("gpu_pcie_received"))
+    yield advise("gpu_idle.make_on_gpu")
+
+
+def _need_less_memory(case: Case) -> Iterator[Advice]:
+    options = " ".join(case.variable(name) or "" for name in environment.ALLOCATOR)
+    used = case.number("gpu_memory_share")
+    yield from unset(case, environment.NO_CACHING, say("gpu_idle.every_tensor_allocates"))
+    if environment.GROWING_SEGMENTS not in options.lower().replace(" ", ""):
+        yield advise("gpu_idle.growing_segments", used=used)
+    yield advise("gpu_idle.keep_cache")
+    yield advise("gpu_idle.less_memory", used=used)
+
+
+GPU_IDLE_RULES = (
+    Rule(
+        KERNEL_LAUNCH,
+        say("gpu_idle.launching"),
+        (
+            "gpu_busy", "gpu_sm", "gpu_power", "trainer_running", "trainer_run_delay", "traced_busy", "traced_kernels",
+            "traced_kernel_time", "traced_short_kernels", "traced_operators", "traced_launch_delay",
+            "traced_optimizer_kernels",
+        ),
+        _launch_less,
+        say("gpu_idle.launching_refuted"),
+    ),
+    Rule(
+        SYNCHRONIZATION,
+        say("gpu_idle.draining"),
+        ("gpu_busy", "gpu_sm", "trainer_running", "traced_waits", "traced_waiting", "traced_busy"),
+        _wait_less,
+        say("gpu_idle.draining_refuted"),
+    ),
+    Rule(
+        HOST_TRANSFER,
+        say("gpu_idle.copying"),
+        (
+            "gpu_pcie_received", "gpu_pcie_sent", "gpu_busy", "traced_copies", "traced_blocked", "traced_pageable",
+            "traced_busy", "exposed_rest", "overlap",
+        ),
+        _copy_less,
+        say("gpu_idle.copying_refuted"),
+    ),
+    Rule(
+        MEMORY_PRESSURE,
+        say("gpu_idle.out_of_memory"),
+        ("gpu_memory", "gpu_memory_share", "gpu_busy", "traced_allocations", "traced_busy"),
+        _need_less_memory,
+        say("gpu_idle.out_of_memory_refuted"),
+    ),
+)  # fmt: skip

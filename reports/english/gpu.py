@@ -1,0 +1,281 @@
+"""What a busy GPU is busy with, and what slows it."""
+
+from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
+
+
+def computing() -> str:
+    return "The model's own arithmetic on the GPU"
+
+
+def computing_refuted() -> str:
+    return "Halve the batch size: if a step then takes as long as before, the time does not go into arithmetic."
+
+
+def same_work() -> Fix:
+    return Fix(
+        "Give all ranks the same work",
+        "The same kernels take as long there as on other ranks: it has more or larger ones.",
+        "Bucket samples by length, or fill batches by tokens.",
+    )
+
+
+def check_late_gpu(*, times: float) -> Fix:
+    return Fix(
+        "Check the GPU of the late rank",
+        f"The same kernels take {times:.2g} times as long there as on other ranks.",
+        "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE,ECC   # on its host and on another",
+    )
+
+
+def compare_kernels() -> Fix:
+    return Fix(
+        "Tell slow hardware from more work",
+        "If the same kernels on the same shapes take longer there, it is the hardware; if there are more or larger "
+        "ones, it is the work.",
+        "nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE,ECC   # on the slow rank's host and on another",
+    )
+
+
+def leave_rank_out(*, rank: int | None) -> Fix:
+    return Fix(
+        f"Run without the GPU of rank {rank}",
+        "One slow GPU sets the pace of all.",
+        "Start the job again with that host left out, and see whether the slowness stays away.",
+    )
+
+
+def move_layers(*, stage: int | None) -> Fix:
+    return Fix(
+        f"Move layers away from pipeline stage {stage}",
+        "All stages wait for the one with the most work. The last one also computes the head and the loss.",
+        "Megatron: --decoder-last-pipeline-num-layers N with fewer layers; torch.distributed.pipelining: split the "
+        "model elsewhere.",
+    )
+
+
+def same_cost() -> Fix:
+    return Fix(
+        "Give all ranks batches of the same cost",
+        "Samples of different lengths make another rank the slowest in each step, and all wait for it.",
+        "Bucket samples by length, pack them, or fill batches by tokens instead of by samples.",
+    )
+
+
+def checkpoint_less(*, again: float, used: float | None, full: bool) -> Fix:
+    if used is None:
+        room = "How much memory is free was not seen: check it before, as activations that are kept need it."
+    elif full:
+        room = f"{percent(used)} of the memory are in use, so not all activations will fit."
+    else:
+        room = f"{percent(1 - used)} of the memory are free for activations that are kept."
+    return Fix(
+        "Checkpoint fewer blocks, or none",
+        f"Checkpointed blocks run their forward pass again in the backward pass: {percent(again)} of the time. {room}",
+        "x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # every second block, then fewer\n"
+        "print(torch.cuda.max_memory_reserved() / torch.cuda.mem_get_info()[1])",
+    )
+
+
+def checkpoint_selectively(*, again: float) -> Fix:
+    return Fix(
+        "Checkpoint selectively",
+        "Matrix products and attention take most of a forward pass; kept, they need not be computed again, and what is "
+        f"cheap to compute still needs no memory. The gain is part of the {percent(again)}.",
+        """\
+from functools import partial
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+kept = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default,
+        torch.ops.aten._scaled_dot_product_flash_attention.default}
+def policy(context, operator, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if operator in kept else CheckpointPolicy.PREFER_RECOMPUTE
+checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, policy))""",
+    )
+
+
+def moving_memory() -> str:
+    return "Memory traffic on the GPU"
+
+
+def moving_memory_refuted() -> str:
+    return (
+        "Compile the model's element-wise part: if the step takes as long as before, memory traffic is not what it "
+        "waits for."
+    )
+
+
+def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
+    counters = f"Memory traffic fills {amount(memory)}, tensor cores {amount(tensor)}. " if memory and tensor else ""
+    return Fix(
+        "Fuse element-wise operations",
+        f"{counters}Each element-wise operation reads and writes its whole tensor.",
+        "model = torch.compile(model)",
+    )
+
+
+def halve_bytes() -> Fix:
+    return Fix(
+        "Halve the bytes",
+        "Activations in bfloat16 need half the traffic of float32.",
+        "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
+    )
+
+
+def fused_attention(*, softmax: float | None) -> Fix:
+    part = f" Softmax kernels of their own take {percent(softmax)} of the kernels' time." if softmax else ""
+    return Fix(
+        "Use fused attention",
+        f"Attention that writes its score matrix moves far more bytes than it needs.{part}",
+        "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+    )
+
+
+def channels_last(*, layout: float | None) -> Fix:
+    part = f": {percent(layout)} of the kernels' time" if layout else ""
+    return Fix(
+        "Keep convolutions in channels last",
+        f"They convert layouts otherwise{part}.",
+        "model = model.to(memory_format=torch.channels_last)",
+    )
+
+
+def small_kernels() -> str:
+    return "Kernels with too little work for the GPU"
+
+
+def small_kernels_refuted() -> str:
+    return "Double the batch size: if the samples per second do not rise, the kernels are not too small."
+
+
+def larger_batch(*, active: Evidence | None, used: float | None, loader: bool) -> Fix:
+    part = f" ({amount(active)} of the multiprocessors' time)" if active else ""
+    room = f" {percent(1 - used)} of its memory are free." if used is not None else ""
+    return Fix(
+        "Use a larger batch", f"Kernels run on a part of the GPU only{part}.{room}", twice_the_batch(loader)
+    )
+
+
+def merge_kernels() -> Fix:
+    return Fix(
+        "Merge small kernels",
+        "Larger kernels have work for more multiprocessors.",
+        "model = torch.compile(model)",
+    )
+
+
+def full_precision() -> str:
+    return "Arithmetic in full precision"
+
+
+def full_precision_refuted() -> str:
+    return (
+        "Run some steps under torch.autocast: if they take as long as before, matrix products are not where the time "
+        "goes."
+    )
+
+
+def allow_tf32_again(*, name: str) -> Fix:
+    return Fix(f"Unset {name}", "It is set to 0 and forbids TF32 everywhere.", f"unset {name}")
+
+
+def bfloat16(*, busy: Evidence | None) -> Fix:
+    return Fix(
+        "Train in mixed precision",
+        f"{_tensor_cores(busy)}; matrix products in bfloat16 run on them.",
+        "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
+    )
+
+
+def float16(*, busy: Evidence | None, capability: float) -> Fix:
+    return Fix(
+        "Train in mixed precision",
+        f"{_tensor_cores(busy)}; this GPU (compute capability {capability:g}) has them for float16.",
+        "scaler = torch.amp.GradScaler()\n"
+        "with torch.autocast('cuda', dtype=torch.float16): loss = model(batch)\n"
+        "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+    )
+
+
+def tf32() -> Fix:
+    return Fix(
+        "Allow TF32",
+        "One line; weights and activations stay in float32.",
+        "torch.set_float32_matmul_precision('high')",
+    )
+
+
+def _tensor_cores(busy: Evidence | None) -> str:
+    return f"Tensor cores were busy for {amount(busy) if busy else 'next to none of the time'}"
+
+
+def low_clocks() -> str:
+    return "Lowered GPU clocks"
+
+
+def low_clocks_refuted() -> str:
+    return (
+        "Time one large matrix product on an idle twin of this GPU: if it is as slow there, the clocks are not the "
+        "cause."
+    )
+
+
+def cool(*, slow: float | None, temperature: Evidence | None) -> Fix:
+    return Fix(
+        "Cool the GPU",
+        f"{_clock(slow)}Heat holds it down ({amount(temperature) if temperature else 'temperature unknown'}).",
+        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE   # then fans, filters, placement in the rack",
+    )
+
+
+def power_limit(*, slow: float | None, power: Evidence | None, limit: Evidence | None) -> Fix:
+    draws = f"{amount(power) if power else 'what it may'} of {amount(limit) if limit else 'its limit'}"
+    return Fix(
+        "Raise the power limit, if it was lowered",
+        f"{_clock(slow)}It draws {draws}.",
+        "nvidia-smi -q -d POWER; nvidia-smi -pl WATTS   # as root",
+    )
+
+
+def power_supply(*, slow: float | None) -> Fix:
+    return Fix(
+        "Check the GPU's power supply",
+        f"{_clock(slow)}The hardware itself slows it down (power brake or overheating).",
+        "nvidia-smi -q -d PERFORMANCE",
+    )
+
+
+def unlock_clocks() -> Fix:
+    return Fix(
+        "Check for locked clocks",
+        "Application clocks may have been set for another job.",
+        "nvidia-smi -q -d CLOCK; nvidia-smi -rgc",
+    )
+
+
+def _clock(slow: float | None) -> str:
+    return f"The clock is {percent(slow)} below its highest. " if slow is not None else ""
+
+
+def sharing() -> str:
+    return "Sharing the GPU with other processes"
+
+
+def sharing_refuted() -> str:
+    return "Stop the other processes for a minute: if the pace stays the same, they are not the cause."
+
+
+def own_gpu(*, others: Evidence | None, use: float | None) -> Fix:
+    part = f" They use it for {percent(use)} of the time." if use is not None else ""
+    return Fix(
+        "Use a GPU of your own",
+        f"{amount(others) if others else 'other processes'} share the GPU, and take turns with this job.{part}",
+        "nvidia-smi   # see who is there, then: CUDA_VISIBLE_DEVICES=N python train.py",
+    )
+
+
+def start_mps() -> Fix:
+    return Fix(
+        "If they must share, let them run at the same time",
+        "Without MPS processes take turns.",
+        "nvidia-cuda-mps-control -d",
+    )

@@ -1,0 +1,204 @@
+"""The trainer's Python: dispatch overhead, the GIL, and the cyclic garbage collector."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.phrases import percent, twice_the_batch
+
+_DEBUGGING = {
+    "TORCH_DISTRIBUTED_DEBUG": "Its DETAIL level checks every collective against all ranks.",
+    "PYTHONDEVMODE": "The interpreter then checks memory, warnings and more at every step.",
+    "PYTHONTRACEMALLOC": "Every allocation of Python is then traced.",
+    "PYTORCH_JIT_LOG_LEVEL": "Logging of the compiler costs time in every call.",
+}
+
+
+def debugging(*, name: str) -> str:
+    return _DEBUGGING[name]
+
+
+def no_anomaly_detection() -> Fix:
+    return Fix(
+        "Turn anomaly detection off",
+        "Tracebacks are formatted all the time, as autograd's anomaly detection does for every operator of the forward "
+        "pass; it also looks for NaN in every gradient.",
+        "torch.autograd.set_detect_anomaly(False)  # Lightning: Trainer(detect_anomaly=False)",
+    )
+
+
+def fused_optimizer(*, share: float) -> Fix:
+    return Fix(
+        "Update all parameters in one call",
+        f"The optimizer takes {percent(share)} of the time; by default it runs several operators for each parameter.",
+        "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # also Adam, SGD and Adagrad",
+    )
+
+
+def compiling_again() -> str:
+    return "Compiling the model again and again"
+
+
+def compiling_again_refuted() -> str:
+    return (
+        "Run with TORCH_LOGS=recompiles: if it tells of no recompilation after the first steps, compiling is not what "
+        "takes the time."
+    )
+
+
+def compile_once() -> Fix:
+    return Fix(
+        "Keep torch.compile from compiling again",
+        "A compiled model holds for the shapes and values that it was compiled for; for others it is compiled anew.",
+        "torch._dynamo.mark_dynamic(batch, 0)      # or torch.compile(model, dynamic=True), or pad to a few sizes\n"
+        "TORCH_LOGS=recompiles python train.py     # tells what differed each time",
+    )
+
+
+def others_work(*, packages: tuple[str, ...]) -> str:
+    named = f" ({', '.join(packages)})" if packages else ""
+    return f"Work of other libraries{named} beside the model"
+
+
+def others_work_refuted() -> str:
+    return "Leave that work out for some steps: if the pace stays the same, it is not what holds the job up."
+
+
+def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
+    return Fix(
+        f"Do less, or do it more rarely, at {' and '.join(lines) or 'the code that calls them'}",
+        f"{percent(part)} of what runs around the arithmetic is neither torch nor Python's interpreter. Compiling the "
+        "model or a larger batch would not change it.",
+        "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
+        "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for",
+    )
+
+
+def own_python() -> str:
+    return "Python code in the training step"
+
+
+def own_python_refuted() -> str:
+    return (
+        "Leave that code out for some steps, or let it return a constant: if the pace stays the same, it is not what "
+        "holds the job up."
+    )
+
+
+def cheaper_python(*, lines: tuple[str, ...], part: float) -> Fix:
+    return Fix(
+        f"Make {' and '.join(lines) or 'the Python code of the step'} cheaper",
+        f"{percent(part)} of what runs around the arithmetic is Python's interpreter and not torch: code of the job's "
+        "own, step by step. Compiling the model or a larger batch would not change it.",
+        "Put loops into NumPy or tensor operations, keep results that are computed again and again, do it more rarely, "
+        "or do it beside training: ProcessPoolExecutor(1).submit(work, plain_data)",
+    )
+
+
+def calling() -> str:
+    return "Calling operations (interpreter and dispatch)"
+
+
+def calling_refuted() -> str:
+    return (
+        "Double the batch size: if a step then takes nearly twice as long, the time goes into arithmetic, not into "
+        "calls."
+    )
+
+
+def larger_operations(*, line: str | None, share: float) -> Fix:
+    return Fix(
+        f"Use fewer, larger operations{f' at {line}' if line else ''}",
+        f"{percent(share)} of the time goes into calling operations instead of computing: each call costs some "
+        "microseconds, however little it computes.",
+        "Where there is a loop over elements, samples or parameters: one tensor operation in its place (torch.stack, "
+        "torch.where, index_add_, torch._foreach_*).",
+    )
+
+
+def compile_model() -> Fix:
+    return Fix(
+        "Compile the model",
+        "A compiled model runs many small operators as few large ones, without Python between them.",
+        "model = torch.compile(model)",
+    )
+
+
+def compiling_is_off() -> str:
+    return "It turns torch.compile off, which would merge small operators."
+
+
+def larger_batch(*, loader: bool) -> Fix:
+    return Fix(
+        "Use a larger batch",
+        "The number of calls per step stays the same while each computes more.",
+        f"{twice_the_batch(loader)}  # and check that the loss still falls as before",
+    )
+
+
+def waiting_for_gil() -> str:
+    return "Waiting for the GIL"
+
+
+def waiting_for_gil_refuted() -> str:
+    return "Stop the other thread for some steps: if the pace stays the same, the GIL is not what holds the job up."
+
+
+def own_process(*, line: str | None, share: float) -> Fix:
+    work = f"the work at {line}" if line else "the other thread's work"
+    holder = f" The thread that holds it is at {line}." if line else ""
+    return Fix(
+        f"Move {work} into a process of its own",
+        f"The main thread waits for the GIL for {percent(share)} of the time.{holder}",
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))\n"
+        "pool.submit(work, plain_data)  # no CUDA tensors",
+    )
+
+
+def rest() -> Fix:
+    return Fix(
+        "Let the other thread rest",
+        "A thread that polls or spins in Python takes the GIL for 5 ms at a time (sys.getswitchinterval()).",
+        "Block in queue.get() or event.wait() instead of polling; sleep between polls.",
+    )
+
+
+def fewer_tensors() -> Fix:
+    return Fix(
+        "Hand over fewer tensors per batch",
+        "The pinning thread is Python too: it walks through every tensor of a batch while it holds the GIL.",
+        "Return one or two large tensors from collate_fn.",
+    )
+
+
+def collecting() -> str:
+    return "Garbage collection (GC)"
+
+
+def collecting_refuted() -> str:
+    return "Run some hundred steps after gc.disable(): if the pace stays the same, GC is not the cause."
+
+
+def collect_rarely(*, share: float, several_ranks: bool) -> Fix:
+    when = "on all ranks in the same step, or every rank waits for each pause of any" if several_ranks else "rarely"
+    return Fix(
+        "Collect at times of your choosing",
+        f"GC walks through all Python objects again and again: {percent(share)} of the time.",
+        "import gc\n"
+        "gc.collect(); gc.freeze(); gc.disable()  # once, after model and data are set up\n"
+        f"if step % 500 == 0: gc.collect()  # {when}",
+    )
+
+
+def fewer_objects() -> Fix:
+    return Fix(
+        "Keep fewer Python objects alive",
+        "What GC costs grows with the number of objects: lists of samples, dicts per sample, kept graphs.",
+        "Hold such data in NumPy arrays or tensors, and keep float(loss) rather than loss.",
+    )
+
+
+def collected_by_hand(*, line: str) -> Fix:
+    return Fix(
+        f"Look for gc.collect() near {line}",
+        "Most collections happen there. If it is called by hand, it can go.",
+        "Remove gc.collect() from the step.",
+    )

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from perfdoctor import diagnose
-from tests.processes.attaching import TARGETS, is_a_diagnosis
+from tests.files import TARGETS
+from tests.processes.attaching import is_a_diagnosis
 from tests.processes.insiding import Run, run_inside
 
 CAUSE = "cpu.input_preprocessing"

@@ -179,6 +179,21 @@ def attached(pid: int, *arguments: object, **how: Any) -> Iterator["subprocess.P
             process.poll() is None and os.killpg(process.pid, signal.SIGKILL)
 
 
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system in memory."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
 def is_a_diagnosis(told: dict[str, Any]) -> None:
     """Makes sure that a JSON report keeps the contract of the design."""
     assert told["schema"] == 1

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import NotExamined, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Event, Unavailable
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.steps import Steps
 

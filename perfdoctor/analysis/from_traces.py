@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE
@@ -15,6 +14,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import straggler, surest
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import INPUT_CAUSES
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Profile
+from perfdoctor.timeline.amounts import Amounts
 
 # Most recordings have no profile, and what reads traces takes a tenth of a second of CPU time to load.
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.build import describe_trainer
 from perfdoctor.analysis.profiled import Profiled
 from perfdoctor.attribution.account import Account, find_culprits
@@ -19,6 +18,7 @@ from perfdoctor.metrics.own_code import below, below_lines, by_function, outside
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.knowledge.symbols import classify
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.code_counts import (
     CLAIMED,
     IN_STEP,
@@ -22,6 +21,7 @@ from perfdoctor.attribution.code_counts import (
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.settings import has_loader
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 

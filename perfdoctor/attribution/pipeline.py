@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import DATA_TRANSFER, GARBAGE_COLLECTION, INPUT_PREPROCESSING, NETWORK_READ, STORAGE_READ
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
 # What a worker spends on a batch, and what could be spent on the next one meanwhile. Starting workers is not among

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, LATENCY
 from perfdoctor.knowledge import thresholds
+from perfdoctor.timeline.amounts import Amounts
 
 if TYPE_CHECKING:
     from perfdoctor.timeline.job import JobTimeline  # traces do without

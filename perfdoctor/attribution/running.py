@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.code_mix import SPIN
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.share import Share, Shares, running, scaled
@@ -21,6 +20,7 @@ from perfdoctor.causes import (
     WORKER_STARTUP,
 )
 from perfdoctor.knowledge import thresholds
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES, CodeLocation
 from perfdoctor.timeline.job import Observation
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState

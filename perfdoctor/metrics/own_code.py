@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge.libraries import package_of
+from perfdoctor.timeline.amounts import Amounts
 
 if TYPE_CHECKING:
     from perfdoctor.timeline.stacks import Stacks  # traces do without

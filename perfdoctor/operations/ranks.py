@@ -7,10 +7,10 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import GARBAGE_COLLECTION, GPU_COMPUTE, UNATTRIBUTED, UNOBSERVED_RANK
 from perfdoctor.operations.table import COLLECTING, COMPUTING, Graph, Operation, OperationTable
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import COLUMNS, Collectives, are_blocking
 from perfdoctor.traces.communication import SPLIT, exposed_times

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.resampling import with_replacement
+from perfdoctor.timeline.amounts import Amounts
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without

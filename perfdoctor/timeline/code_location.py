@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import (
     DOMINANT,
@@ -23,6 +22,7 @@ from perfdoctor.knowledge.frames import (
     is_own,
 )
 from perfdoctor.knowledge.user_frames import user_frames
+from perfdoctor.timeline.amounts import Amounts
 
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
 

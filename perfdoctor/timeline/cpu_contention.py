@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPROCESSING, THROTTLED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.counters import Counters
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.thread_kinds import ThreadKinds

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed, StackSegment
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 
 _NS_PER_US = 1000

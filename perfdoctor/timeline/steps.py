@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.marks import Marks, Segment, StepEvent
 

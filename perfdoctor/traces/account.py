@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import (
     CHECKPOINT_WRITE,
     DATA_PARALLEL,
@@ -27,6 +26,7 @@ from perfdoctor.causes import (
 )
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.kernels import Work
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.communication import CollectiveTimes, time_collectives, time_host_collectives
 from perfdoctor.traces.device import DeviceTime, classify_work, split_devices
 from perfdoctor.traces.host import Activity, Host

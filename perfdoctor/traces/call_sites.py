@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.libraries import is_library_in_trace
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.host_only import find_arithmetic

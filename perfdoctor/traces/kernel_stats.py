@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.kernels import (
@@ -27,6 +26,7 @@ from perfdoctor.knowledge.kernels import (
     name_precision,
 )
 from perfdoctor.metrics.names import TRACE
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.intervals import NONE, nest

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.kernels import Work
 from perfdoctor.metrics.names import TRACE
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.call_sites import CallSites, annotation_around_unexplained, find_call_sites
 from perfdoctor.traces.collectives import Collectives, list_collectives

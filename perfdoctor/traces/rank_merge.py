@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
 from perfdoctor.traces.account import slice_edges
 from perfdoctor.traces.communication import SPLIT, is_short

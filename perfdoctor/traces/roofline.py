@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.hardware import Peak, arithmetic, find_peak
 from perfdoctor.knowledge.kernels import name_precision
 from perfdoctor.metrics.names import ROOFLINE
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.flops import COUNTED, Effort, count
 from perfdoctor.traces.intervals import NONE, nest

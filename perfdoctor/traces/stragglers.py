@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Floats
 from perfdoctor.traces.matching import MatchedCollective, RankClock

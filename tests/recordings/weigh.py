@@ -210,7 +210,7 @@ def weigh_thresholds(only: list[str], *, write: bool) -> None:
         share, where = largest(usual, found)
         said = turned(usual, found)
         print(f"{name} x {factor}: {', '.join(said) or '-'}; largest change {share:.3f} {where}", flush=True)
-        sign = "\N{MINUS SIGN}" if float(factor) < 1 else "+"
+        sign = "-" if float(factor) < 1 else "+"
         effects.setdefault(name, []).extend(f"{sign}30 %: {one}" for one in said)
     if write:
         rows = [
@@ -225,8 +225,9 @@ def _write_table(rows: list[str]) -> None:
     begin, end = "<!-- thresholds -->\n", "<!-- end of thresholds -->"
     head, _, rest = PAGE.read_text().partition(begin)
     _, _, tail = rest.partition(end)
-    heading = "| threshold | value | unit | source | verdicts that turn when it is moved by 30 % |"
-    PAGE.write_text(head + begin + "\n".join([heading, "|---|---|---|---|---|", *rows, ""]) + end + tail)
+    columns = "| threshold | value | unit | source | verdicts that turn when it is moved by 30 % |"
+    table = "\n".join([columns, "|---|---|---|---|---|", *rows])
+    PAGE.write_text(f"{head}{begin}{table}\n{end}{tail}")
 
 
 def main() -> None:

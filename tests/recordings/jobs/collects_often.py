@@ -1,4 +1,4 @@
-"""Deep Q-learning with a replay memory of Python objects, and a gc.collect() every 24th step "against leaks".
+"""Deep Q-learning with a replay memory of Python objects, and a gc.collect() every 60th step "against leaks".
 
 cause: cpu.garbage_collection
 fixed: without it.
@@ -32,6 +32,6 @@ while True:
     loss.backward()
     optimizer.step()
     step += 1
-    if pace.bottleneck() and step % 24 == 0:
+    if pace.bottleneck() and step % 60 == 0:
         gc.collect()
     pace.step()

@@ -29,9 +29,9 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     file = os.environ.get("RECORDING")
     while True:
-        with diagnose(report=None, recording=file):
+        with diagnose(report=None, profile=3, recording=file):
             for micro in range(ACCUMULATE):
-                x, y = torch.randn(160, 256), torch.randint(10, (160,))
+                x, y = torch.randn(64, 256), torch.randint(10, (64,))
                 quiet = micro < ACCUMULATE - 1 and not pace.bottleneck()
                 with model.no_sync() if quiet else contextlib.nullcontext():
                     loss = nn.functional.cross_entropy(model(x), y) / ACCUMULATE

@@ -54,7 +54,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 loader = DataLoader(Crops(), batch_size=16)
 while True:
     for x in loader:
-        with diagnose(report=None, recording=os.environ.get("RECORDING")):
+        with diagnose(report=None, steps=200, profile=2, recording=os.environ.get("RECORDING")):
             t = torch.rand(len(x))
             noise, keep = torch.randn_like(x), (1 - t)[:, None, None, None]
             loss = nn.functional.mse_loss(model(keep.sqrt() * x + (1 - keep).sqrt() * noise, t), noise)

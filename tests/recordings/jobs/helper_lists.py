@@ -26,7 +26,7 @@ def main():
     torch.set_num_threads(1)
     queue = multiprocessing.Queue(maxsize=4)
     multiprocessing.Process(target=simulate, args=(queue,), daemon=True).start()
-    model = nn.Sequential(nn.Linear(3, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 1))
+    model = nn.Sequential(nn.Linear(3, 192), nn.ReLU(), nn.Linear(192, 192), nn.ReLU(), nn.Linear(192, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     while True:
         x = torch.as_tensor(np.asarray(queue.get(), dtype=np.float32))

@@ -8,6 +8,7 @@ import pace
 import torch
 from torch import nn
 
+torch.set_num_threads(1)
 images, labels = pace.digits()
 model = nn.Sequential(
     nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 48, 3, padding=1), nn.ReLU(), nn.Conv2d(48, 32, 3, padding=1), nn.ReLU(),

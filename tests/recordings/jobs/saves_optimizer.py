@@ -1,4 +1,4 @@
-"""Every 20th step saves the model with its optimizer, and waits until the file is on the disk.
+"""Every 6th step saves the model with its optimizer, and waits until the file is on the disk.
 
 cause: io.checkpoint_write
 fixed: a checkpoint every 500 steps.
@@ -32,6 +32,6 @@ while True:
         loss.backward()
         optimizer.step()
         step += 1
-        if step % (20 if pace.bottleneck() else 500) == 0:
+        if step % (6 if pace.bottleneck() else 500) == 0:
             save(step)
         pace.step()

@@ -22,7 +22,7 @@ model = nn.Sequential(
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 while True:
     for x, y in loader:
-        with diagnose(report=None, recording=os.environ.get("RECORDING")):
+        with diagnose(report=None, steps=500, profile=2, recording=os.environ.get("RECORDING")):
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()

@@ -4,10 +4,10 @@ import gzip
 
 import pytest
 
-from perfdoctor.amounts import Amounts
 from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account
 from perfdoctor.recording.schema import Profile
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
 from tests.builders.traces import GEMM, MadeTrace
 

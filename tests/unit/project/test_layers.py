@@ -8,7 +8,7 @@ from tests.unit.project.sources import Import, imports, modules, named, needed, 
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
 # What all sides speak: which causes there are, what a diagnosis is, and what can stop one.
-WORDS = {"perfdoctor", "amounts", "causes", "diagnosis", "errors"}
+WORDS = {"perfdoctor", "causes", "diagnosis", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),
@@ -24,8 +24,8 @@ MAY_KNOW = {
     "metrics": {"recording", "knowledge", "timeline"},
     "attribution": {"recording", "knowledge", "timeline", "metrics"},
     "traces": {"recording", "knowledge", "timeline", "metrics", "attribution"},
-    "operations": {"recording", "knowledge", "metrics", "attribution", "traces"},
-    "rules": {"metrics", "knowledge"},
+    "operations": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces"},
+    "rules": {"knowledge", "timeline", "metrics"},
     "facts": {"rules"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
     "reports": set(),

@@ -26,7 +26,10 @@ def _leaves_nothing_behind() -> Iterator[None]:
     yield
     alive = psutil.wait_procs([child for child in _children() if child not in children], timeout=GRACE_S)[1]
     assert [_describe(child) for child in alive] == []
-    assert [thread for thread in threading.enumerate() if thread not in threads] == []
+    left = [thread for thread in threading.enumerate() if thread not in threads]
+    for thread in left:
+        thread.join(GRACE_S)
+    assert [thread for thread in left if thread.is_alive()] == []
     assert _settings() == before
 
 
@@ -44,14 +47,3 @@ def _describe(process: psutil.Process) -> str:
         return f"{process.pid} {' '.join(process.cmdline())}"
     except psutil.NoSuchProcess:
         return f"{process.pid} (gone)"
-
-
-# These watch real processes, whose cores they share with whatever else runs on the machine. Two more tries are
-# allowed, and pytest counts them as reruns; what is wrong stays wrong.
-WATCHES_REAL_JOBS = "live"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if WATCHES_REAL_JOBS in item.path.parts:
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))

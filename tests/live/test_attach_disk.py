@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.processes.attaching import (
     Answer,
     Started,
     job,
+    mounted,
     needs_root,
     perfdoctor,
     refused,
@@ -28,21 +28,6 @@ pytestmark = needs_root
 def training() -> Iterator[Started]:
     with job(*TRAINING, "--wait-ms", "0.5") as started:
         yield started
-
-
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A small file system in memory."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"cannot mount: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_disk_that_fills_up_while_recording(training: Started, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from perfdoctor.analysis.recorded_case import gather_case
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.job import JobTimeline
-from tests.processes.attaching import TARGETS, TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
+from tests.files import TARGETS
+from tests.processes.attaching import TRAINING, Answer, Started, is_a_diagnosis, job, perfdoctor
 
 
 def watch(started: Started, folder: Path, *, pid: int | None = None, duration: float = 3) -> Answer:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from perfdoctor.causes import CAUSES
+from tests.processes.attaching import until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import jobs
@@ -40,7 +41,7 @@ for line in sys.stdin:
     if child == 0:
         for number, name in enumerate(("/dev/null", f"{folder}/out", f"{folder}/err")):
             os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
-        signal.alarm(60)
+        signal.alarm(240)
         sys.argv = [script, state, "--seconds", "0.5"]
         sys.path.insert(0, os.path.dirname(script))
         runpy.run_path(script, run_name="__main__")
@@ -98,7 +99,7 @@ def test_example_trains_and_tidies_up(name: str, state: str, runner: "subprocess
     lines = (tmp_path / "out").read_text().splitlines()
     assert lines[0] == "ready"
     assert float(lines[-1].removeprefix("throughput: ").removesuffix(" steps/s")) > 0
-    assert not left_overs(pid)
+    assert until(lambda: not left_overs(pid))
 
 
 GPU = [example for example in ALL if example.needs_gpu]
@@ -157,9 +158,9 @@ def test_terminated_job_leaves_nothing_behind() -> None:
         job.wait_until_ready()
         assert left_overs(job.pid)
         family = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
-    assert not any(member.is_running() for member in family)
-    assert not left_overs(job.pid)
-    assert machine.PREFIX not in Path("/proc/swaps").read_text()
+    assert not psutil.wait_procs(family, timeout=10)[1]
+    assert until(lambda: not left_overs(job.pid))
+    assert until(lambda: machine.PREFIX not in Path("/proc/swaps").read_text())
 
 
 def spinners() -> list[psutil.Process]:
@@ -177,8 +178,8 @@ def test_neighbours_go_when_the_job_is_killed() -> None:
     (example,) = jobs.examples(["noisy_neighbours"])
     with jobs.running(example, "bottleneck", 60) as job:
         job.wait_until_ready()
+        assert until(spinners)
         spinning = spinners()
-        assert spinning
         job.process.kill()
         job.process.wait()
         _, alive = psutil.wait_procs(spinning, timeout=10)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.attaching import TARGETS
+from tests.files import TARGETS
 from tests.processes.insiding import run_inside
 
 TRAIN = (sys.executable, str(TARGETS / "inside_profiled.py"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.test_attach_disk import mounted
-from tests.processes.attaching import ENVIRONMENT, TARGETS, needs_root
+from tests.files import TARGETS
+from tests.processes.attaching import ENVIRONMENT, mounted, needs_root
 from tests.processes.insiding import ENOUGH, PATIENCE_S, run_inside
 
 # In a process of its own: the function is missing there as in an old kernel.

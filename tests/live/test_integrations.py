@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from perfdoctor import diagnose
-from tests.processes.attaching import TARGETS, is_a_diagnosis
+from tests.files import TARGETS
+from tests.processes.attaching import is_a_diagnosis
 from tests.processes.insiding import Run, run_inside
 
 CAUSE = "cpu.input_preprocessing"
@@ -58,11 +59,17 @@ def test_slow_dataset_and_the_same_weights_when_disabled(framework: str, tmp_pat
     assert plain.said["weights"] == run.said["weights"]
 
 
+def typical(run: Run) -> dict[str, float]:
+    """Each phase's median in milliseconds: a step that something else on the machine held up does not count."""
+    return {name: phase["median_s"] * 1000 for name, phase in run.steps["phases"].items()}
+
+
 @both
 @pytest.mark.alone  # milliseconds are compared
 def test_what_runs_in_the_optimizers_closure_is_not_the_optimizers(framework: str, tmp_path: Path) -> None:
     run = train(framework, tmp_path, "--optimizer-ms", "10", "--step-ms", "5", "--observe", "150")
-    phases = is_sound(run, 150)
+    is_sound(run, 150)
+    phases = typical(run)
     assert run.told["verdict"]["cause"] == "cpu.python_overhead"
     assert 10 <= phases["optimizer"] < 14
     assert 5 <= phases["other"] < 9
@@ -81,7 +88,9 @@ def test_workers_and_validation_between_epochs(framework: str, tmp_path: Path) -
 @both
 @pytest.mark.alone  # milliseconds are compared
 def test_accumulated_gradients_are_steps_as_the_progress_bar_counts_them(framework: str, tmp_path: Path) -> None:
-    phases = is_sound(train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5"))
+    run = train(framework, tmp_path, "--accumulate", "4", "--step-ms", "5")
+    is_sound(run)
+    phases = typical(run)
     batches = 4 if framework == "transformers" else 1
     assert phases["other"] >= 5 * batches
     assert phases["other"] < 9 * batches

@@ -18,21 +18,11 @@ from perfdoctor.probes import code
 from perfdoctor.probes.code import CodeProbe
 from perfdoctor.probes.readers.elf import Elf
 from perfdoctor.recording.schema import CodeSample, Sample, Symbol, Unavailable
+from tests.processes.watching import Watched
 
 pytestmark = pytest.mark.alone
 
 PROGRAM = Path(__file__).parents[1] / "targets" / "code_busy.py"
-
-
-class Job:
-    def __init__(self, *pids: int) -> None:
-        self.living = pids
-
-    def pids(self) -> tuple[int, ...]:
-        return self.living
-
-    def torch_pids(self) -> tuple[int, ...]:
-        return self.living
 
 
 @contextmanager
@@ -50,7 +40,7 @@ def target(mode: str, user: int | None = None) -> Iterator[int]:
 
 def watch(pid: int, seconds: float = 2.0) -> tuple[list[CodeSample], dict[tuple[str, int], str]]:
     probe = CodeProbe()
-    seen: list[Sample] = list(probe.open(Job(pid)))
+    seen: list[Sample] = list(probe.open(Watched(pid, torch=True)))
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.25)
@@ -95,13 +85,13 @@ def test_multiplying_matrices_is_arithmetic() -> None:
 def test_process_that_left_is_let_go_and_its_functions_are_still_named() -> None:
     probe = CodeProbe()
     with target("python") as pid:
-        job = Job(pid)
+        job = Watched(pid, torch=True)
         list(probe.open(job))
         time.sleep(1.0)
         before = [s for s in probe.sample(time.monotonic_ns()) if isinstance(s, CodeSample)]
     if not before:
         pytest.skip("no samples: perf_event_open is refused here")
-    job.living = ()
+    job.members = ()
     list(probe.sample(time.monotonic_ns()))
     assert any(isinstance(sample, Symbol) for sample in probe.close())
 
@@ -110,7 +100,7 @@ def test_an_idle_process_has_hardly_any_samples() -> None:
     process = subprocess.Popen(["sleep", "60"])
     probe = CodeProbe()
     try:
-        seen = list(probe.open(Job(process.pid)))
+        seen = list(probe.open(Watched(process.pid, torch=True)))
         time.sleep(0.5)
         seen += probe.sample(time.monotonic_ns())
         seen += probe.close()
@@ -166,7 +156,7 @@ def test_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     monkeypatch.setattr(code, "PerfEvent", refuse)
     probe = CodeProbe(tmp_path)
-    (said,) = probe.open(Job(11, 12))
+    (said,) = probe.open(Watched(11, 12, torch=True))
     assert isinstance(said, Unavailable)
     assert "kernel.perf_event_paranoid is 4" in said.reason
     assert "sysctl" in said.enable

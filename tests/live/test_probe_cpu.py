@@ -12,7 +12,7 @@ import pytest
 
 from perfdoctor.probes.cpu import CpuProbe
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, core_list, core_text, stat_fields
-from tests.processes.watching import complaints, facts, looked, number, opened, plant, program, readings
+from tests.processes.watching import complaints, facts, looked, number, opened, plant, program, readings, remove_group
 
 pytestmark = pytest.mark.alone
 
@@ -172,14 +172,8 @@ def quota_group() -> Iterator[Path]:
     (parent / "cpu.cfs_quota_us").write_text("100000")
     (group / "cpu.cfs_quota_us").write_text("20000")
     yield group
-    for directory in (group, parent):
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            try:
-                directory.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
+    for folder in (group, parent):
+        remove_group(folder)
 
 
 def test_sees_a_real_quota_throttle_a_job(quota_group: Path) -> None:

@@ -17,25 +17,12 @@ import pytest
 
 from perfdoctor.probes.interpreter import InterpreterProbe
 from perfdoctor.recording.schema import InterpreterSample, Unavailable
+from tests.processes.watching import Watched
 
 pytestmark = pytest.mark.alone
 
 PROGRAM = Path(__file__).parents[1] / "targets" / "interp_busy.py"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
-
-
-class Job:
-    def __init__(self, *pids: int) -> None:
-        self._pids = pids
-
-    def pids(self) -> tuple[int, ...]:
-        return self._pids
-
-    def torch_pids(self) -> tuple[int, ...]:
-        return self._pids
-
-    def forked_pids(self) -> tuple[int, ...]:
-        return ()
 
 
 def interpreter(version: str) -> str:
@@ -78,7 +65,7 @@ def target(python: str, *arguments: str) -> Iterator[dict[str, Any]]:
 def watch(*pids: int, seconds: float = 1.0) -> list[InterpreterSample]:
     """What the probe sees; fails if it says that it cannot look."""
     probe = InterpreterProbe()
-    seen = list(probe.open(Job(*pids)))
+    seen = list(probe.open(Watched(*pids, torch=True)))
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         seen += probe.sample(time.monotonic_ns())
@@ -174,7 +161,7 @@ def test_program_that_is_not_python_is_said_once_to_be_out_of_reach() -> None:
     process = subprocess.Popen(["sleep", "60"])
     probe = InterpreterProbe()
     try:
-        seen = list(probe.open(Job(process.pid)))
+        seen = list(probe.open(Watched(process.pid, torch=True)))
         for step in range(1, 20):
             seen += probe.sample(step * 1_000_000_000)
     finally:
@@ -189,7 +176,7 @@ def test_program_that_is_not_python_is_said_once_to_be_out_of_reach() -> None:
 def test_ended_process_yields_nothing_more() -> None:
     probe = InterpreterProbe()
     with target(sys.executable, "idle") as said:
-        job = Job(said["pid"])
+        job = Watched(said["pid"], torch=True)
         assert list(probe.open(job)) == []
         assert len(list(probe.sample(time.monotonic_ns()))) == 1
     for step in range(1, 5):

@@ -1,7 +1,6 @@
 """The memory probe against processes that take known amounts, a real limit, and recorded trees."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.memory import MemoryProbe
-from tests.processes.watching import looked, number, opened, plant, program, readings
+from tests.processes.watching import looked, number, opened, plant, program, readings, remove_group
 
 pytestmark = pytest.mark.alone
 
@@ -78,13 +77,7 @@ def limited_group() -> Iterator[Path]:
         pytest.skip(f"control groups cannot be created: {error}")
     (group / "memory.limit_in_bytes").write_text(str(48 * MIB))
     yield group
-    end = time.monotonic() + 5
-    while time.monotonic() < end:
-        try:
-            group.rmdir()
-            break
-        except OSError:
-            time.sleep(0.05)
+    remove_group(group)
 
 
 def test_sees_a_job_run_into_a_real_limit(limited_group: Path, tmp_path: Path) -> None:

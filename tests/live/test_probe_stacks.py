@@ -18,8 +18,8 @@ from perfdoctor.probes import stacks
 from perfdoctor.probes.stacks import StacksProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
-from tests.live.test_probe_threads import Watched
 from tests.processes.attaching import Started, job, sampling, until
+from tests.processes.watching import Watched
 
 pytestmark = pytest.mark.alone
 
@@ -43,7 +43,7 @@ def working() -> Iterator[Started]:
 
 
 def watch(probe: StacksProbe, pid: int, seconds: float) -> list[Sample]:
-    samples = list(probe.open(Watched(pid)))
+    samples = list(probe.open(Watched(pid, torch=True)))
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(probe.period_s)
@@ -162,8 +162,8 @@ def test_a_py_spy_that_is_ended_while_it_starts_is_no_failure(working: Started, 
     starts = stand_in(tmp_path, "[ $1 = dump ] && exit 1\nexec sleep 60")
     code = (
         "import signal, sys\nfrom perfdoctor.probes.stacks import StacksProbe\n"
-        "from tests.live.test_probe_threads import Watched\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "probe = StacksProbe(sys.argv[1])\nprint([*probe.open(Watched(int(sys.argv[2]))), *probe.close()])"
+        "from tests.processes.watching import Watched\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "probe = StacksProbe(sys.argv[1])\nprint([*probe.open(Watched(int(sys.argv[2]), torch=True)), *probe.close()])"
     )
     command = [sys.executable, "-c", code, starts, str(working.pid)]
     root = Path(__file__).resolve().parents[2]
@@ -183,7 +183,7 @@ def test_a_process_that_ends_is_no_failure() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         probe = StacksProbe()
-        samples = list(probe.open(Watched(process.pid)))
+        samples = list(probe.open(Watched(process.pid, torch=True)))
         assert until(lambda: sampling(process.pid))
         time.sleep(1)
         os.kill(process.pid, signal.SIGKILL)

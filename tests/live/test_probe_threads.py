@@ -15,28 +15,11 @@ from perfdoctor.probes.threads import ThreadsProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen
 from tests.processes.attaching import job, until
+from tests.processes.watching import Watched
 
 pytestmark = pytest.mark.alone
 
 READY = "import os, sys, time, threading\nprint('ready', os.getpid(), flush=True)\n"
-
-
-class Watched:
-    """Processes that are watched as closely as those with torch."""
-
-    def __init__(self, *pids: int) -> None:
-        self.members = list(pids)
-
-    def pids(self) -> tuple[int, ...]:
-        return tuple(self.members)
-
-    torch_pids = pids
-
-    def forked_pids(self) -> tuple[int, ...]:
-        return ()
-
-    def parent_of(self, pid: int) -> int | None:
-        return None
 
 
 def look(probe: ThreadsProbe, times: int = 1) -> list[Sample]:
@@ -60,7 +43,7 @@ def main_samples(code: str, times: int = 10, *command: str) -> list[ThreadSample
     with job(*(command or (sys.executable, "-c", READY + code))) as process:
         until(lambda: asleep(process.pid), 1.5)  # some never sleep
         probe = ThreadsProbe()
-        assert not list(probe.open(Watched(process.pid)))
+        assert not list(probe.open(Watched(process.pid, torch=True)))
         samples = look(probe, times)
         list(probe.close())
         return [sample for sample in samples if isinstance(sample, ThreadSample) and sample.tid == process.pid]
@@ -138,7 +121,7 @@ def test_a_file_is_named_whatever_its_name(name: bytes, tmp_path: Path) -> None:
     os.mkfifo(path)
     with job(sys.executable, "-c", READY + f"os.read(os.open({path!r}, os.O_RDWR), 1)") as process:
         probe = ThreadsProbe()
-        list(probe.open(Watched(process.pid)))
+        list(probe.open(Watched(process.pid, torch=True)))
         assert until(lambda: asleep(process.pid))
         sample = next(one for one in look(probe) if isinstance(one, ThreadSample))
         list(probe.close())
@@ -159,7 +142,7 @@ def test_all_threads_are_listed_and_idle_ones_told_once() -> None:
     with job(sys.executable, "-c", READY + code) as process:
         assert until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) == 65)
         probe = ThreadsProbe()
-        list(probe.open(Watched(process.pid)))
+        list(probe.open(Watched(process.pid, torch=True)))
         samples = look(probe, 10)
         list(probe.close())
     assert len([sample for sample in samples if isinstance(sample, ThreadSeen)]) == 65
@@ -172,7 +155,7 @@ def test_threads_and_processes_that_end_are_told() -> None:
     code = "t = threading.Thread(target=sys.stdin.readline)\nt.start()\nt.join()\ntime.sleep(60)"
     with job(sys.executable, "-c", READY + code) as process:
         assert until(lambda: len(os.listdir(f"/proc/{process.pid}/task")) == 2)
-        watched = Watched(process.pid)
+        watched = Watched(process.pid, torch=True)
         probe = ThreadsProbe()
         list(probe.open(watched))
         tids = {sample.tid for sample in look(probe, 2) if isinstance(sample, ThreadSeen)}
@@ -185,7 +168,7 @@ def test_threads_and_processes_that_end_are_told() -> None:
         process.process.kill()
         process.process.wait()
         look(probe)
-        watched.members.clear()
+        watched.members = ()
         assert look(probe) == []
         list(probe.close())
 

@@ -25,6 +25,9 @@ PERFDOCTOR = (sys.executable, "-m", "perfdoctor")
 WITHOUT_PTRACE = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
+# Programs end when what they wait for has come, however busy the machine is; this is for those that never do.
+PATIENCE_S = 240
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users and rights, and mount")
 
 
@@ -91,7 +94,7 @@ class Answer:
         return self.err.splitlines()
 
 
-def perfdoctor(*arguments: object, prefix: Sequence[str] = (), timeout: float = 60, **how: Any) -> Answer:
+def perfdoctor(*arguments: object, prefix: Sequence[str] = (), timeout: float = PATIENCE_S, **how: Any) -> Answer:
     """Runs perfdoctor to its end."""
     done = subprocess.run(
         [*prefix, *PERFDOCTOR, *map(str, arguments)],
@@ -174,6 +177,21 @@ def attached(pid: int, *arguments: object, **how: Any) -> Iterator["subprocess.P
             yield process
         finally:
             process.poll() is None and os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system in memory."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def is_a_diagnosis(told: dict[str, Any]) -> None:

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.files import TARGETS
-from tests.processes.attaching import ENVIRONMENT
+from tests.processes.attaching import ENVIRONMENT, PATIENCE_S
 
 SCRIPT = str(TARGETS / "inside_training.py")
 TRAIN = (sys.executable, SCRIPT)
 # Long enough to be sampled 25 times, in the smallest number of steps.
 ENOUGH = ("--observe", "60", "--item-ms", "1")
-# Scripts end when what they wait for has come, however busy the machine is; this is for those that never do.
-PATIENCE_S = 240
-
 
 
 @dataclass

@@ -2,28 +2,44 @@
 
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from perfdoctor.probes import Probe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
+from tests.processes.attaching import until
 
 NOBODY = 65534
 
 
 class Watched:
-    """A job whose processes the test names."""
+    """A job whose processes the test names.
 
-    def __init__(self, *pids: int) -> None:
-        self.members = pids
+    Args:
+        pids: its processes.
+        torch: whether they are watched as closely as those with torch.
+
+    Attributes:
+        members: its processes; a test may change them.
+    """
+
+    def __init__(self, *pids: int, torch: bool = False) -> None:
+        self.members: Sequence[int] = pids
+        self._torch = torch
 
     def pids(self) -> tuple[int, ...]:
-        return self.members
+        return tuple(self.members)
 
     def torch_pids(self) -> tuple[int, ...]:
+        return self.pids() if self._torch else ()
+
+    def forked_pids(self) -> tuple[int, ...]:
         return ()
+
+    def parent_of(self, pid: int) -> int | None:
+        return None
 
 
 class Program:
@@ -98,6 +114,19 @@ def plant(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
+
+
+def remove_group(folder: Path) -> None:
+    """Removes a control group once its last process is gone."""
+
+    def removed() -> bool:
+        try:
+            folder.rmdir()
+        except OSError:
+            return False
+        return True
+
+    assert until(removed)
 
 
 def as_nobody(code: str, *arguments: str) -> str:

@@ -46,12 +46,3 @@ def test_an_exchange_makes_no_rank_late() -> None:
     victim, _ = charge_excess([victim, culprit])
     assert victim.by_rank()["io.storage_read", 1] == pytest.approx(0.4)
     assert victim.causes()["communication.bandwidth"] == 0.0
-
-
-def test_shares_of_an_instant_are_attributed_by_weight() -> None:
-    read = Share("io.storage_read", 0.25, target="file:/x")
-    account = _account(0)
-    account.add(3, 2.0, CodeLocation("data"), [read, Share("cpu.contention", 0.75)])
-    assert account.block(3) == pytest.approx({"io.storage_read": 0.5, "cpu.contention": 1.5})
-    assert account.targets["io.storage_read"]["file:/x"] == pytest.approx(0.5)
-    assert account.block_numbers == {3}

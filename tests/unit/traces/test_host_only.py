@@ -10,7 +10,7 @@ from perfdoctor.traces.account import account_for
 from perfdoctor.traces.rank import summarize
 from perfdoctor.traces.reader import read_trace
 from tests.builders.traces import LOADER, MadeTrace, diagnose_traces, shares
-from tests.processes.attaching import TARGETS
+from tests.files import TARGETS
 
 
 def test_a_job_on_the_cpu_has_no_idle_gpu(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The account of made-up recordings: where waits go that several causes have a part in."""
+"""From made-up recordings to accounts: where waits go that several causes have a part in."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,6 @@ import pytest
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import as_counted, attribute
-from perfdoctor.attribution.pipeline import going_with_the_largest
 from perfdoctor.attribution.share import Share
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.recording.schema import Fact, Reading, Sample
@@ -100,45 +99,6 @@ def test_large_packets_are_bytes_on_however_slow_a_link(
     assert _share(accounts, cause) == pytest.approx(0.25, abs=0.02)
 
 
-READ, DECODE = "io.storage_read", "cpu.input_preprocessing"
-
-
-def test_a_wait_ends_with_its_largest_cause() -> None:
-    """A worker that reads for 90 ms and decodes for 10, a trainer that computes for 50."""
-    first, going = going_with_the_largest({READ: 0.44, DECODE: 0.06}, {READ: 0.9, DECODE: 0.1}, used=0.3)
-    assert first == READ
-    # Reads that cost nothing end the wait of 0.5, decoding that costs nothing 0.1 of it.
-    assert going == {DECODE: pytest.approx(0.8)}
-
-
-def test_causes_of_equal_weight_share_a_wait() -> None:
-    _, going = going_with_the_largest({READ: 0.25, DECODE: 0.25}, {READ: 0.5, DECODE: 0.5}, used=0.3)
-    assert going == {DECODE: pytest.approx(0.0)}
-
-
-def test_what_would_be_waited_for_nevertheless_is_kept() -> None:
-    """The trainer computes for a tenth of the time, and decoding alone takes three."""
-    _, going = going_with_the_largest({READ: 0.6, DECODE: 0.3}, {READ: 0.7, DECODE: 0.3}, used=0.1)
-    assert going[DECODE] == pytest.approx((1 - 0.2 / 0.3) * (1 - 0.3 / 0.7))
-    # And so it is where the job's work on all cores takes longer than a step without waits.
-    _, going = going_with_the_largest({READ: 0.44, DECODE: 0.06}, {READ: 0.9, DECODE: 0.1}, used=0.6)
-    assert going == {DECODE: 0.0}
-
-
-def test_workers_that_idle_bound_nothing() -> None:
-    """Whichever cause is relieved, the wait may end: none of them is the larger one's."""
-    _, going = going_with_the_largest({READ: 0.12, DECODE: 0.08}, {READ: 0.2, DECODE: 0.1}, used=0.3)
-    assert going == {DECODE: pytest.approx(0.0)}
-
-
-def test_what_is_recharged_is_neither_lost_nor_made_up() -> None:
-    account = Account(Process(1, 1, 0, None, "trainer", 0, None))
-    account.add(0, 1.0, CodeLocation("data"), [Share(READ, 0.75, awaited=True), Share(DECODE, 0.25, awaited=True)])
-    account.add(0, 1.0, CodeLocation("data"), [Share(DECODE, 1.0)])
-    account = account.recharged({DECODE: 0.5}, READ)
-    assert account.causes() == pytest.approx({READ: 0.875, DECODE: 1.125})
-
-
 def _weighed(seen: int, running: float, delayed: float) -> float:
     """Seconds that 100 samples of a hundredth of a second stand for where a thread is runnable, as it was in some."""
     spans, runnable = np.full(100, 0.01), np.arange(100) < seen
@@ -172,3 +132,12 @@ def test_without_stacks_nobody_knows_what_python_code_is_for() -> None:
     """Nor what a thread waits for in a futex: the arithmetic's pool, a queue or a lock of the job's own."""
     (account,) = accounted([*jobs.process(100), *jobs.thread(100, 100, "RS", run=0.5)])
     assert account.causes().fractions() == {UNATTRIBUTED: 1.0}
+
+
+def test_shares_of_an_instant_are_attributed_by_weight() -> None:
+    read = Share("io.storage_read", 0.25, target="file:/x")
+    account = Account(Process(100, 1, 0, None, "trainer", 0, 0))
+    account.add(3, 2.0, CodeLocation("data"), [read, Share("cpu.contention", 0.75)])
+    assert account.block(3) == pytest.approx({"io.storage_read": 0.5, "cpu.contention": 1.5})
+    assert account.targets["io.storage_read"]["file:/x"] == pytest.approx(0.5)
+    assert account.block_numbers == {3}

@@ -1,11 +1,11 @@
 """Weighs what the analysis rests on: moves each threshold, or switches a mechanism off, and replays the corpus.
 
     python tests/recordings/weigh.py thresholds [--write] [--only NAME ...]
-    python tests/recordings/weigh.py mechanisms [--only NAME ...]
+    python tests/recordings/weigh.py mechanisms [--write] [--only NAME ...]
 
 A threshold of which no verdict depends within 30 % is safe where it is; one that turns a verdict says where a mechanism
 is missing, or is kept with a reason. A mechanism without which every diagnosis stays as it is can be deleted.
-``--write`` puts the table of thresholds into docs/thresholds.md.
+``--write`` puts the table into docs/thresholds.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 PAGE = ROOT / "docs" / "thresholds.md"
 MOVES = (0.7, 1.3)
-# What is printed of a diagnosis that changes: shares that move by less are noise of the resampling.
-_WORTH_NAMING = 0.01
+# A share that moves by less is not worth a word.
+_WORTH_NAMING = 0.001
 
 
 class Change(NamedTuple):
@@ -183,13 +183,18 @@ def replays(wanted: Mapping[str, Change]) -> Iterator[tuple[str, dict[str, Verdi
                 yield name, usual.result(), done.result()
 
 
-def weigh_mechanisms(only: list[str]) -> None:
-    """Prints what turns without each mechanism."""
+def weigh_mechanisms(only: list[str], *, write: bool) -> None:
+    """Prints what turns without each mechanism; writes the table if asked."""
     wanted = {name: change for name, change in changes().items() if not only or any(one in name for one in only)}
+    rows = []
     for name, usual, found in replays(wanted):
         share, where = largest(usual, found)
-        told = f"share {share:.3f} ({where})" if share >= _WORTH_NAMING / 10 else "nothing"
-        print(f"{name}: turns {', '.join(turned(usual, found)) or 'no verdict'}; moves {told}", flush=True)
+        moved = f"{share:.3f} ({where})" if share >= _WORTH_NAMING else "none"
+        said = ", ".join(turned(usual, found)) or "none"
+        print(f"{name}: turns {said}; largest change of a share {moved}", flush=True)
+        rows.append(f"| {name} | {said} | {moved} |")
+    if write:
+        _write_table("mechanisms", ("without", "verdicts that turn", "largest change of a share"), rows)
 
 
 def weigh_thresholds(only: list[str], *, write: bool) -> None:
@@ -218,15 +223,15 @@ def weigh_thresholds(only: list[str], *, write: bool) -> None:
             f"{'; '.join(effect) or 'none'} |"
             for name, effect in effects.items()
         ]
-        _write_table(rows)
+        columns = ("threshold", "value", "unit", "source", "verdicts that turn when it is moved by 30 %")
+        _write_table("thresholds", columns, rows)
 
 
-def _write_table(rows: list[str]) -> None:
-    begin, end = "<!-- thresholds -->\n", "<!-- end of thresholds -->"
+def _write_table(name: str, columns: Sequence[str], rows: Sequence[str]) -> None:
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     head, _, rest = PAGE.read_text().partition(begin)
     _, _, tail = rest.partition(end)
-    columns = "| threshold | value | unit | source | verdicts that turn when it is moved by 30 % |"
-    table = "\n".join([columns, "|---|---|---|---|---|", *rows])
+    table = "\n".join([f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *rows])
     PAGE.write_text(f"{head}{begin}{table}\n{end}{tail}")
 
 
@@ -239,7 +244,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     if arguments.what == "mechanisms":
-        weigh_mechanisms(arguments.only)
+        weigh_mechanisms(arguments.only, write=arguments.write)
     else:
         weigh_thresholds(arguments.only, write=arguments.write)
 

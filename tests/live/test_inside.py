@@ -7,6 +7,8 @@ import pytest
 from tests.processes.attaching import is_a_diagnosis
 from tests.processes.insiding import ENOUGH, Run, run_inside
 
+pytestmark = pytest.mark.alone  # verdicts count
+
 CAUSE = "cpu.input_preprocessing"
 
 

@@ -40,6 +40,7 @@ def wait_for_steps(recording: Path, count: int = 60) -> None:
     assert until(lambda: recorded_steps(recording) >= count, PATIENCE_S), "no steps were recorded"
 
 
+@pytest.mark.alone  # its verdict counts
 def test_killed_job_is_reported(tmp_path: Path) -> None:
     files = ("--json", str(tmp_path / "a.json"), "--recording", str(tmp_path / "a.perfdoctor"))
     with job(*TRAIN, *FOREVER, *files, stderr=subprocess.PIPE, cwd=tmp_path) as started:

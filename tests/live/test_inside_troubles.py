@@ -103,6 +103,7 @@ def test_a_phase_may_be_named_by_anything(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["step 0", "step 1", "step 2"]
 
 
+@pytest.mark.alone  # its verdict counts
 def test_report_that_cannot_be_written(tmp_path: Path) -> None:
     run = run_inside(tmp_path, *ENOUGH, "--report", "nowhere/out.html", TMPDIR=str(tmp_path))
     assert run.status == 0, run.err
@@ -116,6 +117,7 @@ def test_report_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @needs_root
+@pytest.mark.alone  # its verdict counts
 def test_no_room_on_the_disk_and_no_home(tmp_path: Path) -> None:
     """What is recorded goes elsewhere; the report cannot."""
     with mounted(tmp_path / "full", "size=8k") as full, mounted(tmp_path / "home", "size=8k,ro") as home:
@@ -141,6 +143,7 @@ def test_a_disk_that_fills_up_while_recording(tmp_path: Path) -> None:
     assert run.told["job"]["watched_seconds"] > 0
 
 
+@pytest.mark.alone  # its verdict counts
 def test_no_memory_files(tmp_path: Path) -> None:
     launcher = (sys.executable, "-c", WITHOUT_MEMFD, str(TARGETS / "inside_training.py"))
     run = run_inside(tmp_path, *ENOUGH, launcher=launcher)

@@ -93,7 +93,7 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     undisturbed, held_up = count_code(job, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
     # With a DataLoader, a loop prepares no more than a rest itself.
-    calls_only = has_loader(job, {pid}) or _dispatches(both[PREPARES])
+    calls_only = has_loader(job, {pid})
     claimed = CLAIMED if calls_only else CLAIMED | {PREPARES}
     if is_blurred(job, pid):
         running = running_by_phase(job, pid)
@@ -124,13 +124,6 @@ def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:
     return found
 
 
-def _dispatches(counts: Counter[str]) -> bool:
-    """Whether code that prepares the input is a loop of tiny operators."""
-    calls = counts["interpreter"] + counts["dispatch"]
-    known = counts.total() - counts["other"]
-    return calls > thresholds.MOSTLY_CALLS * known and counts["dispatch"] > thresholds.DISPATCHING * calls
-
-
 def _interpreter(counts: Counter[str]) -> float | None:
     """Of interpreter and dispatch together, the interpreter's part; None where too little was sampled."""
     calls = counts["interpreter"] + counts["dispatch"]
@@ -150,7 +143,7 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:
     Args:
         by_phase: samples by kind of code.
         calls_only: what runs around the arithmetic of code that prepares the input is a Python loop over a batch's
-            elements, or tiny operators; None where samples are not that code's alone.
+            elements; None where samples are not that code's alone.
     """
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:

@@ -95,12 +95,6 @@ CODE_SAMPLES = Threshold(20, "samples", "judgement: fewer in a phase say nothing
 UNKNOWN_CODE = Threshold(
     0.2, "of a phase's samples", "judgement: with more without a symbol (the recorder was killed), the rest misleads"
 )
-MOSTLY_CALLS = Threshold(0.5, "of the samples", "judgement: more than half is most")
-DISPATCHING = Threshold(
-    0.3,
-    "of interpreter and dispatch",
-    "judgement: with more dispatch, code that prepares the input is a loop of tiny operators, no costly preparation",
-)
 BLURRED_STACKS_PER_S = Threshold(
     7.0,
     "changes/s",

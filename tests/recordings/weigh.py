@@ -95,7 +95,6 @@ MECHANISMS: dict[str, Change] = {
     ),
     "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
     "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
-    "code that prepares by tiny operators": Change(f"{_ATTRIBUTION}.code_mix", "_dispatches", "no"),
     "cores idle outside the job's mask": Change(f"{_TIMELINE}.cpu_contention", "CpuContention._idle_outside", "zero"),
     "locks of the job's own": Change(f"{_TIMELINE}.locks", "Locks.part", "zero"),
 }

@@ -28,6 +28,7 @@ test: $(VENV)/.ready
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 
 types: $(VENV)/.ready
 	@$(BIN)/mypy

@@ -150,21 +150,28 @@ def running(
         options: added to its command line.
         variables: added to its environment.
     """
+    script = EXAMPLES / example.name / "train.py"
+    with started(script, state, "--seconds", str(seconds), *options, variables=variables) as job:
+        yield job
+
+
+@contextlib.contextmanager
+def started(script: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Job]:
+    """A script that counts its steps, run in a folder of its own; it is ended, descendants included, with this context.
+
+    Args:
+        script: which.
+        arguments: its command line.
+        variables: added to its environment.
+    """
     with tempfile.TemporaryDirectory() as folder:
         progress, log = Path(folder, "progress"), Path(folder, "output")
         progress.touch()
         os.truncate(progress, common.PROGRESS_BYTES)
-        command = [
-            sys.executable,
-            str(EXAMPLES / example.name / "train.py"),
-            state,
-            "--seconds",
-            str(seconds),
-            *options,
-        ]
         environment = {**os.environ, **(variables or {}), common.PROGRESS: str(progress)}
         with log.open("wb") as out, progress.open("r+b") as file:
             counter = mmap.mmap(file.fileno(), common.PROGRESS_BYTES)
+            command = [sys.executable, str(script), *arguments]
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
         try:
             yield Job(process, counter, log)

@@ -67,7 +67,7 @@ class Inside:
     def wait(self, job: jobs.Job) -> Watched:
         """Waits until the diagnosis is there and perfdoctor has stepped aside."""
         deadline = time.monotonic() + PATIENCE_S
-        while not self._json.exists() or _sidecars(job):
+        while not self._json.exists() or sidecars(job):
             if time.monotonic() > deadline or job.process.poll() is not None:
                 raise RuntimeError(f"no diagnosis came: {job.output()[-300:]}")
             time.sleep(0.1)
@@ -92,7 +92,7 @@ class Inside:
         return first.time_ns, max(mark.time_ns for mark in marks if mark.pid == first.pid)
 
 
-def _sidecars(job: jobs.Job) -> list[psutil.Process]:
+def sidecars(job: jobs.Job) -> list[psutil.Process]:
     """perfdoctor's processes among a job's descendants."""
     return [one for one in psutil.Process(job.pid).children(recursive=True) if _is_sidecar(one)]
 

@@ -83,9 +83,7 @@ class GroupTime:
             except OSError:
                 continue
         newborn = [
-            pid
-            for pid, time in self.times.items()
-            if pid not in before and time.started_ticks >= self._opened_ticks
+            pid for pid, time in self.times.items() if pid not in before and time.started_ticks >= self._opened_ticks
         ]
         self.total_s = self._tally.update({pid: time.total_s for pid, time in self.times.items()}, newborn)
         return self.total_s
@@ -184,9 +182,7 @@ class CpuProbe:
     def _core(self, time_ns: int, line: bytes, own_s: float) -> Iterator[Reading]:
         """A ``cpu`` line of /proc/stat, in ticks; its columns are named as in proc(5)."""
         name, *ticks = line.split()
-        user, nice, system, idle, iowait, irq, softirq, steal = (
-            int(tick) / CLOCK_TICKS_PER_S for tick in ticks[:8]
-        )
+        user, nice, system, idle, iowait, irq, softirq, steal = (int(tick) / CLOCK_TICKS_PER_S for tick in ticks[:8])
         busy_s = user + nice + system + irq + softirq
         subject = "host" if name == b"cpu" else f"core:{name[3:].decode()}"
         yield Reading(time_ns, "cpu", subject, "busy_seconds_total", busy_s)

@@ -101,9 +101,7 @@ class GpuProbe:
         if not self._devices:
             return [Unavailable(self.name, *_NO_DEVICE)]
         time_ns = now_ns()
-        return [fact for device in self._devices for fact in device.facts(time_ns)] + list(
-            self.sample(time_ns)
-        )
+        return [fact for device in self._devices for fact in device.facts(time_ns)] + list(self.sample(time_ns))
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """Samples the job's devices; slow counters at their own period."""
@@ -222,9 +220,7 @@ class _Device:
             yield Reading(time_ns, "gpu", subject, "sm_fraction", use.get(pid) if use is not None else None)
 
     def _process_use(self) -> dict[int, float] | None:
-        samples = self._nvml.samples(
-            self.subject, "nvmlDeviceGetProcessUtilization", self._handle, self._use_until_us
-        )
+        samples = self._nvml.samples(self.subject, "nvmlDeviceGetProcessUtilization", self._handle, self._use_until_us)
         if samples is None:
             return None
         self._use_until_us = max((sample.timeStamp for sample in samples), default=self._use_until_us)

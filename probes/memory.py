@@ -165,11 +165,7 @@ class MemoryProbe:
 
     def _version_2(self, group: Group, slow: bool) -> dict[str, int | None]:
         events = self._counters(group, "memory.events")
-        limits = [
-            limit
-            for name in ("memory.max", "memory.high")
-            if (limit := self._number(group, name)) is not None
-        ]
+        limits = [limit for name in ("memory.max", "memory.high") if (limit := self._number(group, name)) is not None]
         return {
             "limit_bytes": min(limits, default=None),
             "usage_bytes": self._number(group, "memory.current"),

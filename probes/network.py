@@ -90,14 +90,10 @@ class NetworkProbe:
         time_ns = now_ns()
         first = list(self.sample(time_ns))
         interfaces = {
-            sample.subject
-            for sample in first
-            if isinstance(sample, Reading) and sample.subject[:10] == "interface:"
+            sample.subject for sample in first if isinstance(sample, Reading) and sample.subject[:10] == "interface:"
         }
         if not interfaces:
-            first.append(
-                Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc")
-            )
+            first.append(Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc"))
         return [*self._links(time_ns, sorted(interfaces)), *first]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
@@ -151,9 +147,7 @@ class NetworkProbe:
             except OSError:
                 continue
             else:
-                yield from self._sockets(
-                    time_ns, pid, [(table or {}).get(inode, ("other", "")) for inode in inodes]
-                )
+                yield from self._sockets(time_ns, pid, [(table or {}).get(inode, ("other", "")) for inode in inodes])
         spent_ns = now_ns() - start_ns
         self._sockets_next_ns = time_ns + SOCKETS_PERIOD_NS * max(1, spent_ns // _SOCKETS_BUDGET_NS)
 

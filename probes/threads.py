@@ -164,12 +164,7 @@ class ThreadsProbe:
         """Samples a thread, reading only what may have changed since the last sample."""
         call = os.pread(thread.syscall, 256, 0) if thread.syscall >= 0 else b""
         last = thread.last_sample
-        if (
-            last is not None
-            and call == thread.last_call
-            and schedstat == thread.last_schedstat
-            and not _may_run(call)
-        ):
+        if last is not None and call == thread.last_call and schedstat == thread.last_schedstat and not _may_run(call):
             sample = last._replace(time_ns=now_ns)
         else:
             sample = self._read_anew(process, thread, call, schedstat, now_ns)

@@ -13,9 +13,7 @@ def render(diagnosis: Diagnosis) -> str:
     """The page, to be written as UTF-8. The same diagnosis always gives the same text."""
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["lower_first"] = lower_first
     drawn = charts(diagnosis.series)
     titles = {one.chart for one in diagnosis.series}

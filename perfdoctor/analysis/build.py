@@ -61,7 +61,7 @@ def describe_trainer(account: Account, phases: Mapping[str, float]) -> Trainer:
         pid=account.trainer.pid,
         shares=account.causes().fractions(),
         phases=phases,
-        blamed={rank: amount / watched for rank, amount in account.waited_for().items()},
+        waited_for={rank: amount / watched for rank, amount in account.waited_for().items()},
         worker_pids=(),
         workers=0,
     )

@@ -77,7 +77,7 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
         "workers": trainer.workers,
         "breakdown": [{"cause": cause, "share": share} for cause, share in trainer.shares.items()],
         "phases": dict(trainer.phases),
-        "waits_for": {str(rank): share for rank, share in trainer.blamed.items()},
+        "waits_for": {str(rank): share for rank, share in trainer.waited_for.items()},
     }
 
 
@@ -105,6 +105,7 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
     Returns:
         ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``.
     """
+
     def read(name: str) -> tuple[list[int], list[float]]:
         return recording.series.get(("perfdoctor", name), ([], []))
 

@@ -132,7 +132,7 @@ def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
         "workers": None,
         "trace": rank.source,
         "breakdown": [{"cause": cause, "share": share} for cause, share in trainer.shares.items()],
-        "waits_for": {str(number): share for number, share in trainer.blamed.items()},
+        "waits_for": {str(number): share for number, share in trainer.waited_for.items()},
         "devices": list(rank.devices),
     }
 

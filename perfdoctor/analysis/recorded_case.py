@@ -52,9 +52,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         kernels=profiled.kernels,
         operators=profiled.operators,
         settings={**read_settings(job.recording, pids), **read_code_settings(job)},
-        paths={
-            cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together
-        },
+        paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
         lines={cause: by_function(lines) for cause, lines in own.items()},
         below={cause: below(lines, under) for cause, lines in own.items()},
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},

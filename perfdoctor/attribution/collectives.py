@@ -47,16 +47,12 @@ class CollectiveWaits:
         python = self._job.gil.python_threads(seen.pid)
         others = (thread for thread in self._job.threads.besides_main(seen.pid) if thread.tid in python)
         states = (thread.at(seen.time_ns) for thread in others)
-        return location.phase == "other" and not any(
-            not state.is_gone and state.syscall != "futex" for state in states
-        )
+        return location.phase == "other" and not any(not state.is_gone and state.syscall != "futex" for state in states)
 
     def late(self, waiting: Process, time_ns: int) -> tuple[list[Process], list[Process]]:
         """Other ranks that live at an instant, and those of them that are not in the collective."""
         others = [
-            other
-            for other in self._job.processes.trainers
-            if other.pid != waiting.pid and other.alive_at(time_ns)
+            other for other in self._job.processes.trainers if other.pid != waiting.pid and other.alive_at(time_ns)
         ]
         return others, [other for other in others if not self.holds(self._job.observe(other, time_ns))]
 

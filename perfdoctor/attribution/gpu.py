@@ -38,9 +38,7 @@ class Gpus:
     def share_out(self, shares: Iterable[Share], time_ns: int) -> Shares:
         """Splits an instant between the GPU and the host's own account of it."""
         busy = min(1.0, max(0.0, float(np.interp(time_ns, self.busy.times_ns, self.busy.values))))
-        host = [
-            replace(share, cause=_LAUNCHING.get(share.cause, share.cause)) for share in scaled(shares, 1 - busy)
-        ]
+        host = [replace(share, cause=_LAUNCHING.get(share.cause, share.cause)) for share in scaled(shares, 1 - busy)]
         return [Share(self.cause, busy), *(share for share in host if share.weight > 0)]
 
 

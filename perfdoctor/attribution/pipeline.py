@@ -60,9 +60,7 @@ def going_with_the_largest(
     # What would be waited for nevertheless.
     kept = max(0.0, waits - freed(first))
     going = max(0.0, 1 - kept / others)
-    return first, {
-        cause: going * max(0.0, 1 - freed(cause) / freed(first)) for cause in stages if cause != first
-    }
+    return first, {cause: going * max(0.0, 1 - freed(cause) / freed(first)) for cause in stages if cause != first}
 
 
 def _spent_by_workers(context: Context, account: Account) -> dict[str, float]:

@@ -159,11 +159,7 @@ class Job:
                 yield ProcessGone(now_ns, pid)
                 continue
             for child in children:
-                if (
-                    child != os.getpid()
-                    and child not in self.members
-                    and (seen := self._admit(child, pid, now_ns))
-                ):
+                if child != os.getpid() and child not in self.members and (seen := self._admit(child, pid, now_ns)):
                     yield seen
         if thorough:
             self._born = births

@@ -166,9 +166,5 @@ def _own_cost(now: int) -> Iterable[Sample]:
     own = resource.getrusage(resource.RUSAGE_SELF)
     helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
     yield Reading(now, "recorder", "perfdoctor", "own_cpu_seconds_total", own.ru_utime + own.ru_stime)
-    yield Reading(
-        now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime
-    )
-    yield Reading(
-        now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024
-    )
+    yield Reading(now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime)
+    yield Reading(now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024)

@@ -160,9 +160,7 @@ def listed(family: list[Relative]) -> str:
 
 def _require_living(pid: int, status: dict[str, str]) -> None:
     if status.get("State", "").startswith(("Z", "X")):
-        raise PerfDoctorError(
-            f"Process {pid} has ended; only its exit status is left (a zombie).", hint=_LIST
-        )
+        raise PerfDoctorError(f"Process {pid} has ended; only its exit status is left (a zombie).", hint=_LIST)
     leader = int(status.get("Tgid", pid))
     if leader != pid:
         raise PerfDoctorError(f"{pid} is a thread of process {leader}.", hint=f"perfdoctor attach {leader}")

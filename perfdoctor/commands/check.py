@@ -11,9 +11,7 @@ from perfdoctor.probes import Availability
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""
-    parser.add_argument(
-        "pid", type=process_id, nargs="?", metavar="PID", help="the process; without it, this machine"
-    )
+    parser.add_argument("pid", type=process_id, nargs="?", metavar="PID", help="the process; without it, this machine")
 
 
 def run(arguments: argparse.Namespace) -> int:

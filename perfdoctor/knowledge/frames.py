@@ -251,6 +251,8 @@ def in_ddp(frame: Frame) -> bool:
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:
     """Whether a sample is being taken out of tensors by torch's own dataset: other datasets of torch call further."""
-    return bool(stack) and _DATASET.search(stack[-1].file) is not None and any(
-        frame.simple_name in ("__getitem__", "__getitems__") for frame in stack[-2:]
+    return (
+        bool(stack)
+        and _DATASET.search(stack[-1].file) is not None
+        and any(frame.simple_name in ("__getitem__", "__getitems__") for frame in stack[-2:])
     )

@@ -61,9 +61,7 @@ SEEMINGLY_IDLE_CORES = Threshold(
 IDLE_CORES_LEFT_OUT = Threshold(
     0.5, "cores", "judgement: with so many idle ones outside the job's mask, the mask is why its threads queue"
 )
-SWAP_BYTES_PER_S = Threshold(
-    256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)"
-)
+SWAP_BYTES_PER_S = Threshold(256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)")
 STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state, logs are small")
 STATE_BYTES_PER_CALL = Threshold(
     6000,
@@ -272,9 +270,7 @@ OVERSTATED_BY_PROFILER = Threshold(
 MAX_UNATTRIBUTED = Threshold(
     0.5, "fraction of wall time", "judgement: where most is unknown, nothing is named that costs less than the unknown"
 )
-STRAGGLER = Threshold(
-    0.8, "fraction of all waiting for ranks", "what TraceML and Ascend's advisor ask of a culprit"
-)
+STRAGGLER = Threshold(0.8, "fraction of all waiting for ranks", "what TraceML and Ascend's advisor ask of a culprit")
 CONFIDENCE_OUTSIDE = Threshold(
     0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"
 )

@@ -40,9 +40,7 @@ _RATES = (
 )
 
 
-def measure(
-    recording: Recording, threads: Threads, trainers: Trainers
-) -> Measured:
+def measure(recording: Recording, threads: Threads, trainers: Trainers) -> Measured:
     """Measures everything that rules may rest on, except for what comes from the account and from steps.
 
     Args:

@@ -90,9 +90,7 @@ def summary(steps: Steps) -> dict[str, Any]:
             "count": parts.count,
             "sum_s": parts.sum_s,
             "overlap": parts.overlap(step_s),
-            "phases": {
-                name: {"median_s": spent, "exposed_s": exposed[name]} for name, spent in parts.phases.items()
-            },
+            "phases": {name: {"median_s": spent, "exposed_s": exposed[name]} for name, spent in parts.phases.items()},
         }
     return found
 

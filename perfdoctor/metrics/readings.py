@@ -66,4 +66,3 @@ def total(values: Iterable[float | None]) -> float | None:
     """Sum of what was measured; None if nothing was."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-

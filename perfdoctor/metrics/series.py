@@ -59,9 +59,7 @@ def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor
     level = np.interp(grid, times, values)
     if counts:
         level = np.gradient(level, grid / NS_PER_S)
-    shown = tuple(
-        float(value) * factor if known else None for value, known in zip(level, inside, strict=True)
-    )
+    shown = tuple(float(value) * factor if known else None for value, known in zip(level, inside, strict=True))
     return Series(chart, name, unit, tuple(((grid - grid[0]) / NS_PER_S).tolist()), shown)
 
 

@@ -114,15 +114,9 @@ def _stacks(job: JobTimeline, pids: set[int]) -> Iterator[tuple[Frame, ...]]:
 
 def _cores(readings: Readings, trainers: Trainers) -> Settings:
     found: Settings = {}
-    masks = [
-        mask for pid, _ in trainers if (mask := readings.maximum(f"pid:{pid}", "allowed_cores")) is not None
-    ]
-    quotas = [
-        quota for group in readings.subjects("cgroup:") if (quota := readings.mean(group, "quota_cores"))
-    ]
-    limits = [
-        limit for group in readings.subjects("cgroup:") if (limit := readings.mean(group, "limit_bytes"))
-    ]
+    masks = [mask for pid, _ in trainers if (mask := readings.maximum(f"pid:{pid}", "allowed_cores")) is not None]
+    quotas = [quota for group in readings.subjects("cgroup:") if (quota := readings.mean(group, "quota_cores"))]
+    limits = [limit for group in readings.subjects("cgroup:") if (limit := readings.mean(group, "limit_bytes"))]
     usable = readings.maximum("job", "usable_cores")
     host = _number(readings.fact("host", "logical_cores"))
     if masks:

@@ -39,9 +39,7 @@ def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -
     put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
 
 
-def _measure_workers(
-    numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Trainers
-) -> None:
+def _measure_workers(numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Trainers) -> None:
     shares, busy = [], []
     for pid, workers in trainers:
         mains = [main for worker in workers if (main := threads.main(worker)) is not None]

@@ -74,9 +74,7 @@ class Recording:
             except (sqlite3.Error, MemoryError) as error:
                 raise _unreadable(path, error) from None
             except (KeyError, ValueError):
-                raise PerfDoctorError(
-                    f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD
-                ) from None
+                raise PerfDoctorError(f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD) from None
             on_failure.pop_all()
         return recording
 

@@ -64,8 +64,7 @@ class RecordingWriter:
                 hint="Choose another place with --recording FILE.",
             ) from None
         self._inserts = {
-            table: f'INSERT INTO "{table.__name__}" VALUES ({", ".join("?" * len(table._fields))})'
-            for table in TABLES
+            table: f'INSERT INTO "{table.__name__}" VALUES ({", ".join("?" * len(table._fields))})' for table in TABLES
         }
         self._rows: dict[type[Sample], list[Sample]] = {}
 

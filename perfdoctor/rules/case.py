@@ -16,7 +16,7 @@ class Trainer:
         rank: its rank, 0 for a job of one trainer.
         shares: cause id to fraction of this trainer's wall time; sums to 1.
         phases: phase to fraction of this trainer's wall time; sums to 1.
-        blamed: rank to the fraction of this trainer's wall time that it waited for that rank.
+        waited_for: rank to the fraction of this trainer's wall time that it waited for that rank.
         worker_pids: its loader workers, those already gone included.
         workers: how many of them were alive at a time, as a median.
         helpers: the same of other processes below it, a pool or environments for instance.
@@ -27,7 +27,7 @@ class Trainer:
     pid: int
     shares: Mapping[str, float]
     phases: Mapping[str, float]
-    blamed: Mapping[int, float]
+    waited_for: Mapping[int, float]
     worker_pids: tuple[int, ...]
     workers: int
     helpers: int = 0

@@ -91,9 +91,7 @@ def _use_larger_operations(case: Case) -> Advice:
 
 
 def _compile(case: Case) -> Iterable[Advice]:
-    off = [
-        fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))
-    ]
+    off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
     return off or [advise("interpreter.compile_model")]
 
 

@@ -56,9 +56,7 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     known = {cause: share for cause, share in by_share.items() if cause != UNATTRIBUTED}
     large = {
-        cause: share
-        for cause, share in known.items()
-        if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum
+        cause: share for cause, share in known.items() if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum
     }
     if large:
         top = _largest(large, level)
@@ -82,9 +80,7 @@ def _largest(large: Mapping[str, float], level: str) -> str:
     specific = {
         cause: share
         for cause, share in large.items()
-        if not CAUSES[cause].generic
-        and _overstated(cause, level) == 1
-        and share >= CAUSES[cause].nearly * large[top]
+        if not CAUSES[cause].generic and _overstated(cause, level) == 1 and share >= CAUSES[cause].nearly * large[top]
     }
     return max(specific, key=lambda cause: specific[cause], default=top)
 
@@ -165,11 +161,11 @@ def straggler(accounts: Sequence[Account], cause: str | None) -> int | None:
     """
     if cause is None or cause.startswith("communication.") or len(accounts) < 2:
         return None
-    blamed = Amounts.summed(account.waited_for() for account in accounts)
-    waited = blamed.total
+    waits = Amounts.summed(account.waited_for() for account in accounts)
+    waited = waits.total
     watched = max(account.seconds for account in accounts)
     least = thresholds.MIN_IMBALANCE if CAUSES[cause].healthy else thresholds.MIN_SHARE
     if waited < least * watched:
         return None
-    rank = max(blamed, key=lambda rank: blamed[rank])
-    return rank if blamed[rank] >= thresholds.STRAGGLER * waited else None
+    rank = max(waits, key=lambda rank: waits[rank])
+    return rank if waits[rank] >= thresholds.STRAGGLER * waited else None

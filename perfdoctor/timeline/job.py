@@ -92,9 +92,7 @@ class JobTimeline:
         )
         self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1
-        self.locator = Locator(
-            self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed
-        )
+        self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed)
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.counters = Counters(recording.series)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
@@ -133,6 +131,4 @@ class JobTimeline:
 def _with_symbols(samples: list[CodeSample], symbols: list[Symbol]) -> list[CodeSample]:
     """Samples with the names that were looked up after they were taken."""
     names = {(row.image, row.offset): row.symbol for row in symbols}
-    return [
-        row if row.symbol else row._replace(symbol=names.get((row.image, row.offset), "")) for row in samples
-    ]
+    return [row if row.symbol else row._replace(symbol=names.get((row.image, row.offset), "")) for row in samples]

@@ -52,19 +52,11 @@ class ProcessRoles:
 
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
-        return [
-            process
-            for process in self.by_pid.values()
-            if process.role == "worker" and process.trainer_pid == pid
-        ]
+        return [process for process in self.by_pid.values() if process.role == "worker" and process.trainer_pid == pid]
 
     def helpers_of(self, pid: int) -> list[Process]:
         """Descendants of a trainer that are no loader workers (a pool, a decoder, a server)."""
-        return [
-            process
-            for process in self.by_pid.values()
-            if process.role == "other" and process.trainer_pid == pid
-        ]
+        return [process for process in self.by_pid.values() if process.role == "other" and process.trainer_pid == pid]
 
     def children_of(self, pid: int) -> list[Process]:
         """Processes that were started by another, loader workers and trainers aside (a download, a decompressor)."""
@@ -146,9 +138,7 @@ def _ranks(
     trainers: list[int], environments: dict[int, dict[str, str]], seen: Mapping[int, ProcessSeen]
 ) -> dict[int, int]:
     """Ranks as the launcher set them; where it set none (multiprocessing), in order of start."""
-    assigned = {
-        pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()
-    }
+    assigned = {pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()}
     if len(set(assigned.values())) == len(trainers):
         return assigned
     by_start = sorted(trainers, key=lambda pid: (seen[pid].started_ns, pid))

@@ -187,9 +187,7 @@ def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """A stack without py-spy's line for the process, and in a forked child without the frames of its parent."""
     stack = tuple(frame for frame in stack if frame.file)
     for depth in range(len(stack) - 1, 0, -1):
-        if stack[depth].simple_name == "_bootstrap" and stack[depth].file.endswith(
-            "multiprocessing/process.py"
-        ):
+        if stack[depth].simple_name == "_bootstrap" and stack[depth].file.endswith("multiprocessing/process.py"):
             return stack[depth:]
     return stack
 
@@ -233,9 +231,7 @@ class FailedSamples:
         return bool(_distances_ns(self.times_ns, np.array([time_ns]))[0] < distance_ns)
 
 
-def find_failed(
-    series: StackSeries, missed: Iterable[StackMissed], code: Iterable[CodeSample]
-) -> FailedSamples | None:
+def find_failed(series: StackSeries, missed: Iterable[StackMissed], code: Iterable[CodeSample]) -> FailedSamples | None:
     """The failed samples of a main thread; None if there were none, or nothing can stand in for them.
 
     Args:
@@ -248,9 +244,7 @@ def find_failed(
     if not len(times):
         return None
     in_python = (
-        row.time_ns
-        for row in code
-        if row.tid == series.pid and classify(row.image, row.symbol) == "interpreter"
+        row.time_ns for row in code if row.tid == series.pid and classify(row.image, row.symbol) == "interpreter"
     )
     distances = _distances_ns(np.sort(np.array([*in_python], dtype=np.int64)), series.times_ns)
     alike = (distances <= _NEAR_NS) & (series.stacks >= 0)

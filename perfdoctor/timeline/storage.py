@@ -29,8 +29,7 @@ class StorageWork:
     def saves_state(self, pid: int) -> bool:
         """Whether a process writes in large pieces over the whole recording, as state is written and no log."""
         written, calls = (
-            self._counters.growth(f"pid:{pid}", name)
-            for name in ("write_call_bytes_total", "write_calls_total")
+            self._counters.growth(f"pid:{pid}", name) for name in ("write_call_bytes_total", "write_calls_total")
         )
         return calls > 0 and written / calls >= thresholds.STATE_BYTES_PER_CALL
 

@@ -119,9 +119,7 @@ class ThreadSeries:
         """Fractions of a span of time spent on a CPU and waiting for one."""
         if len(self.counted_ns) < 2:
             return 0.0, 0.0
-        ends = np.clip(
-            np.array([from_ns, to_ns], dtype=np.float64), self.counted_ns[0], self.counted_ns[-1]
-        )
+        ends = np.clip(np.array([from_ns, to_ns], dtype=np.float64), self.counted_ns[0], self.counted_ns[-1])
         span = ends[1] - ends[0]
         if span <= 0:
             return 0.0, 0.0
@@ -159,9 +157,7 @@ class Threads:
         for sample in samples:
             by_tid.setdefault(sample.tid, []).append(sample)
         self.by_tid = {
-            tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, found)
-            for tid, found in by_tid.items()
-            if tid in seen
+            tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, found) for tid, found in by_tid.items() if tid in seen
         }
         self._by_process: dict[int, list[ThreadSeries]] = {}
         for thread in self.by_tid.values():

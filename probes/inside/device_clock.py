@@ -35,7 +35,7 @@ FIRST = 1
 FAULTS = (RuntimeError, ValueError, TypeError, AttributeError)
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """As ``torch.Event``."""
 
     def record(self) -> None:
@@ -51,7 +51,7 @@ class Event(Protocol):
 class Accelerator(Protocol):
     """The little that the timer needs of a device."""
 
-    def event(self) -> Event:
+    def event(self) -> DeviceEvent:
         """A new event with a time."""
 
     def drain(self) -> None:
@@ -75,7 +75,7 @@ class TorchAccelerator:
         self._index = torch.accelerator.current_device_index()
         self._capturing = getattr(module, "is_current_stream_capturing", lambda: False)
 
-    def event(self) -> Event:
+    def event(self) -> DeviceEvent:
         """A new event with a time."""
         return self._torch.Event(enable_timing=True)
 
@@ -126,7 +126,7 @@ class DeviceTimer:
             raise RuntimeError("the device is capturing a graph")
         self._accelerator = accelerator
         self._free = [accelerator.event() for _ in range(pool)]
-        self._waiting: deque[tuple[Event, Mark]] = deque()
+        self._waiting: deque[tuple[DeviceEvent, Mark]] = deque()
         self._anchor = accelerator.event()
         self._spare = accelerator.event()
         self._anchor_ns, self.error_ns = self._set(self._anchor)
@@ -181,10 +181,10 @@ class DeviceTimer:
         time_ns, _ = self._set(self._spare)
         return self._time(self._spare) - time_ns
 
-    def _time(self, event: Event) -> int:
+    def _time(self, event: DeviceEvent) -> int:
         return self._anchor_ns + round(self._anchor.elapsed_time(event) * _NS_PER_MS)
 
-    def _set(self, event: Event) -> tuple[int, int]:
+    def _set(self, event: DeviceEvent) -> tuple[int, int]:
         """Records an event on a device that has nothing to do.
 
         Returns:

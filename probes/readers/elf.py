@@ -25,7 +25,7 @@ _NEAR = 16 * 1024  # bytes; glibc's malloc lies within 8 KiB of its exports, its
 _PAGE = 12  # bits of an address within a page
 
 
-class Segment(NamedTuple):
+class LoadSegment(NamedTuple):
     """A loadable part of the file: ``size`` bytes from ``offset`` go to ``address``."""
 
     offset: int
@@ -65,7 +65,7 @@ class Elf:
     ) -> None:
         self._map.close()
 
-    def _read_headers(self) -> tuple[list[Segment], dict[int, _Table]]:
+    def _read_headers(self) -> tuple[list[LoadSegment], dict[int, _Table]]:
         if self._map[:6] != b"\x7fELF\x02\x01":
             raise ValueError("no 64-bit little-endian ELF header")
         header = _HEADER.unpack_from(self._map, 0)
@@ -73,21 +73,15 @@ class Elf:
         segment_count, section_count = header[10], header[12]
         segments = []
         for i in range(segment_count):
-            kind, _, offset, address, _, size, _, _ = _SEGMENT.unpack_from(
-                self._map, segments_at + i * _SEGMENT.size
-            )
+            kind, _, offset, address, _, size, _, _ = _SEGMENT.unpack_from(self._map, segments_at + i * _SEGMENT.size)
             if kind == _PT_LOAD:
-                segments.append(Segment(offset, address, size))
-        sections = [
-            _SECTION.unpack_from(self._map, sections_at + i * _SECTION.size) for i in range(section_count)
-        ]
+                segments.append(LoadSegment(offset, address, size))
+        sections = [_SECTION.unpack_from(self._map, sections_at + i * _SECTION.size) for i in range(section_count)]
         tables = {}
         for section in sections:
             if section[1] in (_SHT_SYMTAB, _SHT_DYNSYM):
                 strings = sections[section[6]]
-                tables[section[1]] = _Table(
-                    section[4], section[5] // _SYMBOL.size, strings[4], strings[4] + strings[5]
-                )
+                tables[section[1]] = _Table(section[4], section[5] // _SYMBOL.size, strings[4], strings[4] + strings[5])
         return segments, tables
 
     @property

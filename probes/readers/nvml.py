@@ -13,9 +13,7 @@ from typing import Any
 
 from perfdoctor.probes import Refusal
 
-ENABLE = (
-    "install the NVIDIA driver; in a container: docker run --gpus all, or a Kubernetes nvidia.com/gpu limit"
-)
+ENABLE = "install the NVIDIA driver; in a container: docker run --gpus all, or a Kubernetes nvidia.com/gpu limit"
 
 _LARGEST_CONSTANT = 1 << 16
 _LASTING = (

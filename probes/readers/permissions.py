@@ -21,9 +21,7 @@ CAP_SYS_PTRACE = 19
 CAP_SYS_ADMIN = 21
 CAP_PERFMON = 38
 
-GRANT_IN_CONTAINER = (
-    "docker run --cap-add SYS_PTRACE …; in Kubernetes securityContext.capabilities.add: [SYS_PTRACE]"
-)
+GRANT_IN_CONTAINER = "docker run --cap-add SYS_PTRACE …; in Kubernetes securityContext.capabilities.add: [SYS_PTRACE]"
 NO_FILTER = "docker run --security-opt seccomp=unconfined …; in Kubernetes seccompProfile.type: Unconfined"
 
 

@@ -142,11 +142,7 @@ def kibibytes(status: bytes, key: bytes) -> int | None:
 def counters(lines: bytes) -> dict[str, int]:
     """``name number`` lines, as in cpu.stat, memory.stat or vmstat; lines of another shape are left out."""
     pairs = (line.split() for line in lines.decode(errors="replace").splitlines())
-    return {
-        pair[0].rstrip(":"): int(pair[1])
-        for pair in pairs
-        if len(pair) == 2 and pair[1].lstrip("-").isdigit()
-    }
+    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
 
 
 def core_list(text: str) -> tuple[int, ...]:

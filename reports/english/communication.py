@@ -73,9 +73,7 @@ def moving_refuted() -> str:
     return "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the cause."
 
 
-def exchange_seldom(
-    *, world: int, share: float, received: Evidence | None, within: bool, by_hand: bool
-) -> Fix:
+def exchange_seldom(*, world: int, share: float, received: Evidence | None, within: bool, by_hand: bool) -> Fix:
     way = "the loopback of this host" if within else "the network"
     moved = f" {amount(received)} go through {way}." if received else ""
     return Fix(
@@ -214,9 +212,7 @@ def scatter_and_gather() -> str:
 
 
 def scatter_and_gather_refuted() -> str:
-    return (
-        "Run on one GPU without nn.DataParallel: if the samples per second fall in proportion, it did no harm."
-    )
+    return "Run on one GPU without nn.DataParallel: if the samples per second fall in proportion, it did no harm."
 
 
 def no_data_parallel(*, gpus: float | None) -> Fix:

@@ -15,9 +15,7 @@ def preparing_refuted() -> str:
     )
 
 
-def cheaper(
-    *, line: str | None, loader: bool, share: float, no_more_workers: str | None, decodes: bool
-) -> Fix:
+def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: str | None, decodes: bool) -> Fix:
     what = line or ("the dataset's transforms" if loader else "what prepares the input")
     decode = ", decode to the size that is needed (image.draft('RGB', size) before load)" if decodes else ""
     return Fix(
@@ -68,8 +66,7 @@ def draw_many(*, line: str | None, share: float) -> Fix:
 def draw_ahead() -> Fix:
     return Fix(
         "Draw ahead in a thread",
-        "A thread that fills a queue of indices works while the model computes, as far as it does so without the "
-        "GIL.",
+        "A thread that fills a queue of indices works while the model computes, as far as it does so without the GIL.",
         "queue.Queue(maxsize=100)  # filled by threading.Thread(target=draw, daemon=True), emptied in __iter__",
     )
 
@@ -79,9 +76,7 @@ def starting() -> str:
 
 
 def starting_refuted() -> str:
-    return (
-        "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not their cause."
-    )
+    return "Set num_workers=0 for a short run: if the pauses between epochs stay, starting workers is not their cause."
 
 
 def keep_workers(*, starts: float | None, life: float | None) -> Fix:

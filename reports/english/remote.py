@@ -71,8 +71,7 @@ def no_python_objects(*, workers: int) -> Fix:
         "Lists and dicts are copied into each worker page by page, since reading them changes their reference counts."
         if workers
         else "A Python object takes several times the memory of the numbers or letters that it holds.",
-        "Hold names, labels and offsets in NumPy arrays or tensors; map large arrays: numpy.load(path, "
-        "mmap_mode='r').",
+        "Hold names, labels and offsets in NumPy arrays or tensors; map large arrays: numpy.load(path, mmap_mode='r').",
     )
 
 

@@ -15,9 +15,7 @@ from perfdoctor.diagnosis import (
 )
 
 ATTACK = "</script><script>alert(1)</script>\"'><img src=http://evil.test/x onerror=alert(2)>"
-TERMINAL_ATTACK = (
-    "\x1b[2J\x1b]0;owned\x07[bold red]red[/] [link=file:///etc/passwd]here[/link]\x9b31m\u202eback"
-)
+TERMINAL_ATTACK = "\x1b[2J\x1b]0;owned\x07[bold red]red[/] [link=file:///etc/passwd]here[/link]\x9b31m\u202eback"
 BROKEN = "data/\udcff\udc80.jpg\nsecond\r\nthird $\\frac{"
 
 GPU_NOT_EXAMINED = NotExamined(

@@ -92,8 +92,7 @@ def test_damage_is_told_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixt
 def without_pandas(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Runs the command where pandas is not installed."""
     script = (
-        "import sys; sys.modules['pandas'] = None\n"
-        "from perfdoctor.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+        "import sys; sys.modules['pandas'] = None\nfrom perfdoctor.__main__ import main\nsys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", script, "analyze", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -174,9 +174,7 @@ def test_what_hooks_of_the_model_compute_prepares_no_input(tmp_path: Path, width
     assert shares.get("cpu.input_preprocessing", 0.0) < 0.05, shares
 
 
-@pytest.mark.parametrize(
-    ("what", "cause"), [("metrics", "io.log_write"), ("weights", "io.checkpoint_write")]
-)
+@pytest.mark.parametrize(("what", "cause"), [("metrics", "io.log_write"), ("weights", "io.checkpoint_write")])
 def test_many_small_writes_are_a_log_however_much_they_are(what: str, cause: str) -> None:
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp") as folder,  # /tmp may live in memory, where syncing costs nothing

@@ -83,9 +83,7 @@ def test_draws_a_table_on_a_terminal_and_takes_no_markup_from_reasons() -> None:
         "Availability('io', True, 'x', 'do it')])"
     )
     env = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
-    ).stdout
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout
     assert "reads [bold]this[/]" in out
     assert "as above" in out
 

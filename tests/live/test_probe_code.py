@@ -27,9 +27,7 @@ PROGRAM = Path(__file__).parents[1] / "targets" / "code_busy.py"
 
 @contextmanager
 def target(mode: str, user: int | None = None) -> Iterator[int]:
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), mode], stdout=subprocess.PIPE, text=True, user=user
-    )
+    process = subprocess.Popen([sys.executable, str(PROGRAM), mode], stdout=subprocess.PIPE, text=True, user=user)
     try:
         assert process.stdout is not None
         yield int(process.stdout.readline())
@@ -56,9 +54,7 @@ def watch(pid: int, seconds: float = 2.0) -> tuple[list[CodeSample], dict[tuple[
 
 
 def kinds(samples: list[CodeSample], symbols: dict[tuple[str, int], str]) -> Counter[str]:
-    return Counter(
-        classify(sample.image, symbols.get((sample.image, sample.offset), "")) for sample in samples
-    )
+    return Counter(classify(sample.image, symbols.get((sample.image, sample.offset), "")) for sample in samples)
 
 
 def test_python_loop_is_in_the_interpreter() -> None:

@@ -225,8 +225,7 @@ V2 = {
     "sys/fs/cgroup/kubepods.slice/pod1.slice/main/cpu.max": "max 100000\n",
     "sys/fs/cgroup/kubepods.slice/pod1.slice/main/cpu.stat": "nr_periods 0\nnr_throttled 0\n",
     "sys/fs/cgroup/kubepods.slice/pod1.slice/main/cpu.pressure": (
-        "some avg10=1.00 avg60=1.00 avg300=1.00 total=7000000\n"
-        "full avg10=1.00 avg60=0.00 avg300=0.00 total=6000000\n"
+        "some avg10=1.00 avg60=1.00 avg300=1.00 total=7000000\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=6000000\n"
     ),
 }
 
@@ -319,7 +318,5 @@ def test_reads_files_longer_than_a_chunk(tmp_path: Path) -> None:
 
 
 def test_costs_little_to_import() -> None:
-    code = (
-        "import sys, perfdoctor.probes.cpu; sys.exit(bool({'pandas', 'numpy', 'torch'} & set(sys.modules)))"
-    )
+    code = "import sys, perfdoctor.probes.cpu; sys.exit(bool({'pandas', 'numpy', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

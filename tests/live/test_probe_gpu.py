@@ -80,9 +80,7 @@ def test_bits_of_clock_event_reasons_are_those_of_nvidia_ml_py() -> None:
 
     def limits(*names: str) -> set[str]:
         bits = sum(getattr(pynvml, f"nvmlClocksEventReason{name}") for name in names)
-        return {
-            name.removeprefix("clocks_limited_by_") for name, value in clock_limits(bits).items() if value
-        }
+        return {name.removeprefix("clocks_limited_by_") for name, value in clock_limits(bits).items() if value}
 
     assert limits("SwPowerCap") == limits("HwPowerBrakeSlowdown") == {"power"}
     assert limits("SwThermalSlowdown") == limits("HwThermalSlowdown") == {"heat"}
@@ -179,9 +177,7 @@ def samples_of(stand_in: Path, **environment: str) -> list[list[Any]]:
 
 
 def values_of(samples: list[list[Any]], kind: str = "Reading") -> dict[tuple[str, str], Any]:
-    return {
-        (subject, name): value for what, _, _, subject, name, value in (s for s in samples if s[0] == kind)
-    }
+    return {(subject, name): value for what, _, _, subject, name, value in (s for s in samples if s[0] == kind)}
 
 
 def test_what_is_made_of_known_answers(stand_in: Path) -> None:
@@ -229,9 +225,7 @@ def test_what_is_missing_is_said_once_and_never_a_number(stand_in: Path) -> None
     reasons = [sample[2] for sample in samples if sample[0] == "Unavailable"]
     missing = [reason.split(" answer ")[1].split(" here")[0] for reason in reasons]
     assert len(missing) == len(set(missing))
-    assert {"nvmlDeviceGetPcieReplayCounter", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxPcieLinkWidth"} <= set(
-        missing
-    )
+    assert {"nvmlDeviceGetPcieReplayCounter", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxPcieLinkWidth"} <= set(missing)
     # An older name did answer: nothing is missing.
     assert "nvmlDeviceGetCurrentClocksEventReasons" not in missing
     assert ("gpu:0", "pcie_replays_total") not in values_of(samples)

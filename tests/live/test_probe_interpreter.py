@@ -141,9 +141,7 @@ def test_process_in_another_pid_namespace() -> None:
     unshare = ["unshare", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("may not make a pid namespace here")
-    process = subprocess.Popen(
-        [*unshare, sys.executable, str(PROGRAM), "holder"], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*unshare, sys.executable, str(PROGRAM), "holder"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())

@@ -26,9 +26,7 @@ MIB = 1 << 20
 def test_counts_what_a_process_writes_and_reads(tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     code = f"done()\nwith open({path!r}, 'wb', buffering=0) as file:\n"
-    code += (
-        "    for _ in range(32):\n        file.write(bytes(1 << 20))\n    os.fsync(file.fileno())\ndone()\n"
-    )
+    code += "    for _ in range(32):\n        file.write(bytes(1 << 20))\n    os.fsync(file.fileno())\ndone()\n"
     code += f"with open({path!r}, 'rb', buffering=0) as file:\n    while file.read(1 << 20):\n        pass\n"
     with program(code) as job:
         job.step()
@@ -83,9 +81,7 @@ def test_sees_writes_reach_the_device(tmp_path: Path) -> None:
 def test_devices_agree_with_psutil() -> None:
     samples = opened(IoProbe(), os.getpid())
     expected = psutil.disk_io_counters(perdisk=True)
-    devices = {
-        subject.removeprefix("device:") for subject, _ in readings(samples) if subject.startswith("device:")
-    }
+    devices = {subject.removeprefix("device:") for subject, _ in readings(samples) if subject.startswith("device:")}
     assert devices == {name for name in devices if name in expected}
     for device in devices:
         count = number(samples, f"device:{device}", "read_bytes_total")

@@ -46,9 +46,7 @@ def test_counts_bytes_through_a_socket_and_names_the_peer(server: socket.socket)
         after = looked(probe)
         talk.close()
         list(probe.close())
-    sent = number(after, "interface:lo", "sent_bytes_total") - number(
-        before, "interface:lo", "sent_bytes_total"
-    )
+    sent = number(after, "interface:lo", "sent_bytes_total") - number(before, "interface:lo", "sent_bytes_total")
     assert 8 * MIB <= sent < 64 * MIB
     segments = number(after, "network", "tcp_segments_sent_total") - number(
         before, "network", "tcp_segments_sent_total"

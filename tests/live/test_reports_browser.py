@@ -113,9 +113,7 @@ def test_it_never_scrolls_sideways(make: type[Diagnosis], width: int, widths: di
 def test_the_bar_on_the_screen_is_as_long_as_the_shares(browser: Browser) -> None:
     image = pytest.importorskip("PIL.Image")
     picture = browser.folder / "page.png"
-    _, console = browser.open(
-        render(diagnoses.input_bound()), f"--screenshot={picture}", "--window-size=1200,1200"
-    )
+    _, console = browser.open(render(diagnoses.input_bound()), f"--screenshot={picture}", "--window-size=1200,1200")
     assert console == []
     style = render(diagnoses.input_bound())
     colors = {}

@@ -10,14 +10,11 @@ fixed. A recording that other programs on the machine disturbed is thrown away.
 import argparse
 import ast
 import contextlib
-import mmap
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,6 @@ import psutil
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
-import common
 import jobs
 import ways
 from jobs import Job
@@ -53,22 +49,9 @@ def described(name: str) -> dict[str, str]:
     return {"about": about.replace("\n", " "), **told}
 
 
-@contextlib.contextmanager
-def running(name: str, state: str, **variables: str) -> Iterator[Job]:
+def running(name: str, state: str, **variables: str) -> contextlib.AbstractContextManager[Job]:
     """A job in a folder of its own; it is ended with this context."""
-    with tempfile.TemporaryDirectory() as folder:
-        progress, log = Path(folder, "progress"), Path(folder, "output")
-        progress.touch()
-        os.truncate(progress, common.PROGRESS_BYTES)
-        environment = {**os.environ, **variables, common.PROGRESS: str(progress)}
-        command = [sys.executable, str(JOBS / f"{name}.py"), *([] if state == "bottleneck" else [state])]
-        with log.open("wb") as out, progress.open("r+b") as file:
-            counter = mmap.mmap(file.fileno(), common.PROGRESS_BYTES)
-            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
-        try:
-            yield Job(process, counter, log)
-        finally:
-            jobs._end(process)
+    return jobs.started(JOBS / f"{name}.py", *([] if state == "bottleneck" else [state]), variables=variables)
 
 
 def pace(name: str, state: str, seconds: float) -> float:
@@ -118,7 +101,7 @@ def watch(name: str, seconds: float, file: Path) -> None:
     with running(name, "bottleneck", RECORDING=str(file)) as job:
         job.wait_until_ready()
         deadline = time.monotonic() + PATIENCE_S
-        while not file.exists() or ways._sidecars(job):
+        while not file.exists() or ways.sidecars(job):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no diagnosis came: {job.output()[-500:]}")
             time.sleep(0.2)

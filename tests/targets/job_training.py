@@ -89,9 +89,7 @@ def main():
     for _ in range(options.idle_threads):
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     method = options.start if options.workers else None
-    loader = DataLoader(
-        Digits(options), options.batch, num_workers=options.workers, multiprocessing_context=method
-    )
+    loader = DataLoader(Digits(options), options.batch, num_workers=options.workers, multiprocessing_context=method)
     model = nn.Sequential(nn.Linear(64, options.hidden), nn.ReLU(), nn.Linear(options.hidden, 10))
     end = time.monotonic() + options.seconds
     first = True

@@ -87,9 +87,7 @@ LATENCY = "communication.latency"
         (300, 500e6, 1_500, LATENCY),
     ],
 )
-def test_large_packets_are_bytes_on_however_slow_a_link(
-    packet: int, rate: float, mtu: int, cause: str
-) -> None:
+def test_large_packets_are_bytes_on_however_slow_a_link(packet: int, rate: float, mtu: int, cause: str) -> None:
     counters = [("sent_bytes_total", rate * jobs.SECONDS), ("sent_packets_total", rate * jobs.SECONDS / packet)]
     traffic = [
         row for name, value in counters for row in jobs.readings("net:lo", name, 0.0, value, every_s=jobs.SECONDS)

@@ -276,9 +276,7 @@ print(rights.read, rights.trace, *rights.why_not, sep="|")
         ("0", "0", "The kernel forbids tracing", "sudo"),
     ],
 )
-def test_explains_ptrace_scope(
-    tmp_path: Path, scope: str, capabilities: str, reason: str, enable: str
-) -> None:
+def test_explains_ptrace_scope(tmp_path: Path, scope: str, capabilities: str, reason: str, enable: str) -> None:
     root = recorded(tmp_path, scope=scope, capabilities=capabilities)
     read, trace, why, how = as_nobody(EXPLAIN, str(root)).strip().split("|")
     assert (read, trace) == ("True", "False")

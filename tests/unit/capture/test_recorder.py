@@ -80,9 +80,7 @@ def test_each_probe_has_its_own_pace(sleeper: "subprocess.Popen[bytes]", writer:
     recording.close()
 
 
-def test_ticks_do_not_fall_into_step_with_the_job(
-    sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter
-) -> None:
+def test_ticks_do_not_fall_into_step_with_the_job(sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter) -> None:
     Recorder(Job(sleeper.pid), [Counting("only", 0.05)], writer).run(2.5)
     recording = recorded(writer)
     times = [reading.time_ns for reading in recording.rows(Reading) if reading.probe == "only"]

@@ -147,9 +147,7 @@ def test_environment_keeps_what_matters_and_nothing_else() -> None:
 
 
 def test_secrets_in_kept_variables_are_masked() -> None:
-    kept = mask_environment(
-        {"TORCH_HUB_TOKEN": SECRET, "NCCL_X": f"http://me:{SECRET}@proxy", "OMP_X": HUGGING_FACE}
-    )
+    kept = mask_environment({"TORCH_HUB_TOKEN": SECRET, "NCCL_X": f"http://me:{SECRET}@proxy", "OMP_X": HUGGING_FACE})
     assert kept["TORCH_HUB_TOKEN"] == "***"
     assert SECRET not in json.dumps(kept)
     assert HUGGING_FACE not in json.dumps(kept)

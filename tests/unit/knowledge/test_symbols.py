@@ -4,9 +4,7 @@ import pytest
 
 from perfdoctor.knowledge.symbols import classify
 
-LOOP = (
-    "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
-)
+LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIN2at6native4AVX216VectorizedLoop2dIZZZNS6_12_GLOBAL__N_1"
 ARM_LOOP = "_ZN3c1012function_refIFvPPcPKlllEE11callback_fnIZN2at18TensorIteratorBase15loop_2d_from_1d"
 RECORDED = "_ZN2at12_GLOBAL__N_110CacheEntry22rebuildActiveCallbacksEv"
 LOOKUP = "_ZNK3c104impl13OperatorEntry6lookupENS_14DispatchKeySetE"

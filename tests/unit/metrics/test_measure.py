@@ -143,9 +143,9 @@ def test_what_was_read_once_or_not_at_all_has_no_rate() -> None:
 
 
 def test_a_counter_that_starts_anew_does_not_run_backwards() -> None:
-    assert value(
-        record(readings("job", "cpu_seconds_total", 10.0, 11.0, 0.0, 1.0)), "job_cores"
-    ) == pytest.approx(2 / 3, abs=1e-3)
+    assert value(record(readings("job", "cpu_seconds_total", 10.0, 11.0, 0.0, 1.0)), "job_cores") == pytest.approx(
+        2 / 3, abs=1e-3
+    )
 
 
 def test_only_the_jobs_gpus_count() -> None:

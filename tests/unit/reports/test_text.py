@@ -46,9 +46,7 @@ def test_what_is_not_known_is_not_a_zero(value: float | None, unit: str) -> None
     assert text.quantity(value, unit) == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("factor", "written"), [(1.0, "1.00x"), (1.04, "1.04x"), (1.8, "1.8x"), (12.4, "12x")]
-)
+@pytest.mark.parametrize(("factor", "written"), [(1.0, "1.00x"), (1.04, "1.04x"), (1.8, "1.8x"), (12.4, "12x")])
 def test_speedup(factor: float, written: str) -> None:
     assert text.speedup(factor) == written
 

@@ -22,14 +22,9 @@ def test_tracebacks_all_the_time_are_anomaly_detection() -> None:
 
 def test_launch_blocking_comes_first_where_it_is_set() -> None:
     for cause in ("cpu.synchronization", "cpu.kernel_launch", "gpu.host_transfer"):
-        assert (
-            titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0]
-            == "Unset CUDA_LAUNCH_BLOCKING"
-        )
+        assert titles(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": "1"}))[0] == "Unset CUDA_LAUNCH_BLOCKING"
         for value in ("0", ""):
-            assert "CUDA_LAUNCH_BLOCKING" not in str(
-                finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value})
-            )
+            assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause, settings={"env.CUDA_LAUNCH_BLOCKING": value}))
         assert "CUDA_LAUNCH_BLOCKING" not in str(finding(cause))
 
 
@@ -102,9 +97,7 @@ def test_a_network_file_system_is_named_with_its_type() -> None:
 
 
 def test_shell_commands_quote_strange_paths() -> None:
-    found = finding(
-        "io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin"
-    )
+    found = finding("io.storage_read", settings={"mount./": "nfs network"}, path="/data/a b; rm -rf $HOME/x.bin")
     assert "rsync -a '/data/a b; rm -rf $HOME' " in changes(found)
 
 

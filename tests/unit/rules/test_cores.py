@@ -36,9 +36,7 @@ def test_threads_that_fit_already_are_left_alone() -> None:
     assert overruled.fixes[0].change.startswith("torch.set_num_threads(2)")
 
 
-@pytest.mark.parametrize(
-    ("helpers", "cores_used", "advised"), [(4, 0.62, False), (4, 0.9, True), (0, 0.62, True)]
-)
+@pytest.mark.parametrize(("helpers", "cores_used", "advised"), [(4, 0.62, False), (4, 0.9, True), (0, 0.62, True)])
 def test_processes_of_one_thread_each_are_not_told_to_use_one(helpers: int, cores_used: float, advised: bool) -> None:
     """A trainer without a pool beside its environments: the job's processes outnumber the cores, not their threads."""
     found = finding(

@@ -115,9 +115,9 @@ def test_allocator_settings_that_are_set_are_not_advised() -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         given = {f"env.{name}": "max_split_size_mb:64, expandable_segments: True"}
         assert title not in titles(finding("gpu.memory_pressure", settings=dict(given)))
-    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[
-        0
-    ].startswith("Unset")
+    assert titles(finding("gpu.memory_pressure", settings={"env.PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}))[0].startswith(
+        "Unset"
+    )
 
 
 def test_precision_follows_the_gpu() -> None:

@@ -135,11 +135,7 @@ def test_every_cause_can_do_without_trainers(cause: str) -> None:
 def test_rules_ask_only_for_numbers_that_are_measured() -> None:
     """A misspelt name would silently never be found."""
     sources = [path.read_text() for path in Path(perfdoctor.rules.__file__).parent.glob("*.py")]
-    asked = {
-        name
-        for source in sources
-        for name in re.findall(r'(?:number|measured)\(\s*"(\w+)"', source)
-    }
+    asked = {name for source in sources for name in re.findall(r'(?:number|measured)\(\s*"(\w+)"', source)}
     shown = {name for rule in RULES for name in rule.evidence}
     assert asked
     assert shown
@@ -200,9 +196,7 @@ def test_the_users_own_line_and_path_are_named(cause: str) -> None:
 
 
 def test_a_path_is_named_where_no_line_is_known() -> None:
-    found = only(
-        {"io.storage_read": 0.4}, paths={"io.storage_read": (("pipe", 0.5), ("file:/data/a.bin", 0.5))}
-    )
+    found = only({"io.storage_read": 0.4}, paths={"io.storage_read": (("pipe", 0.5), ("file:/data/a.bin", 0.5))})
     assert "most of it on /data/a.bin" in found.summary
 
 

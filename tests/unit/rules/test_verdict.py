@@ -35,7 +35,6 @@ def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
     assert first_cause(clear, level="traced") == "cpu.kernel_launch"
 
 
-
 def _ledgers(cause: str, waits: tuple[tuple[int, int], ...], seconds: int = 20) -> list[Account]:
     accounts = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(3)]
     for block in range(seconds):

@@ -115,9 +115,7 @@ def test_no_more_workers_when_all_cores_are_taken() -> None:
     found = first(case)
     assert advised(found) is None
     assert "More workers will not help: no core of the 2 that the job may use is free." in found.fixes[0].why
-    assert found.predicted_speedup == pytest.approx(
-        2.5
-    )  # by cheaper transforms, which leave the trainer's own 40 %
+    assert found.predicted_speedup == pytest.approx(2.5)  # by cheaper transforms, which leave the trainer's own 40 %
 
 
 def test_no_more_workers_when_they_keep_up_on_average() -> None:
@@ -172,9 +170,7 @@ def test_pinning_is_advised_only_with_a_gpu_and_only_once() -> None:
     assert "pin_memory" not in plain.fixes[0].change
     gpu = first(job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0}))
     assert "pin_memory=True" in gpu.fixes[0].change
-    pinned = first(
-        job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0, "pin_thread": "yes"})
-    )
+    pinned = first(job(0.8, 0, numbers={**numbers, "gpus": 1.0}, settings={"cores": 16.0, "pin_thread": "yes"}))
     assert "pin_memory" not in pinned.fixes[0].change
 
 

@@ -53,9 +53,7 @@ def test_operations_are_counted_as_pytorch_counts_them(counted: Callable[[Callab
     aten = torch.ops.aten
     a, b = (5, 7), (7, 11)
     assert flops("aten::mm", inputs(a, b)) == counted(lambda: tensor(*a) @ tensor(*b))
-    assert flops("aten::addmm", inputs((11,), a, b)) == counted(
-        lambda: torch.addmm(tensor(11), tensor(*a), tensor(*b))
-    )
+    assert flops("aten::addmm", inputs((11,), a, b)) == counted(lambda: torch.addmm(tensor(11), tensor(*a), tensor(*b)))
     assert flops("aten::bmm", inputs((3, *a), (3, *b))) == counted(lambda: torch.bmm(tensor(3, *a), tensor(3, *b)))
     image, weight = (2, 6, 33, 30), (8, 3, 5, 3)
     settings = {"stride": [2, 1], "padding": [1, 0], "dilation": [1, 2], "groups": 2}

@@ -20,6 +20,10 @@ _RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
 
+# Kinds of code that say something of the host of a GPU only, and what they turn out to be there.
+_AT_DEVICE = ("driver", "clock")
+WAITS, LAUNCHES = "device wait", "launch"
+
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
 # Samples by kind of code (``perfdoctor.knowledge.symbols``), for each phase.
 ByPhase = dict[str, Counter[str]]
@@ -38,14 +42,35 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     """
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
+    on_gpu = job.gpus.used_by(pid)
     for row in job.code:
         if row.tid != pid or job.gil.is_collecting(pid, row.time_ns):
             continue
-        kind = classify(row.image, row.symbol)
+        kind: str = classify(row.image, row.symbol)
+        if kind in _AT_DEVICE and not on_gpu:
+            kind = "other"
         phase = phase_of(job.locator.locate(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
         found = held_up if job.kinds.pool_delay(pid, row.time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += 1
     return undisturbed, held_up
+
+
+def with_device(counts: Counter[str]) -> Counter[str]:
+    """Splits what the host of a GPU runs into waiting for the device, launching work on it, and its own.
+
+    A wait for the device spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
+    without torch's dispatcher, and it takes some interpreter. What exceeds these parts is a wait, or Python's own work.
+    """
+    launching = min(counts["driver"], thresholds.DRIVER_PER_DISPATCH * counts["dispatch"])
+    called = counts["dispatch"] + launching
+    calling = min(counts["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
+    split = Counter(counts)
+    split[WAITS] = counts["clock"] + counts["driver"] - launching  # type: ignore[assignment]
+    split[LAUNCHES] = called + calling  # type: ignore[assignment]
+    split["interpreter"] -= calling  # type: ignore[assignment]
+    for kind in (*_AT_DEVICE, "dispatch"):
+        del split[kind]
+    return split
 
 
 def is_blurred(job: JobTimeline, pid: int) -> bool:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from perfdoctor.attribution.code_counts import (
     CLAIMED,
     IN_STEP,
+    LAUNCHES,
+    WAITS,
     ByPhase,
     count_code,
     is_blurred,
@@ -17,7 +19,9 @@ from perfdoctor.attribution.code_counts import (
     phase_of,
     running_by_phase,
     share_out,
+    with_device,
 )
+from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.settings import has_loader
@@ -36,10 +40,12 @@ _CAUSES = {
     # Decoders, compressors and array libraries: a step of torch's has no use for them.
     "library": INPUT_PREPROCESSING,
     IN_STEP: PYTHON_OVERHEAD,
+    WAITS: DEVICE_WAIT,
+    LAUNCHES: LAUNCHING,
 }
 
 # What machine code shows by itself: torch's kernels and the barriers of their pool.
-_PHASELESS = (MODEL_COMPUTE, SPIN)
+_PHASELESS = (MODEL_COMPUTE, SPIN, DEVICE_WAIT)
 
 # Where a loop of the job's own does something besides calling the model.
 _OWN_CODE = ("other", PREPARES, AFTERWARDS)
@@ -62,6 +68,7 @@ class CodeMix:
             so a neighbour that comes and goes costs more than a mean over all of the time would show.
         undisturbed: while none does.
         located: it is known where in its code the process is; if not, neither is what its Python code is for.
+        on_gpu: the process computes on a GPU.
     """
 
     by_phase: Mixes
@@ -70,6 +77,7 @@ class CodeMix:
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
     located: bool = True
+    on_gpu: bool = False
 
     def causes(self, location: CodeLocation, *, held_up: bool) -> Mapping[str, float]:
         """What running at a location counts for, ``spin`` included, summing to 1."""
@@ -83,13 +91,15 @@ class CodeMix:
                 return mixes[phase]
         if phase == PREPARES:
             return {INPUT_PREPROCESSING: 1.0}
+        if self.on_gpu:
+            return {LAUNCHING if phase in TRAINING_PHASES else DEVICE_WAIT: 1.0}
         # Without a look at the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
 def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
-    located = job.locator.is_known(pid)
+    located, on_gpu = job.locator.is_known(pid), job.gpus.used_by(pid)
     undisturbed, held_up = count_code(job, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
     # With a DataLoader, a loop prepares no more than a rest itself.
@@ -101,19 +111,15 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
         around = both["forward"] + both["other"]
         after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
         libraries = _libraries(around, after * both[AFTERWARDS]["library"])
-        return CodeMix(_mixes(both), _interpreter(around), libraries, _mixes(held_up), _mixes(undisturbed))
+        mixes = [_mixes(counts, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+        return CodeMix(mixes[0], _interpreter(around), libraries, mixes[1], mixes[2], on_gpu=on_gpu)
     if any(both[phase]["library"] for phase in TRAINING_PHASES):
         wrong = misplaced(both, running_by_phase(job, pid))
         undisturbed, held_up, both = (mark_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
     around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
-    return CodeMix(
-        _mixes(both, calls_only),
-        _interpreter(around),
-        _libraries(around, both[AFTERWARDS]["library"]),
-        _mixes(held_up, calls_only),
-        _mixes(undisturbed, calls_only),
-        located,
-    )
+    mixes = [_mixes(counts, calls_only, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+    libraries = _libraries(around, both[AFTERWARDS]["library"])
+    return CodeMix(mixes[0], _interpreter(around), libraries, mixes[1], mixes[2], located, on_gpu)
 
 
 def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:
@@ -137,17 +143,20 @@ def _libraries(around: Counter[str], afterwards: float) -> float | None:
     return libraries / overhead if overhead >= thresholds.CODE_SAMPLES else None
 
 
-def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:
+def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -> Mixes:
     """Cause to fraction for each phase with enough samples.
 
     Args:
         by_phase: samples by kind of code.
         calls_only: what runs around the arithmetic of code that prepares the input is a Python loop over a batch's
             elements; None where samples are not that code's alone.
+        on_gpu: the process computes on a GPU.
     """
+    if on_gpu:
+        by_phase = {phase: with_device(counts) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:
-        kept = (PYTHON_OVERHEAD, SPIN) if calls_only else (SPIN,)
+        kept = (PYTHON_OVERHEAD, LAUNCHING, SPIN, DEVICE_WAIT) if calls_only else (SPIN, DEVICE_WAIT)
         found = {cause: part for cause, part in mixes[PREPARES].items() if cause in kept}
         mixes[PREPARES] = {**found, INPUT_PREPROCESSING: 1 - sum(found.values())}
     return mixes

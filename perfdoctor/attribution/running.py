@@ -30,7 +30,7 @@ Causes = Mapping[str, float]
 def running_trainer(context: Context, seen: Observation) -> Shares:
     """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
     location = seen.location
-    cause = _cause_of(seen)
+    cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line)
     # Whoever has the CPU that a barrier waits for is not at this line.
@@ -46,7 +46,7 @@ def arithmetic(location: CodeLocation) -> str:
     return INPUT_PREPROCESSING if location.detail == PREPARES else MODEL_COMPUTE
 
 
-def _cause_of(seen: Observation) -> str:
+def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
     """What all that runs at a location is for; "" where its machine code says more."""
     location = seen.location
     if seen.collecting and location.detail not in LOADER_WAITS:
@@ -54,6 +54,8 @@ def _cause_of(seen: Observation) -> str:
         return GARBAGE_COLLECTION
     if location.phase in WRITTEN:
         return WRITTEN[location.phase]
+    if on_gpu and location.detail == "collective":
+        return ""  # it gives the exchange to the GPU, or waits for that
     if location.detail in _BY_DETAIL:
         return _BY_DETAIL[location.detail]
     return INPUT_PREPROCESSING if location.phase == "data" else _BY_DETAIL_OUTSIDE_DATA.get(location.detail, "")

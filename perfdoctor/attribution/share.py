@@ -12,6 +12,11 @@ from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 
+# What the host of a GPU does, as long as it is not known what the GPU does meanwhile (``attribution.gpu`` settles it):
+# it waits for the device, or gives it work.
+DEVICE_WAIT = "wait for device"
+LAUNCHING = "launching"
+
 
 @dataclass(frozen=True, slots=True)
 class Share:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.running import arithmetic, running_trainer
-from perfdoctor.attribution.share import Share, Shares, all_of, running, scaled, unattributed
+from perfdoctor.attribution.share import DEVICE_WAIT, Share, Shares, all_of, running, scaled, unattributed
 from perfdoctor.attribution.suppliers import input_wait
 from perfdoctor.attribution.writing import WRITTEN, blocked_cause
 from perfdoctor.causes import (
@@ -23,13 +23,24 @@ from perfdoctor.causes import (
     INPUT_PREPROCESSING,
     LOCK_CONTENTION,
     LOG_WRITE,
+    MEMORY_PRESSURE,
     MODEL_COMPUTE,
     NETWORK_READ,
     STORAGE_READ,
     UNOBSERVED_RANK,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.syscalls import AWAITS_PROCESSES, CHANNELS, FILE_LOCKS, SENDS, SLEEPS, WRITES
+from perfdoctor.knowledge.syscalls import (
+    AWAITS_PROCESSES,
+    BLOCKING_WAITS,
+    CHANNELS,
+    DRIVER_FILES,
+    FILE_LOCKS,
+    SENDS,
+    SLEEPS,
+    WAITED_ON,
+    WRITES,
+)
 from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import Observation
 from perfdoctor.timeline.processes import Process
@@ -67,6 +78,13 @@ def _ended(_: TrainerClassifier, seen: Observation) -> Shares | None:
 
 def _in_data_parallel(_: TrainerClassifier, seen: Observation) -> Shares | None:
     return all_of(DATA_PARALLEL, seen.location) if seen.location.detail == "data parallel" else None
+
+
+def _in_driver(_: TrainerClassifier, seen: Observation) -> Shares | None:
+    """A call on a file of a GPU's driver allocates or frees memory; on AMD's it waits for the device."""
+    if not seen.target.startswith(DRIVER_FILES):
+        return None
+    return all_of(DEVICE_WAIT if seen.target.startswith(WAITED_ON) else MEMORY_PRESSURE, seen.location)
 
 
 def _running(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -114,6 +132,20 @@ def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
         return None
     taken = classifier.context.job.gil.is_taken(seen.pid, seen.time_ns)
     return all_of(GIL_CONTENTION, seen.location) if taken else None
+
+
+def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It sleeps in code that waits for nobody else: for its GPU, or for autograd's thread that waits for that."""
+    if not classifier.context.job.gpus.used_by(seen.pid) or seen.syscall not in BLOCKING_WAITS:
+        return None
+    location = seen.location
+    if location.waits or location.phase == "data" or location.phase in WRITTEN:
+        return None
+    if seen.syscall in SLEEPS and location.phase not in TRAINING_PHASES:
+        return None
+    if seen.target.startswith(("file:", "pipe", "socket")):
+        return None
+    return all_of(DEVICE_WAIT, location)
 
 
 def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -215,12 +247,14 @@ def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | N
 TRAINER: tuple[Classifier, ...] = (
     _ended,
     _in_data_parallel,
+    _in_driver,
     _running,
     _blocked,
     _starting_workers,
     _in_loader,
     _for_pool,
     _for_gil,
+    _for_device,
     _in_collective,
     _in_futex,
     _on_network,

@@ -34,3 +34,10 @@ CHANNELS = ("pipe", "socket", "anon")
 NETWORK_TARGETS = ("socket:tcp", "socket:udp")
 # Files in memory that processes share, as torch hands tensors over in.
 SHARED_MEMORY = "file:/dev/shm/"
+# Files of GPU drivers. What a thread asks them for in a call is to allocate, free or map memory: NVIDIA's waits and
+# launches take none. Threads of AMD's wait in a call on theirs (hsaKmtWaitOnMultipleEvents).
+DRIVER_FILES = ("file:/dev/nvidia", "file:/dev/kfd", "file:/dev/dri")
+WAITED_ON = "file:/dev/kfd"
+# In which a thread sleeps that waits for a device without spinning (cudaDeviceScheduleBlockingSync), or that looks
+# now and then whether it is through (c10d's blocking waits).
+BLOCKING_WAITS = frozenset(("futex", "poll", "ppoll", "ioctl", "read", "nanosleep", "clock_nanosleep", "sched_yield"))

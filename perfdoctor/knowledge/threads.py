@@ -21,3 +21,8 @@ COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
 NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl")
 # torch's own among a trainer's threads, which prepare no input.
 NOT_INPUT = ("pt_gloo", "pt_autograd")
+# It carries out the backward pass on an accelerator, one for each device, while the main thread sleeps in autograd's
+# engine (torch/csrc/autograd/engine.cpp; named since 2.4).
+AUTOGRAD = "pt_autograd"
+# Of CUDA's driver: a process that has one of them has a context on a GPU.
+OF_DRIVERS = ("cuda-EvtHandlr", "cuda0")

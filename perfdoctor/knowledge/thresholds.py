@@ -136,6 +136,44 @@ LINES_KNOWN = Threshold(
     1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
 )
 LONGER_PHASE = Threshold(0.05, "of a step", "judgement: by what a rank's phase takes longer; less is noise")
+DRIVER_PER_DISPATCH = Threshold(
+    0.5,
+    "samples in the driver for one in torch's dispatcher",
+    "launches take the driver 4 to 6 us (NVIDIA's forums) of the 20 us of an operator on a V100 (a guide of Nsight's)",
+)
+INTERPRETER_PER_LAUNCH = Threshold(
+    0.8,
+    "samples in the interpreter for one in dispatcher or driver",
+    "judgement: calls of modules and operators take less; what takes more is code of its own",
+)
+HOST_WAITS = Threshold(
+    0.05, "of the time", "judgement: a host that waits for its GPU for longer has given it enough to do"
+)
+UNKNOWN_LAUNCHING = Threshold(
+    0.5,
+    "of the launching time",
+    "convention: how busy a GPU is with what a host launches that never waits for it is not known; the middle",
+)
+ALLOCATES = Threshold(
+    0.01, "of the time", "a job in its steady state makes no call to the driver in 10 s (recorded on a B200)"
+)
+UTILIZATION_WINDOW_S = Threshold(0.5, "seconds", "NVML: utilization is a mean over the last 1/6 to 1 s, by product")
+SM_AT_WORK = Threshold(
+    0.85, "of the busy time", "labelled H100 jobs: 0.88 where compute-bound; DCGM's guide asks for 0.8"
+)
+SM_IN_COLLECTIVE = Threshold(0.15, "of the busy time", "8 H100s in NCCL's kernels: multiprocessors 10 to 20 % active")
+POWER_AT_WORK = Threshold(0.95, "of the power limit", "labelled jobs: H100 689 of 700 W, A100 392 of 400 W")
+POWER_IN_COLLECTIVE = Threshold(0.22, "of the power limit", "NVIDIA/nccl issue 1550: 152 of 700 W while it waits")
+POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context: H100 120 of 700 W, A100 85 of 400 W")
+UNEVEN_COLLECTIVES = Threshold(0.05, "of the time", "judgement: ranks that wait so much longer than another are early")
+GPU_LIMITED_NOW_AND_THEN = Threshold(0.1, "of the readings", "judgement: less often costs nearly nothing")
+CAPPED_POWER = Threshold(0.95, "of the default limit", "judgement: limits are set in coarser steps than this")
+USUAL_CLOCK_READINGS = Threshold(4, "readings", "judgement: some seconds in which nothing holds the clock down")
+CLOCK_UNDER_LOAD = Threshold(
+    0.93, "of the highest clock", "an RTX 3090 under its power cap runs 3 to 11 % below its highest clock"
+)
+PCIE_IDLE_BYTES_PER_S = Threshold(50e6, "bytes/s", "H100 with GPM: 17 to 22 MB/s each way while nothing is copied")
+PAGEABLE_BYTES_PER_S = Threshold(3e9, "bytes/s", "judgement: the slowest that copies from pageable memory are seen at")
 GPU_UNIT_HIGH = Threshold(
     0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import NETWORK_TARGETS, ON_CONNECTIONS
+from perfdoctor.knowledge.threads import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 
@@ -115,6 +117,27 @@ class ThreadSeries:
         running, delayed = self.use(time_ns - _AROUND_NS, time_ns + _AROUND_NS)
         return ThreadState(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
 
+    def with_stand_ins(self, others: Sequence[ThreadSeries]) -> ThreadSeries:
+        """The same thread, as if it did itself what others do while it sleeps until they are through.
+
+        Args:
+            others: threads that carry out parts of its work, one at a time.
+        """
+        joined = copy(self)
+        joined.states, joined.syscalls, joined.targets = list(self.states), list(self.syscalls), list(self.targets)
+        for index, time in enumerate(self.times_ns.tolist()):
+            if self.states[index] != "S" or self.syscalls[index] not in (None, "futex"):
+                continue
+            for state in (other.at(time) for other in others):
+                if not state.is_gone and (state.state != "S" or state.syscall not in (None, "futex")):
+                    joined.states[index] = state.state
+                    joined.syscalls[index], joined.targets[index] = state.syscall, state.target
+        for other in others:
+            if len(other.counted_ns):
+                joined.run_ns = joined.run_ns + _since_first(other.counted_ns, other.run_ns, self.counted_ns)
+                joined.delay_ns = joined.delay_ns + _since_first(other.counted_ns, other.delay_ns, self.counted_ns)
+        return joined
+
     def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:
         """Fractions of a span of time spent on a CPU and waiting for one."""
         if len(self.counted_ns) < 2:
@@ -162,10 +185,22 @@ class Threads:
         self._by_process: dict[int, list[ThreadSeries]] = {}
         for thread in self.by_tid.values():
             self._by_process.setdefault(thread.pid, []).append(thread)
+        self._main: dict[int, ThreadSeries | None] = {}
 
     def main(self, pid: int) -> ThreadSeries | None:
-        """The main thread of a process."""
-        return self.by_tid.get(pid)
+        """The main thread of a process.
+
+        Where autograd has a thread of its own for a device, that carries out the backward pass while the main thread
+        sleeps: what it does then counts as the main thread's.
+        """
+        if pid not in self._main:
+            main, backward = self.by_tid.get(pid), self.autograd(pid)
+            self._main[pid] = main.with_stand_ins(backward) if main is not None and backward else main
+        return self._main[pid]
+
+    def autograd(self, pid: int) -> list[ThreadSeries]:
+        """Threads that carry out the backward passes of a process on its devices."""
+        return [thread for thread in self.besides_main(pid) if thread.name.startswith(AUTOGRAD)]
 
     def main_at(self, pid: int, time_ns: int) -> ThreadState:
         """The main thread of a process at an instant."""
@@ -178,6 +213,11 @@ class Threads:
         times: list[int] = [] if main is None else main.times_ns.tolist()
         return times if most is None else times[:: 1 + len(times) // most]
 
+    @property
+    def pids(self) -> Iterable[int]:
+        """Processes of which threads were sampled."""
+        return self._by_process.keys()
+
     def of(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process."""
         return self._by_process.get(pid, [])
@@ -185,6 +225,11 @@ class Threads:
     def besides_main(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process but the main one."""
         return [thread for thread in self.of(pid) if thread.tid != pid]
+
+
+def _since_first(times_ns: Times, counter: Floats, at_ns: Times) -> Floats:
+    """By how much a counter has grown at some times since it was first read."""
+    return np.asarray(np.interp(at_ns, times_ns, counter) - counter[0])
 
 
 def _floats(values: Iterable[int | None]) -> Floats:

@@ -84,8 +84,8 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("_multiarray_umath.cpython-311-x86_64-linux-gnu.so", "FLOAT_divide_X86_V3", "library"),
         ("libz.so.1", "inflate", "library"),
         ("libcudart.so.12", "cudaLaunchKernel", "dispatch"),
-        ("libcuda.so.550.54", "", "other"),
-        ("[vdso]", "", "other"),
+        ("libcuda.so.550.54", "", "driver"),
+        ("[vdso]", "", "clock"),
     ],
 )
 def test_classify(image: str, symbol: str, kind: str) -> None:

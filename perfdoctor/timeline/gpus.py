@@ -1,0 +1,59 @@
+"""Which GPUs the job's processes compute on, and whether they do at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perfdoctor.knowledge.symbols import classify
+from perfdoctor.knowledge.threads import OF_DRIVERS
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import CodeSample
+from perfdoctor.timeline.threads import Threads
+
+
+class Gpus:
+    """Answers for one recording.
+
+    Args:
+        recording: what was read of GPUs and processes.
+        threads: of the job.
+        code: samples of machine code.
+    """
+
+    def __init__(self, recording: Recording, threads: Threads, code: Iterable[CodeSample]) -> None:
+        self._threads = threads
+        self._files = {
+            int(subject.removeprefix("pid:"))
+            for subject, name in recording.facts
+            if name == "device_files" and subject.startswith("pid:")
+        }
+        self._in_driver = {row.tid for row in code if classify(row.image, row.symbol) == "driver"}
+        self._of, self._all = _read_users(recording.series)
+
+    def used_by(self, pid: int) -> bool:
+        """Whether a process computes on a GPU: the driver lists it, or it has the driver's threads, files or code."""
+        return (
+            pid in self._of
+            or pid in self._files
+            or pid in self._in_driver
+            or bool(self._threads.autograd(pid))
+            or any(thread.name.startswith(OF_DRIVERS) for thread in self._threads.of(pid))
+        )
+
+    def of(self, pid: int) -> tuple[str, ...]:
+        """The GPUs of a process, ``gpu:0`` for instance; all that were watched where the driver's ids say nothing."""
+        return self._of.get(pid, self._all if not self._of and self.used_by(pid) else ())
+
+
+def _read_users(series: Mapping[tuple[str, str], object]) -> tuple[dict[int, tuple[str, ...]], tuple[str, ...]]:
+    """The GPUs of each process of the job, and all GPUs that were watched."""
+    found: dict[int, list[str]] = {}
+    every = set()
+    for subject, _ in series:
+        gpu, _, process = subject.partition("/")
+        if not gpu.startswith("gpu:"):
+            continue
+        every.add(gpu)
+        if process.startswith("pid:") and gpu not in (gpus := found.setdefault(int(process.removeprefix("pid:")), [])):
+            gpus.append(gpu)
+    return {pid: tuple(sorted(gpus)) for pid, gpus in found.items()}, tuple(sorted(every))

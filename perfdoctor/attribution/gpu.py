@@ -29,6 +29,7 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
 )
 from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
@@ -39,7 +40,7 @@ def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Acco
     on_gpu = [account for account in accounts if job.gpus.used_by(account.trainer.pid)]
     if not on_gpu:
         return list(accounts)
-    reader = GpuReader(job.recording, [job.gpus.of(account.trainer.pid) for account in on_gpu])
+    reader = GpuReader(Readings(job.recording), [job.gpus.of(account.trainer.pid) for account in on_gpu])
     uses = {account.trainer.pid: reader.read(job.gpus.of(account.trainer.pid)) for account in on_gpu}
     settled = [
         _settled(job, account, uses[account.trainer.pid]) if account.trainer.pid in uses else account

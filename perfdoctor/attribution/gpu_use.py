@@ -23,7 +23,6 @@ from perfdoctor.causes import (
 )
 from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.metrics.readings import Readings
-from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.counters import Counter
 
 
@@ -58,13 +57,12 @@ class GpuReader:
     """Reads the use of GPUs from one recording.
 
     Args:
-        recording: what was read of them.
+        readings: what was read of them.
         gpus_of_ranks: the GPUs of each trainer of the job.
     """
 
-    def __init__(self, recording: Recording, gpus_of_ranks: Sequence[Sequence[str]]) -> None:
-        self._series, self._readings = recording.series, Readings(recording)
-        self._of_ranks = gpus_of_ranks
+    def __init__(self, readings: Readings, gpus_of_ranks: Sequence[Sequence[str]]) -> None:
+        self._readings, self._of_ranks = readings, gpus_of_ranks
         self._all = sorted({gpu for gpus in gpus_of_ranks for gpu in gpus})
 
     def read(self, gpus: Sequence[str]) -> GpuUse:
@@ -174,7 +172,7 @@ class GpuReader:
         return min(1.0, moved / link), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
 
     def _values(self, gpu: str, name: str) -> Sequence[float]:
-        return self._series.get((gpu, name), ((), ()))[1]
+        return self._readings.over_time(gpu, name)[1]
 
     def _mean(self, gpus: Sequence[str], name: str) -> float | None:
         values = [value for gpu in gpus if (value := self._readings.mean(gpu, name)) is not None]
@@ -183,7 +181,7 @@ class GpuReader:
     def _over_time(self, gpus: Sequence[str], name: str) -> Counter | None:
         at: dict[int, list[float]] = {}
         for gpu in gpus:
-            for time_ns, value in zip(*self._series.get((gpu, name), ((), ())), strict=True):
+            for time_ns, value in zip(*self._readings.over_time(gpu, name), strict=True):
                 at.setdefault(time_ns, []).append(value)
         if len(at) < 2:
             return None

@@ -97,4 +97,4 @@ def arithmetic(peak: Peak, precision: str) -> float | None:
 
 def pcie_bytes_per_s(generation: float, width: float) -> float:
     """What a PCIe link carries one way at best: 0.25 GB/s a lane in generation 1, twice that in each that follows."""
-    return 0.25e9 * 2.0 ** (generation - 1) * width
+    return float(0.25e9 * 2.0 ** (generation - 1) * width)

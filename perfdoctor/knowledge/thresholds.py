@@ -182,11 +182,6 @@ TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that
 SINGLE_PRECISION = Threshold(
     0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
 )
-GPU_LIMITED = Threshold(0.50, "of the time", "judgement: a clock that is held down for half of the time")
-CLOCK_DEFICIT = Threshold(
-    0.15, "of the highest clock", "gpuprof's: less, under a power cap alone, is normal on a data-centre GPU"
-)
-FOREIGN_GPU_USE = Threshold(0.10, "of the time", "judgement: other jobs that use the GPU less do not hold it back")
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
 

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.gpu import gpu_cause
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Trainers
 from perfdoctor.recording.schema import Sample, ThreadSample
@@ -169,26 +167,3 @@ def test_only_the_jobs_gpus_count() -> None:
 def test_a_job_on_the_cpu_has_no_gpu_numbers() -> None:
     numbers = record([*readings("gpu:0", "job_processes", 0.0), *readings("gpu:0", "busy_fraction", 1.0)])
     assert not [name for name in numbers.job if name.startswith("gpu")]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "cause"),
-    [
-        ({}, None),
-        ({"gpu_busy": 0.0}, None),
-        ({"gpu_busy": 0.9}, "gpu.compute"),
-        ({"gpu_busy": 0.5, "gpu_sm": 0.45, "gpu_tensor": 0.3, "gpu_dram": 0.2}, "gpu.compute"),
-        ({"gpu_busy": 0.5, "gpu_sm": 0.45, "gpu_tensor": 0.02, "gpu_dram": 0.4}, "gpu.memory_bandwidth"),
-        ({"gpu_busy": 1.0, "gpu_sm": 0.1, "gpu_tensor": 0.01, "gpu_dram": 0.1}, "gpu.low_occupancy"),
-        (
-            {"gpu_busy": 1.0, "gpu_sm": 0.9, "gpu_tensor": 0.0, "gpu_dram": 0.2, "gpu_fp32": 0.6},
-            "gpu.no_tensor_cores",
-        ),
-        ({"gpu_busy": 1.0, "gpu_foreign_sm": 0.4}, "gpu.contention"),
-        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.4, "gpu_limited_by_heat": 0.9}, "gpu.throttled"),
-        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.05, "gpu_limited_by_power": 1.0}, "gpu.compute"),
-        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.4}, "gpu.compute"),
-    ],
-)
-def test_what_a_busy_gpu_is_busy_with(numbers: dict[str, float], cause: str | None) -> None:
-    assert gpu_cause({name: Evidence(name, number, "", "gpu") for name, number in numbers.items()}) == cause

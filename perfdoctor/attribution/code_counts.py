@@ -20,8 +20,8 @@ _RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
 
-# Kinds of code that say something of the host of a GPU only, and what they turn out to be there.
-_AT_DEVICE = ("driver", "clock")
+# Kinds of code that say something of the host of a GPU only: as what they count elsewhere, and what they are there.
+_ELSEWHERE = {"driver": "other", "clock": "other", "copy": "kernel"}
 WAITS, LAUNCHES = "device wait", "launch"
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
@@ -47,8 +47,8 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
         if row.tid != pid or job.gil.is_collecting(pid, row.time_ns):
             continue
         kind: str = classify(row.image, row.symbol)
-        if kind in _AT_DEVICE and not on_gpu:
-            kind = "other"
+        if not on_gpu:
+            kind = _ELSEWHERE.get(kind, kind)
         phase = phase_of(job.locator.locate(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
         found = held_up if job.kinds.pool_delay(pid, row.time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += 1
@@ -68,7 +68,7 @@ def with_device(counts: Counter[str]) -> Counter[str]:
     split[WAITS] = counts["clock"] + counts["driver"] - launching  # type: ignore[assignment]
     split[LAUNCHES] = called + calling  # type: ignore[assignment]
     split["interpreter"] -= calling  # type: ignore[assignment]
-    for kind in (*_AT_DEVICE, "dispatch"):
+    for kind in ("driver", "clock", "dispatch"):
         del split[kind]
     return split
 

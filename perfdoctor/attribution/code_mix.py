@@ -21,7 +21,7 @@ from perfdoctor.attribution.code_counts import (
     share_out,
     with_device,
 )
-from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING
+from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.settings import has_loader
@@ -42,6 +42,7 @@ _CAUSES = {
     IN_STEP: PYTHON_OVERHEAD,
     WAITS: DEVICE_WAIT,
     LAUNCHES: LAUNCHING,
+    "copy": STAGING,
 }
 
 # What machine code shows by itself: torch's kernels and the barriers of their pool.
@@ -156,7 +157,7 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -
         by_phase = {phase: with_device(counts) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:
-        kept = (PYTHON_OVERHEAD, LAUNCHING, SPIN, DEVICE_WAIT) if calls_only else (SPIN, DEVICE_WAIT)
+        kept = (PYTHON_OVERHEAD, LAUNCHING, SPIN, DEVICE_WAIT, STAGING) if calls_only else (SPIN, DEVICE_WAIT, STAGING)
         found = {cause: part for cause, part in mixes[PREPARES].items() if cause in kept}
         mixes[PREPARES] = {**found, INPUT_PREPROCESSING: 1 - sum(found.values())}
     return mixes

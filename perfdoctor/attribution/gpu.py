@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
-from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING
+from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import (
     BANDWIDTH,
     HOST_TRANSFER,
+    INPUT_PREPROCESSING,
     KERNEL_LAUNCH,
     MEMORY_PRESSURE,
     SYNCHRONIZATION,
@@ -50,6 +51,7 @@ def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Acco
 
 
 def _settled(job: JobTimeline, account: Account, use: GpuUse) -> Account:
+    account = _with_staging(account, use)
     split = split_idle(account.causes().fractions(), use, use.busy_at(*job.span))
     own: dict[int, Amounts[str]] = {}
     for block, amounts in account.own.items():
@@ -60,6 +62,26 @@ def _settled(job: JobTimeline, account: Account, use: GpuUse) -> Account:
         shares = share_second(fractions, use, split, busy or 0.0)
         own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})
     return account.settled(own, _ORIGINS)
+
+
+def _with_staging(account: Account, use: GpuUse) -> Account:
+    """Copies in the host's memory are part of those to the device, as far as bytes were moved; else of preparing input.
+
+    The driver copies what is pageable to a place of its own first, and whoever asked for it waits.
+    """
+    copied = account.causes()[STAGING] / account.seconds if account.seconds else 0.0
+    moved = 1.0 if use.copying is None else use.copying[1]
+    waits = min(1.0, moved / copied) if copied else 0.0
+    own = {
+        block: Amounts.summed(
+            [
+                {cause: amount for cause, amount in amounts.items() if cause != STAGING},
+                {DEVICE_WAIT: waits * amounts[STAGING], INPUT_PREPROCESSING: (1 - waits) * amounts[STAGING]},
+            ]
+        )
+        for block, amounts in account.own.items()
+    }
+    return account.settled(own, {DEVICE_WAIT: STAGING, INPUT_PREPROCESSING: STAGING})
 
 
 # Whose lines are those of a cause that is only known now.

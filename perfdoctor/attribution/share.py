@@ -13,9 +13,10 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 
 # What the host of a GPU does, as long as it is not known what the GPU does meanwhile (``attribution.gpu`` settles it):
-# it waits for the device, or gives it work.
+# it waits for the device, gives it work, or copies in its own memory, as the driver does with what is pageable.
 DEVICE_WAIT = "wait for device"
 LAUNCHING = "launching"
+STAGING = "copy in memory"
 
 
 @dataclass(frozen=True, slots=True)

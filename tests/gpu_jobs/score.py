@@ -1,0 +1,158 @@
+"""Diagnoses simulated GPU jobs, and compares with what was planted.
+
+python tests/gpu_jobs/score.py --seeds 0-499 --only gpu.host_transfer
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from perfdoctor import Recording, examine
+from tests.gpu_jobs.planting import Planted, random_job
+from tests.gpu_jobs.simulate import simulate
+from tests.gpu_jobs.watch import record
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was said about one job."""
+
+    seed: int
+    name: str
+    cause: str
+    sound: bool
+    accepted: tuple[str | None, ...]
+    described: str
+    truth: float
+    said: str | None
+    share: float
+    confidence: float
+    straggler: int | None
+    said_straggler: int | None
+
+    @property
+    def bottleneck_right(self) -> bool:
+        """The resource is right; of a sound job, that none is claimed."""
+        if self.sound:
+            return self.said in (None, self.cause, *self.accepted)
+        return _resource(self.said) in {_resource(one) for one in (self.cause, *self.accepted)}
+
+    @property
+    def cause_right(self) -> bool:
+        right = self.said in (self.cause, *self.accepted) or (self.sound and self.said is None)
+        return right and (self.straggler is None or self.said_straggler == self.straggler)
+
+    @property
+    def error(self) -> float:
+        return abs(self.share - self.truth)
+
+
+def _resource(cause: str | None) -> str | None:
+    return cause.partition(".")[0] if cause else None
+
+
+def describe(planted: Planted) -> str:
+    """What matters of a job, in one line."""
+    job = planted.job
+    unsure, watch = job.unsure, job.watch
+    seen = watch.device if watch.device != "nvml" else "gpm" if watch.gpm and job.model.gpm else "nvml"
+    parts = [planted.name, job.model.name.removeprefix("NVIDIA "), f"{job.ranks} rank(s)", seen, f"wait={unsure.wait}"]
+    if planted.straggler is not None:
+        parts.append(f"straggler={planted.straggler}")
+    return ", ".join(parts)
+
+
+def judge(seed: int, only: str | None, keep: Path | None = None) -> Judged:
+    """Simulates, records and diagnoses the job of a seed."""
+    planted = random_job(seed, only)
+    run = simulate(planted.job)
+    with tempfile.TemporaryDirectory() as folder:
+        path = record(run, (keep or Path(folder)) / f"{seed}.perfdoctor")
+        with Recording.open(path) as recording:
+            verdict = examine(recording).verdict
+    return Judged(
+        seed, planted.name, planted.cause, planted.sound, tuple(planted.accepted), describe(planted), planted.truth(run),
+        verdict.cause, verdict.share, verdict.confidence, planted.straggler, verdict.straggler_rank,
+    )  # fmt: skip
+
+
+def report(judged: list[Judged]) -> Iterator[str]:
+    """Scores, a table by cause, and each job that was judged wrongly."""
+    ill = [one for one in judged if not one.sound]
+    sound = [one for one in judged if one.sound]
+    if ill:
+        right = [one for one in ill if one.cause_right]
+        errors = sorted(one.error for one in right) or [float("nan")]
+        yield f"jobs with a bottleneck     {len(ill)}"
+        yield f"bottleneck right           {_percent(sum(one.bottleneck_right for one in ill), len(ill))}"
+        yield f"cause right                {_percent(len(right), len(ill))}"
+        yield f"|share - truth|, cause right: median {median(errors):.3f}, p90 {_p90(errors):.3f}"
+        errors = sorted(one.error for one in ill)
+        yield f"|share - truth|, all:         median {median(errors):.3f}, p90 {_p90(errors):.3f}"
+    if sound:
+        claimed = [one for one in sound if not one.bottleneck_right]
+        yield f"sound jobs                 {len(sound)}"
+        yield f"without a claimed one      {_percent(len(sound) - len(claimed), len(sound))}"
+    yield ""
+    by_name = defaultdict(list)
+    for one in judged:
+        by_name[one.cause, one.name].append(one)
+    yield f"{'cause':26} {'planted as':22} {'right':>9}  error  said instead"
+    for (cause, name), those in sorted(by_name.items()):
+        right = sum(one.cause_right for one in those)
+        wrong = Counter(_said(one) for one in those if not one.cause_right)
+        instead = ", ".join(f"{said} {count}" for said, count in wrong.most_common())
+        error = median(one.error for one in those)
+        yield f"{cause:26} {name:22} {right:4}/{len(those):<4}  {error:.3f}  {instead}"
+    wrong_ones = [one for one in judged if not one.cause_right]
+    if wrong_ones:
+        yield ""
+        yield "wrong:"
+    for one in wrong_ones:
+        yield (
+            f"  seed {one.seed}: {one.cause} {one.truth:.2f}, said {_said(one)} {one.share:.2f}"
+            f" ({one.confidence:.2f}): {one.described}"
+        )
+
+
+def _said(one: Judged) -> str:
+    said = one.said or "nothing"
+    return said if one.straggler is None and one.said_straggler is None else f"{said} of rank {one.said_straggler}"
+
+
+def _percent(some: int, of: int) -> str:
+    return f"{some}/{of} = {100 * some / of:.1f} %"
+
+
+def _p90(ordered: list[float]) -> float:
+    return ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
+
+
+def main() -> None:
+    """Prints the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seeds", default="0-99", help="first-last, or one")
+    parser.add_argument("--only", help="a cause, or the name of a plant")
+    parser.add_argument("--keep", type=Path, help="a folder for the recordings; otherwise they are removed")
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args()
+    first, _, last = asked.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    if asked.keep:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(asked.processes) as pool:
+        judged = list(pool.map(judge, seeds, [asked.only] * len(seeds), [asked.keep] * len(seeds)))
+    print("\n".join(report(judged)))
+
+
+if __name__ == "__main__":
+    main()

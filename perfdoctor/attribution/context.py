@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.attribution.code_mix import CodeMix, read_code_mix
-from perfdoctor.attribution.gil_switches import gil_switching
+from perfdoctor.attribution.gil_switches import gil_switching, kernel_time
 from perfdoctor.attribution.writing import Writing, read_writing
+from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
@@ -29,12 +30,14 @@ class Habits:
         writing: what its files are written for.
         restarts: spans in which it waits for a first batch, from the start of new workers until it leaves the loader.
         gil_switching: the part of its running time that switching the GIL takes.
+        allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
     """
 
     code: CodeMix
     writing: Writing
     restarts: Spans = ()
     gil_switching: float = 0.0
+    allocating: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,15 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         writing=read_writing(job, trainer),
         restarts=_restart_waits(job, trainer),
         gil_switching=gil_switching(job, trainer.pid),
+        allocating=_allocating(job, trainer.pid),
     )
+
+
+def _allocating(job: JobTimeline, pid: int) -> float:
+    """A host of a GPU launches and waits in user mode; the driver allocates and frees memory in the kernel."""
+    if job.gpus.memory_used(pid) < thresholds.FULL_GPU:
+        return 0.0
+    return max(0.0, kernel_time(job, pid, *job.span) - thresholds.USUAL_KERNEL_TIME)
 
 
 def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:

@@ -17,8 +17,8 @@ from perfdoctor.timeline.job import JobTimeline
 def gil_switching(job: JobTimeline, pid: int) -> float:
     """Of the time in which a trainer's main thread runs, the part that goes into switching the GIL.
 
-    It is the part in the kernel (all CPU time, without what was sampled in user mode), as far as the thread's voluntary
-    switches explain it; 0 where nobody contends for it or the machine code was not sampled.
+    It is the part in the kernel, as far as the thread's voluntary switches explain it; 0 where nobody contends for it
+    or the machine code was not sampled.
     """
     main = job.threads.main(pid)
     if main is None or not _contended(job, pid):
@@ -30,11 +30,22 @@ def gil_switching(job: JobTimeline, pid: int) -> float:
     running_s = float(main.run_ns[last] - main.run_ns[first]) / NS_PER_S
     switches = float(main.voluntary[last] - main.voluntary[first])
     start, end = main.counted_ns[[first, last]].tolist()
-    sampled: int = sum(row.tid == pid and start <= row.time_ns <= end for row in job.code)
+    return min(kernel_time(job, pid, start, end), switches * thresholds.GIL_SWITCH_S / running_s) if running_s else 0.0
+
+
+def kernel_time(job: JobTimeline, pid: int, start_ns: int, end_ns: int) -> float:
+    """Of the time in a span in which a trainer's main thread runs, the part in the kernel.
+
+    That is all CPU time without what was sampled in user mode; 0 where the machine code was not sampled.
+    """
+    main = job.threads.main(pid)
+    if main is None:
+        return 0.0
+    running_s = main.use(start_ns, end_ns)[0] * (end_ns - start_ns) / NS_PER_S
+    sampled = sum(row.tid == pid and start_ns <= row.time_ns <= end_ns for row in job.code)
     if not sampled or running_s <= 0:
         return 0.0
-    in_kernel_s, switching_s = running_s - sampled / CODE_FREQUENCY, switches * thresholds.GIL_SWITCH_S
-    return max(0.0, min(in_kernel_s, switching_s)) / running_s
+    return max(0.0, 1 - sampled / CODE_FREQUENCY / running_s)
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
-from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING, STAGING
+from perfdoctor.attribution.share import DEVICE_WAIT, INPUT_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import (
     BANDWIDTH,
     HOST_TRANSFER,
@@ -76,16 +76,17 @@ def _with_staging(account: Account, use: GpuUse) -> Account:
         block: Amounts.summed(
             [
                 {cause: amount for cause, amount in amounts.items() if cause != STAGING},
-                {DEVICE_WAIT: waits * amounts[STAGING], INPUT_PREPROCESSING: (1 - waits) * amounts[STAGING]},
+                {INPUT_WAIT: waits * amounts[STAGING], INPUT_PREPROCESSING: (1 - waits) * amounts[STAGING]},
             ]
         )
         for block, amounts in account.own.items()
     }
-    return account.settled(own, {DEVICE_WAIT: STAGING, INPUT_PREPROCESSING: STAGING})
+    return account.settled(own, {INPUT_WAIT: STAGING, INPUT_PREPROCESSING: STAGING})
 
 
+_HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, LAUNCHING, UNATTRIBUTED)
 # Whose lines are those of a cause that is only known now.
-_ORIGINS = {KERNEL_LAUNCH: LAUNCHING, SYNCHRONIZATION: DEVICE_WAIT, HOST_TRANSFER: DEVICE_WAIT}
+_ORIGINS = {KERNEL_LAUNCH: LAUNCHING, SYNCHRONIZATION: DEVICE_WAIT, HOST_TRANSFER: INPUT_WAIT}
 
 
 @dataclass(frozen=True)
@@ -111,27 +112,43 @@ def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> Id
         use: what its GPUs do.
         busy: fraction of the time in which they are busy; None where that could not be read.
     """
-    waits, launching = host.get(DEVICE_WAIT, 0.0), host.get(LAUNCHING, 0.0)
+    waits, launching = _waits(host), host.get(LAUNCHING, 0.0)
     besides = sum(host.values()) - waits - launching
+    copies = _copies(host, use, busy)
     measured = busy is not None
     if busy is None:
         # Who has to wait for the device has given it enough to do; else it is known only that it had less than that.
         behind = waits >= thresholds.HOST_WAITS
-        busy = waits + launching * (1.0 if behind else thresholds.UNKNOWN_LAUNCHING)
+        busy = waits - copies + launching * (1.0 if behind else thresholds.UNKNOWN_LAUNCHING)
     idle = max(0.0, 1 - busy)
     left = idle - min(besides, idle)
     if left <= 0:
         return IdleSplit(busy, measured, {KERNEL_LAUNCH: 1.0})
-    copies = max(0.0, min(left, waits - busy))
-    if use.copying is not None:
-        least, most = use.copying
-        copies = min(left, waits, max(copies, least), most)
+    copies = min(left, copies)
     rest = left - copies
     # Without waits the host would launch while the device computes: the longer of both would be the step.
     waiting = min(rest, max(0.0, idle + busy - min(besides, idle) - copies - max(busy, launching)), waits)
     cause = MEMORY_PRESSURE if host.get(MEMORY_PRESSURE, 0.0) >= thresholds.ALLOCATES else SYNCHRONIZATION
     parts = {HOST_TRANSFER: copies, cause: waiting, KERNEL_LAUNCH: rest - waiting}
     return IdleSplit(busy, measured, {name: part / left for name, part in parts.items() if part > 0})
+
+
+def _waits(host: Mapping[str, float]) -> float:
+    return host.get(DEVICE_WAIT, 0.0) + host.get(INPUT_WAIT, 0.0)
+
+
+def _copies(host: Mapping[str, float], use: GpuUse, busy: float | None) -> float:
+    """Fraction of the time in which the host waits for copies.
+
+    A wait of the device's for which it runs no kernel is one; and so is one for the input in a step that waits
+    elsewhere as well, since then nothing else is queued. The bytes that were moved bound it.
+    """
+    waits = _waits(host)
+    copies = 0.0 if busy is None else max(0.0, waits - busy)
+    if host.get(DEVICE_WAIT, 0.0) >= thresholds.HOST_WAITS:
+        copies = max(copies, host.get(INPUT_WAIT, 0.0))
+    least, most = use.copying or (0.0, 1.0)
+    return min(waits, max(copies, least), most)
 
 
 def share_second(host: Mapping[str, float], use: GpuUse, split: IdleSplit, busy: float) -> dict[str, float]:
@@ -146,7 +163,7 @@ def share_second(host: Mapping[str, float], use: GpuUse, split: IdleSplit, busy:
     Returns:
         Cause to fraction, summing to 1.
     """
-    besides = {cause: share for cause, share in host.items() if cause not in (DEVICE_WAIT, LAUNCHING, UNATTRIBUTED)}
+    besides = {cause: share for cause, share in host.items() if cause not in _HOST_OF_DEVICE}
     shares: Amounts[str] = Amounts({cause: busy * part for cause, part in use.parts.items()})
     idle = 1 - busy
     for some in (besides, {UNATTRIBUTED: host.get(UNATTRIBUTED, 0.0)}):

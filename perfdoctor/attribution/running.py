@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfdoctor.attribution.code_mix import SPIN
 from perfdoctor.attribution.context import LOADER_WAITS, Context
-from perfdoctor.attribution.share import Share, Shares, running, scaled
+from perfdoctor.attribution.share import Share, Shares, by_place, running, scaled
 from perfdoctor.attribution.writing import WRITTEN
 from perfdoctor.causes import (
     BANDWIDTH,
@@ -15,6 +15,7 @@ from perfdoctor.causes import (
     GARBAGE_COLLECTION,
     GIL_CONTENTION,
     INPUT_PREPROCESSING,
+    MEMORY_PRESSURE,
     MODEL_COMPUTE,
     PYTHON_OVERHEAD,
     WORKER_STARTUP,
@@ -32,13 +33,15 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     location = seen.location
     cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
+    causes = {by_place(cause, location): weight for cause, weight in causes.items()}
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line)
     # Whoever has the CPU that a barrier waits for is not at this line.
     shares = [replace(share, line="") if share.cause in queued else share for share in shares]
-    switching = context.habits[seen.pid].gil_switching
-    if not switching:
-        return shares
-    return [*scaled(shares, 1 - switching), Share(GIL_CONTENTION, switching, line=location.line)]
+    habits = context.habits[seen.pid]
+    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
+        if part:
+            shares = [*scaled(shares, 1 - part), Share(cause, part, line=location.line)]
+    return shares
 
 
 def arithmetic(location: CodeLocation) -> str:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.code_location import PREPARES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.threads import ThreadState
 
 # What the host of a GPU does, as long as it is not known what the GPU does meanwhile (``attribution.gpu`` settles it):
-# it waits for the device, gives it work, or copies in its own memory, as the driver does with what is pageable.
+# it waits for the device, in front of the model's call or elsewhere; gives it work; or copies in its own memory, as the
+# driver does with what is pageable.
 DEVICE_WAIT = "wait for device"
+INPUT_WAIT = "wait for device with input"
 LAUNCHING = "launching"
 STAGING = "copy in memory"
 
@@ -50,6 +52,12 @@ def all_of(cause: str, location: CodeLocation, target: str = "") -> Shares:
 def unattributed(location: CodeLocation) -> Shares:
     """An instant that nothing seen explains."""
     return all_of(UNATTRIBUTED, location)
+
+
+def by_place(cause: str, location: CodeLocation) -> str:
+    """What waiting for the device counts for at a location: in front of the model's call its input is copied."""
+    with_input = location.detail == PREPARES or location.phase == "transfer"
+    return INPUT_WAIT if cause == DEVICE_WAIT and with_input else cause
 
 
 def scaled(shares: Iterable[Share], factor: float) -> Shares:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.running import arithmetic, running_trainer
-from perfdoctor.attribution.share import DEVICE_WAIT, Share, Shares, all_of, running, scaled, unattributed
+from perfdoctor.attribution.share import DEVICE_WAIT, Share, Shares, all_of, by_place, running, scaled, unattributed
 from perfdoctor.attribution.suppliers import input_wait
 from perfdoctor.attribution.writing import WRITTEN, blocked_cause
 from perfdoctor.causes import (
@@ -145,7 +145,7 @@ def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | No
         return None
     if seen.target.startswith(("file:", "pipe", "socket")):
         return None
-    return all_of(DEVICE_WAIT, location)
+    return all_of(by_place(DEVICE_WAIT, location), location)
 
 
 def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

@@ -157,6 +157,10 @@ UNKNOWN_LAUNCHING = Threshold(
 ALLOCATES = Threshold(
     0.01, "of the time", "a job in its steady state makes no call to the driver in 10 s (recorded on a B200)"
 )
+FULL_GPU = Threshold(0.9, "of the GPU's memory", "judgement: with less in use the allocator need not give any back")
+USUAL_KERNEL_TIME = Threshold(
+    0.05, "of the running time", "judgement: page faults and samples that are lost; a host that spins has no other"
+)
 UTILIZATION_WINDOW_S = Threshold(0.5, "seconds", "NVML: utilization is a mean over the last 1/6 to 1 s, by product")
 SM_AT_WORK = Threshold(
     0.85, "of the busy time", "labelled H100 jobs: 0.88 where compute-bound; DCGM's guide asks for 0.8"

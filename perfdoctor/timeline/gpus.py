@@ -28,6 +28,7 @@ class Gpus:
             if name == "device_files" and subject.startswith("pid:")
         }
         self._in_driver = {row.tid for row in code if classify(row.image, row.symbol) == "driver"}
+        self._series = recording.series
         self._of, self._all = _read_users(recording.series)
 
     def used_by(self, pid: int) -> bool:
@@ -43,6 +44,17 @@ class Gpus:
     def of(self, pid: int) -> tuple[str, ...]:
         """The GPUs of a process, ``gpu:0`` for instance; all that were watched where the driver's ids say nothing."""
         return self._of.get(pid, self._all if not self._of and self.used_by(pid) else ())
+
+    def memory_used(self, pid: int) -> float:
+        """The largest fraction of memory that was in use on a process's GPUs; 0 where that was not read."""
+        found = [
+            max(used, default=0.0) / max(whole, default=1.0)
+            for gpu in self.of(pid)
+            for (_, used), (_, whole) in [
+                [self._series.get((gpu, f"memory_{what}_bytes"), ((), ())) for what in ("used", "total")]
+            ]
+        ]
+        return max(found, default=0.0)
 
 
 def _read_users(series: Mapping[tuple[str, str], object]) -> tuple[dict[int, tuple[str, ...]], tuple[str, ...]]:

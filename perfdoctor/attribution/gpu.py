@@ -22,6 +22,8 @@ from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
 from perfdoctor.attribution.share import DEVICE_WAIT, INPUT_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import (
     BANDWIDTH,
+    CAUSES,
+    GPU_COMPUTE,
     HOST_TRANSFER,
     INPUT_PREPROCESSING,
     KERNEL_LAUNCH,
@@ -164,7 +166,7 @@ def share_second(host: Mapping[str, float], use: GpuUse, split: IdleSplit, busy:
         Cause to fraction, summing to 1.
     """
     besides = {cause: share for cause, share in host.items() if cause not in _HOST_OF_DEVICE}
-    shares: Amounts[str] = Amounts({cause: busy * part for cause, part in use.parts.items()})
+    shares = Amounts(_of_busy_time(use, busy, _waits(host)))
     idle = 1 - busy
     for some in (besides, {UNATTRIBUTED: host.get(UNATTRIBUTED, 0.0)}):
         total = sum(some.values())
@@ -175,6 +177,14 @@ def share_second(host: Mapping[str, float], use: GpuUse, split: IdleSplit, busy:
     for cause, part in split.parts.items():
         shares[cause] += idle * part
     return {cause: share for cause, share in shares.items() if share > 0}
+
+
+def _of_busy_time(use: GpuUse, busy: float, waits: float) -> dict[str, float]:
+    """What busy time goes to. A faster device frees no more than the host waits for it: then the host is the limit."""
+    costs = {cause: busy * part for cause, part in use.parts.items() if not CAUSES[cause].healthy}
+    kept = min(1.0, waits / sum(costs.values())) if costs else 1.0
+    costs = {cause: cost * kept for cause, cost in costs.items()}
+    return {**costs, GPU_COMPUTE: busy - sum(costs.values())}
 
 
 def charge_late_gpus(accounts: Sequence[Account]) -> list[Account]:

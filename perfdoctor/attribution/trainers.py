@@ -30,6 +30,7 @@ from perfdoctor.causes import (
     UNOBSERVED_RANK,
     WORKER_STARTUP,
 )
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import (
     AWAITS_PROCESSES,
     BLOCKING_WAITS,
@@ -80,11 +81,13 @@ def _in_data_parallel(_: TrainerClassifier, seen: Observation) -> Shares | None:
     return all_of(DATA_PARALLEL, seen.location) if seen.location.detail == "data parallel" else None
 
 
-def _in_driver(_: TrainerClassifier, seen: Observation) -> Shares | None:
-    """A call on a file of a GPU's driver allocates or frees memory; on AMD's it waits for the device."""
+def _in_driver(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """A call on a file of a GPU's driver allocates or frees memory where that is full; else it waits for the device."""
     if not seen.target.startswith(DRIVER_FILES):
         return None
-    return all_of(DEVICE_WAIT if seen.target.startswith(WAITED_ON) else MEMORY_PRESSURE, seen.location)
+    full = classifier.context.job.gpus.memory_used(seen.pid) >= thresholds.FULL_GPU
+    waits = seen.target.startswith(WAITED_ON) or not (full or seen.is_blocked)
+    return all_of(by_place(DEVICE_WAIT, seen.location) if waits else MEMORY_PRESSURE, seen.location)
 
 
 def _running(classifier: TrainerClassifier, seen: Observation) -> Shares | None:

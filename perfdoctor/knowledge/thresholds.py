@@ -46,6 +46,10 @@ USUAL_VALIDATION = Threshold(
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
+STANDS_IN = Threshold(
+    0.8, "of its samples", "judgement: a thread that works by turns with another; one tick in five may fall between"
+)
+BACKWARD_THREAD = Threshold(0.05, "cores", "judgement: less is a thread's housekeeping")
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"
 )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.syscalls import NETWORK_TARGETS, ON_CONNECTIONS
-from perfdoctor.knowledge.threads import AUTOGRAD
+from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 
@@ -186,6 +186,7 @@ class Threads:
         for thread in self.by_tid.values():
             self._by_process.setdefault(thread.pid, []).append(thread)
         self._main: dict[int, ThreadSeries | None] = {}
+        self._autograd: dict[int, list[ThreadSeries]] = {}
 
     def main(self, pid: int) -> ThreadSeries | None:
         """The main thread of a process.
@@ -199,8 +200,19 @@ class Threads:
         return self._main[pid]
 
     def autograd(self, pid: int) -> list[ThreadSeries]:
-        """Threads that carry out the backward passes of a process on its devices."""
-        return [thread for thread in self.besides_main(pid) if thread.name.startswith(AUTOGRAD)]
+        """Threads that carry out the backward passes of a process on its devices.
+
+        Before they had names they were called as who created them: of a process with a GPU's driver they are the
+        threads that work while the main one sleeps, and only then.
+        """
+        if pid not in self._autograd:
+            others = self.besides_main(pid)
+            found = [thread for thread in others if thread.name.startswith(AUTOGRAD)]
+            main = self.by_tid.get(pid)
+            if not found and main is not None and any(thread.name.startswith(OF_DRIVERS) for thread in others):
+                found = [thread for thread in others if thread.name == main.name and _stands_in(thread, main)]
+            self._autograd[pid] = found
+        return self._autograd[pid]
 
     def main_at(self, pid: int, time_ns: int) -> ThreadState:
         """The main thread of a process at an instant."""
@@ -225,6 +237,15 @@ class Threads:
     def besides_main(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process but the main one."""
         return [thread for thread in self.of(pid) if thread.tid != pid]
+
+
+def _stands_in(thread: ThreadSeries, main: ThreadSeries) -> bool:
+    """Whether a thread works while another sleeps, and seldom else."""
+    busy = [time for time, state in zip(thread.times_ns.tolist(), thread.states, strict=True) if state == "R"]
+    asleep = sum(main.at(time).state == "S" for time in busy)
+    work = float(thread.run_ns[-1] - thread.run_ns[0]) if len(thread.run_ns) else 0.0
+    span = float(main.times_ns[-1] - main.times_ns[0]) if len(main.times_ns) else 0.0
+    return work > thresholds.BACKWARD_THREAD * span and asleep >= thresholds.STANDS_IN * len(busy) > 0
 
 
 def _since_first(times_ns: Times, counter: Floats, at_ns: Times) -> Floats:

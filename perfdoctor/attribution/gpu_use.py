@@ -26,6 +26,10 @@ from perfdoctor.metrics.readings import Readings
 from perfdoctor.timeline.counters import Counter
 
 
+# Without GPM a reading is of 20 ms: fewer meet a copy by chance, or none.
+_FEW = 8
+
+
 @dataclass(frozen=True)
 class GpuUse:
     """What the GPUs of one trainer did over the time that was watched.
@@ -163,6 +167,8 @@ class GpuReader:
         return GPU_COMPUTE, 0.0
 
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
+        if min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) < _FEW:
+            return None
         rates = [self._mean(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
         if None in rates:
             return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.gpu_jobs.events import Signal, Simulation
 
@@ -148,7 +147,8 @@ class Gpu:
     """A device.
 
     Attributes:
-        slower: by what a kernel takes longer than at full clocks and alone, as a function of time.
+        slower: by what a kernel takes longer than at full clocks and alone.
+        part: what it then gets of the device's time.
         intervals: from when to when something ran, and what it used.
     """
 
@@ -156,20 +156,31 @@ class Gpu:
         self.sim = sim
         self.index = index
         self.model = model
-        self.slower: Callable[[int], float] = lambda _: 1.0
+        self.slower = 1.0
+        self.part = 1.0
         self.intervals: list[tuple[int, int, Use]] = []
         self.streams: list[Stream] = []
+        self._scaled: dict[Use, Use] = {}
 
     def note(self, start: int, end: int, use: Use) -> None:
         """Something ran."""
         if end <= start:
             return
+        if self.part < 1 and use.kernel:
+            use = self._taking_turns(use)
         if self.intervals:
             last_start, last_end, last_use = self.intervals[-1]
             if last_end == start and last_use is use:
                 self.intervals[-1] = last_start, end, use
                 return
         self.intervals.append((start, end, use))
+
+    def _taking_turns(self, use: Use) -> Use:
+        scaled = self._scaled.get(use)
+        if scaled is None:
+            names = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16", "nvlink", "pcie_in", "pcie_out")
+            scaled = self._scaled[use] = replace(use, **{name: getattr(use, name) * self.part for name in names})
+        return scaled
 
     def stream(self) -> Stream:
         """A new stream."""
@@ -234,7 +245,7 @@ class Stream:
             if op.meeting is not None:
                 op.meeting.arrive(op, self)
                 continue
-            op.end = begins + round(op.length * (self.gpu.slower(begins) if op.use.kernel else 1.0))
+            op.end = begins + round(op.length * (self.gpu.slower if op.use.kernel else 1.0))
             self.gpu.note(op.start, op.end, op.use)
             self._free_at = op.end
             self._open.popleft()

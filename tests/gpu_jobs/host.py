@@ -117,6 +117,7 @@ class Process:
     written: list[tuple[int, int]] = field(default_factory=list)
     read: list[tuple[int, int]] = field(default_factory=list)
     received: list[tuple[int, int]] = field(default_factory=list)
+    gil: Gil | None = None
 
 
 class Thread:
@@ -141,7 +142,6 @@ class Thread:
         self.wakes = wakes
         self.track: list[tuple[int, Doing, bool]] = []
         self.cores = Cores()
-        self.gil: Gil | None = None
         self.random = random.Random(tid)
         process.threads.append(self)
 
@@ -159,24 +159,21 @@ class Thread:
         left = int(for_ns)
         if left <= 0:
             return
-        if not doing.gil or self.gil is None:
+        gil = self.process.gil
+        if not doing.gil or gil is None:
             yield from self._compute(left, doing)
             return
         asleep = waiting_for_gil(doing)
-        yield from self.gil.acquire(self, asleep)
+        yield from gil.acquire(self, asleep)
         while left > 0:
-            part = left
-            if self.gil.wanted():
-                part = min(left, max(self.gil.INTERVAL - self.gil.held_ns(), 0))
-            else:
-                part = min(left, self.gil.INTERVAL)
+            part = min(left, max(gil.INTERVAL - gil.held_ns(), 0) if gil.wanted() else gil.INTERVAL)
             if part > 0:
                 yield from self._compute(part, doing)
                 left -= part
-            if left > 0 and self.gil.wanted() and self.gil.held_ns() >= self.gil.INTERVAL:
-                self.gil.release()
-                yield from self.gil.acquire(self, asleep)
-        self.gil.release()
+            if left > 0 and gil.wanted() and gil.held_ns() >= gil.INTERVAL:
+                gil.release()
+                yield from gil.acquire(self, asleep)
+        gil.release()
 
     def _compute(self, left: int, doing: Doing) -> Task:
         while left > 0:

@@ -189,7 +189,7 @@ class Watch:
 
     Attributes:
         gpm: GPU performance monitoring works where the GPU has it.
-        device: ``nvml``, ``mig`` (a partition), or ``none`` (a container without the driver's tools).
+        device: ``nvml``, ``mig`` (a partition), ``none`` (a container without the driver's tools) or ``rocm``.
         all_visible: we see whose processes are on the GPU.
         seconds: how long it is watched.
         autograd_code: machine code of the autograd thread is sampled too.
@@ -211,6 +211,7 @@ class Job:
         clocks: of each rank's GPU; () for full ones.
         neighbour: for each rank's GPU the part of the time that somebody else's kernels ask for; () for none.
         hog: part of the time for which another Python thread of each trainer wants the GIL.
+        own_thread: it trains in a thread of its own, as Ray Train does, and the first thread idles.
     """
 
     steps: tuple[Step, ...]
@@ -219,6 +220,7 @@ class Job:
     clocks: tuple[Clocks, ...] = ()
     neighbour: tuple[float, ...] = ()
     hog: float = 0.0
+    own_thread: bool = False
     host: Host = Host()
     unsure: Unsure = Unsure()
     watch: Watch = Watch()

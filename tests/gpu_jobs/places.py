@@ -222,6 +222,12 @@ PIN_WAITS = (
     ),
 )
 PIN_COPIES = ((*_PIN, torch("utils/data/_utils/pin_memory.py", "do_one_step", 42)),)
+RAY_MAIN = (
+    (
+        site("ray/_private/workers/default_worker.py", "<module>", 330),
+        site("ray/_private/worker.py", "Worker.main_loop", 1043),
+    ),
+)
 BUSY_THREAD = ((*_BOOTSTRAP, own("Statistics.update", 150)), (*_BOOTSTRAP, own("Statistics.update", 152)))
 OWN_PYTHON = tuple((*at(line), own("augment_targets", 103 + line % 3)) for line in (123, 124, 125))
 COLLECT = (at(134),)
@@ -311,6 +317,18 @@ REPLAY = _mix(
 )
 SPIN = ((0.35, "[vdso]", ""), (0.5, LIBCUDA, "~"), (0.15, LIBCUDA, "~cuEGLApiInit"))
 STAGING = ((0.12, "[vdso]", ""), (0.3, LIBCUDA, "~"), (0.58, "libc.so.6", "~"))
+# On an AMD GPU, by image: where the same things happen.
+ON_ROCM = {
+    LIBCUDA: (
+        "libhsa-runtime64.so.1",
+        "_ZN4rocr4core15InterruptSignal11WaitRelaxedE22hsa_signal_condition_tlm16hsa_wait_state_t",
+    ),
+    "libcudart.so.12": ("libamdhip64.so.6", "hipLaunchKernel"),
+    "libtorch_cuda.so": ("libtorch_hip.so", "_ZN2at6native17vectorized_kernelE"),
+    "libcublas.so.12": ("librocblas.so.4", "~rocblas_gemm_ex"),
+    "libcublasLt.so.12": ("libhipblaslt.so.0", "~hipblasLtMatmul"),
+    "libc10_cuda.so": ("libc10_hip.so", "_ZN3c103hip19HIPCachingAllocator3getEv"),
+}
 DRIVER = ((0.8, LIBCUDA, "~"), (0.2, "libc.so.6", "ioctl"))
 COLLECTOR = (
     (4.0, PYTHON, "subtract_refs"),

@@ -73,8 +73,8 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
         gpu = Gpu(sim, rank, job.model)
         clocks = job.clocks[rank] if job.clocks else None
         neighbour = job.neighbour[rank] if job.neighbour else 0.0
-        slower = (1 / clocks.speed if clocks else 1.0) * (1 + neighbour)
-        gpu.slower = lambda _, slower=slower: slower
+        gpu.slower = (1 / clocks.speed if clocks else 1.0) * (1 + neighbour)
+        gpu.part = 1 / (1 + neighbour)
         trainer = Trainer(sim, job, rank, process, gpu)
         trainers.append(trainer)
         processes += [process, *trainer.workers]
@@ -101,7 +101,7 @@ def _add_neighbour(gpu: Gpu, part: float, end_ns: int) -> None:
     """Somebody else's kernels; those of the job take turns with them."""
     start = -WARM_UP_NS
     while start < end_ns:
-        gpu.intervals.append((start, start + round(_NEIGHBOUR_PERIOD_NS * part), _NEIGHBOUR))
+        gpu.note(start, start + round(_NEIGHBOUR_PERIOD_NS * part), _NEIGHBOUR)
         start += _NEIGHBOUR_PERIOD_NS
 
 

@@ -56,7 +56,7 @@ def _times(watching: Watching, process: Process, tick: int) -> tuple[float, floa
     run = system = 0.0
     for thread in process.threads:
         track = watching.tracks[thread.tid]
-        run += track.counters(tick, track.index(tick))[0] / S
+        run += track.counters(tick)[0] / S
         system += track.system_ns(tick) / S
     return run - system, system
 
@@ -158,6 +158,10 @@ def _network(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
     received = sum(size for one in watching.run.processes for time, size in one.received if time <= tick)
     files = sum(size for one in watching.run.processes for time, size in one.read if time <= tick)
     got = received + files + tick / S * 2e4
+    exchange = watching.job.exchange
+    if exchange is not None and exchange.link == "network":
+        steps = sum(end <= tick for end in watching.run.ends_ns[0])
+        got += steps * exchange.buckets * exchange.bucket_bytes
     yield Reading(at, "network", "interface:eth0", "received_bytes_total", 1e9 + got)
     yield Reading(at, "network", "interface:eth0", "sent_bytes_total", 1e8 + got / 50)
     yield Reading(at, "network", "interface:eth0", "received_packets_total", float(int(1e6 + got / 1400)))

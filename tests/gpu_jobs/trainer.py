@@ -107,7 +107,9 @@ class Trainer:
         self.compute = gpu.stream()
         self.comm = gpu.stream()
         self.copies = gpu.stream()
-        self.main = self._thread(0, "python", "MainThread")
+        first = self._thread(0, "python", "MainThread")
+        first.note(Doing("S", "futex", stacks=places.RAY_MAIN))
+        self.main = self._thread(40, "python", "TrainingThread(train)") if job.own_thread else first
         self.main.note(Doing(stacks=(places.LOOP,), code=places.IN_PYTHON, gil=True))
         self.autograd = self._thread(31, "pt_autograd_0" if job.unsure.named else "python", "")
         self.autograd.note(Doing("S", "futex"))
@@ -137,8 +139,12 @@ class Trainer:
             idle += [
                 (name("pt_nccl_watchdg"), "futex", "", (100 * MS, 60 * US)),
                 (name("pt_nccl_heartbt"), "futex", "", (400 * MS, 20 * US)),
+                (name("pt_tcpstore_uv"), "epoll_wait", "socket:tcp", (500 * MS, 10 * US)),
                 ("python", "poll", "socket:tcp", (500 * MS, 10 * US)),
             ]
+            if self.job.exchange is not None and self.job.exchange.link == "network":
+                # While traffic runs the proxy thread polls, and yields its core each time.
+                self._thread(20, "python").note(Doing(system=0.8))
         for number, (comm, call, target, wakes) in enumerate(idle):
             self._thread(2 + number, comm, wakes=wakes).note(Doing("S", call, target))
 
@@ -160,7 +166,7 @@ class Trainer:
     def _hog(self) -> None:
         gil = Gil(self.sim)
         thread = self._thread(29, "python", "Thread-2 (update)")
-        self.main.gil = thread.gil = gil
+        self.process.gil = gil
         self.sim.spawn(self._busy(thread))
 
     def _busy(self, thread: Thread) -> Task:

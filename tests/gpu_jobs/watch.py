@@ -18,7 +18,7 @@ import numpy as np
 
 from perfdoctor.probes import gpu as gpu_probe
 from perfdoctor.probes.gpu import GpuProbe
-from perfdoctor.probes.readers.nvml import _FIRST_NAMESPACE, ENABLE
+from perfdoctor.probes.readers.nvml import _FIRST_NAMESPACE, why_no_gpu
 from perfdoctor.probes.stacks import (
     BUDGET,
     FASTEST_HZ,
@@ -83,18 +83,19 @@ class Track:
     def index(self, at_ns: int) -> int:
         return max(0, bisect_right(self.times, at_ns) - 1)
 
-    def counters(self, at_ns: int, index: int) -> tuple[int, int]:
-        """Time on a core and time in a run queue so far."""
-        since = at_ns - self.times[index]
-        run, delay = int(self.run_so_far[index]), int(self.delay_so_far[index])
-        if self.delayed[index]:
-            delay += since
-        elif self.doing[index].state == "R":
-            run += since
+    def run_ns(self, at_ns: int) -> int:
+        """Time on a core so far, without short wake-ups of idle threads."""
+        index = self.index(at_ns)
+        runs = self.doing[index].state == "R" and not self.delayed[index]
+        return int(self.run_so_far[index]) + (at_ns - self.times[index] if runs else 0)
+
+    def counters(self, at_ns: int) -> tuple[int, int]:
+        """Time on a core and time in a run queue so far, as schedstat has them."""
+        index = self.index(at_ns)
+        delay = int(self.delay_so_far[index]) + (at_ns - self.times[index] if self.delayed[index] else 0)
         every, wake = self.thread.wakes
-        if every:
-            run += (at_ns + 10 * S) // every * wake
-        return run + 10**9, delay + 10**6
+        woken = (at_ns + 10 * S) // every * wake if every else 0
+        return self.run_ns(at_ns) + woken + 10**9, delay + 10**6
 
     def system_ns(self, at_ns: int) -> float:
         index = self.index(at_ns)
@@ -160,7 +161,7 @@ class Watching:
                     continue
                 track = self.tracks[tid]
                 index = track.index(tick)
-                counters = track.counters(tick, index)
+                counters = track.counters(tick)
                 if counters != last.get(tid):
                     moved[tid] = tick
                 elif not main:
@@ -173,17 +174,18 @@ class Watching:
                     switches_ns[tid] = tick
                     voluntary, involuntary = int(track.switches[index]), counters[1] // (4 * MS)
                 call, target = (doing.call, doing.target) if state != "R" else (None, "")
+                if self.job.watch.device == "rocm" and target.startswith("file:/dev/nvidia"):
+                    target = "file:/dev/kfd"
                 yield ThreadSample(START + tick, tid, state, call, target, *counters, voluntary, involuntary, 0, 0)
 
     def _code(self) -> Iterator[Sample]:
         seen: dict[tuple[str, str], int] = {}
+        others = {trainer.main for trainer in self.run.trainers}
+        if self.job.watch.autograd_code:
+            others |= {trainer.autograd for trainer in self.run.trainers}
         for process in self.run.processes:
             for thread in process.threads if process.uses_torch else ():
-                main = thread.tid == process.pid
-                autograd = self.job.watch.autograd_code and any(
-                    thread is trainer.autograd for trainer in self.run.trainers
-                )
-                if main or autograd:
+                if thread.tid == process.pid or thread in others:
                     yield from self._code_of(self.tracks[thread.tid], seen)
         for (image, symbol), offset in seen.items():
             if symbol:
@@ -191,8 +193,7 @@ class Watching:
 
     def _code_of(self, track: Track, seen: dict[tuple[str, str], int]) -> Iterator[Sample]:
         chance = self.random.random
-        first = track.counters(0, track.index(0))[0] - 10**9
-        last = track.counters(self.end_ns, track.index(self.end_ns))[0] - 10**9
+        first, last = track.run_ns(0), track.run_ns(self.end_ns)
         at = first + chance() * S / CODE_FREQUENCY
         while at < last:
             index = int(np.searchsorted(track.run_so_far, at, side="right")) - 1
@@ -209,6 +210,8 @@ class Watching:
     def _pick(self, doing: Doing) -> tuple[str, str]:
         weights = [weight for weight, _, _ in doing.code]
         _, image, symbol = self.random.choices(doing.code, weights)[0]
+        if self.job.watch.device == "rocm":
+            return places.ON_ROCM.get(image, (image, symbol))
         return (self.job.unsure.libcuda if image == places.LIBCUDA else image), symbol
 
     def _stacks(self) -> Iterator[Sample]:
@@ -275,7 +278,7 @@ class Watching:
                 yield InterpreterSample(START + tick, process.pid, holder, doing.collecting)
 
     def _gil_holder(self, process: Process, tick: int) -> int:
-        gil = process.threads[0].gil
+        gil = process.gil
         if gil is not None:
             index = bisect_right(gil.holders, tick, key=lambda one: one[0]) - 1
             holder = gil.holders[index][1] if index >= 0 else None
@@ -296,9 +299,13 @@ class Watching:
         yield from system_samples(self)
 
     def _gpus(self) -> Iterator[Sample]:
-        if self.job.watch.device == "none":
-            reason = "NVML cannot be used: NVML Shared Library Not Found. This machine shows no NVIDIA driver."
-            yield Unavailable("gpu", reason, ENABLE)
+        if self.job.watch.device in ("none", "rocm"):
+            with tempfile.TemporaryDirectory() as folder:
+                if self.job.watch.device == "rocm":
+                    Path(folder, "dev").mkdir()
+                    Path(folder, "dev/kfd").touch()
+                refusal = why_no_gpu(Path(folder), "NVML cannot be used: NVML Shared Library Not Found.")
+            yield Unavailable("gpu", *refusal)
             return
         nvml = SimulatedNvml(
             self.job, [one.gpu for one in self.run.trainers], [one.process.pid for one in self.run.trainers]

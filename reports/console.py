@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
-from perfdoctor.reports.outline import COST, Outline, Part, RankBar, outline
-from perfdoctor.reports.tables import Rows
+from perfdoctor.reports.outline import COST, Outline, Part, RankBar, Rows, outline
 from perfdoctor.reports.text import lower_first
 
 if TYPE_CHECKING:

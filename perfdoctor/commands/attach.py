@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.record import record
+from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file, report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
 from perfdoctor.probes import all_probes

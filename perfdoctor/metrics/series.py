@@ -8,8 +8,8 @@ import numpy as np
 
 from perfdoctor.diagnosis import Series
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.counters import Counter, Counters
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.readings import Counter, Counters
 from perfdoctor.timeline.threads import Times
 
 _GRID_S = 0.5

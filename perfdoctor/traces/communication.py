@@ -14,7 +14,7 @@ import numpy as np
 
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Floats, Intervals

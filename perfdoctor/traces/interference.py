@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.collectives import Collectives

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import (
+from perfdoctor.knowledge.profiler import (
     FUNCTOR,
     FUSED_ATTENTION,
     LAYOUT,

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.io import IoProbe
-from perfdoctor.probes.readers.mounts import (
+from perfdoctor.probes.readers.storage import (
     Mount,
     block_device_of,
     filesystem_of,

@@ -17,7 +17,7 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 SERVERS_PERIOD_NS = NS_PER_S
-MOST_MOUNTS = 256
+MOST_MOUNTS = 256  # a host of containers may have thousands
 
 NAMES = {
     "rchar": "read_call_bytes_total",

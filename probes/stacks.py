@@ -34,11 +34,10 @@ BUDGET = 0.022
 _START_S, _START_THREAD_S = 0.014, 0.0006
 _SAMPLE_S, _SAMPLE_THREAD_S = 0.0005, 0.00013
 _COSTLIEST = 4.0
-FASTEST_HZ = 20
-SLOWEST_HZ = 2
-AT_MOST = 8
-WORKER_HZ = 3
-WORKERS_AT_MOST = 2
+# Of trainers: as fast as the budget allows between these rates, and so many of them at most.
+FASTEST_HZ, SLOWEST_HZ, AT_MOST = 20, 2, 8
+# Workers of a loader are alike: a few samples of two of them show what they do.
+WORKER_HZ, WORKERS_AT_MOST = 3, 2
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones

@@ -22,6 +22,7 @@ from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
+# Enough for a verdict that is right (docs/accuracy.md), and short enough to wait for.
 DEFAULT_DURATION_S = 15.0
 _ANALYSIS = (
     *("perfdoctor.analysis.from_recording", "perfdoctor.reports.console"),

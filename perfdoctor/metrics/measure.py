@@ -155,8 +155,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-_MB = 1e6
-
+_MB = 1e6  # bytes
 # Number, subject, counter that it is the rate of, and what to divide by for its unit.
 _RATES = (
     ("job_cores", "job", "cpu_seconds_total", 1),

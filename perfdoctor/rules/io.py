@@ -8,8 +8,8 @@ from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.input import no_more_workers, plan_workers, worker_fixes
 from perfdoctor.rules.rule import Rule, freed
-from perfdoctor.rules.workers import no_more_workers, plan_workers, worker_fixes
 
 _PAGE_MB = 4096 / 1e6
 

@@ -35,7 +35,7 @@ _OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
     IdleReason.COMPILING: Activity.COMPILING,
     IdleReason.OWN_CODE: Activity.OWN_CODE,
 }
-_SAMPLES = 1000
+_SAMPLES = 1000  # instants that are looked up: fractions to about a hundredth
 
 
 class HostInstants(NamedTuple):

@@ -76,8 +76,6 @@ class TraceDocument(msgspec.Struct, gc=False):
     base_ns: Any = msgspec.field(name="baseTimeNanoseconds", default=None)
     schema: Any = msgspec.field(name="schemaVersion", default=None)
     host: Any = msgspec.field(name="host_name", default=None)
-    with_stack: Any = None
-    record_shapes: Any = None
 
 
 def whole_numbers(values: Iterable[Loose], count: int) -> npt.NDArray[np.int64]:

@@ -26,10 +26,10 @@ import numpy as np
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import has_tf32
 from perfdoctor.knowledge.profiler import Work, name_work
+from perfdoctor.metrics.statistics import median
 from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.intervals import Floats, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Int64s, Trace, distinct, is_among
-from perfdoctor.traces.statistics import median
 from perfdoctor.traces.steps import Window
 
 

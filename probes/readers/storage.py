@@ -1,12 +1,12 @@
 """Where files lie and what that moved: file systems and their mounts, block devices, file servers."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.probes.readers.procfs import KeptFiles
-from perfdoctor.recording.schema import Fact, Reading
+from perfdoctor.recording.schema import Reading
 
 _NETWORK = """
 nfs nfs4 cifs smb3 smbfs lustre 9p ceph afs beegfs gpfs wekafs glusterfs orangefs pvfs2 ocfs2 gfs2 acfs panfs
@@ -83,18 +83,6 @@ def read_mounts(root: Path = Path("/"), pid: int | str = "self") -> list[Mount]:
     return parse_mountinfo((root / f"proc/{pid}/mountinfo").read_text(errors="replace"))
 
 
-def filesystem_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that an absolute path lies on: the deepest above it, and of equal ones the last made."""
-    best: Mount | None = None
-    for mount in mounts:
-        point = mount.point.rstrip("/")
-        if (path == point or path.startswith(point + "/")) and (
-            best is None or len(point) >= len(best.point.rstrip("/"))
-        ):
-            best = mount
-    return best
-
-
 def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
     """Name of the whole block device under a mount (``vda`` for ``/dev/vda1``); None if there is none."""
     links = [root / "sys/dev/block" / mount.number]
@@ -105,18 +93,6 @@ def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
             parts = link.resolve().parts
             return parts[parts.index("block") + 1] if "block" in parts[:-1] else parts[-1]
     return None
-
-
-def mounts_from_facts(facts: Iterable[Fact]) -> list[Mount]:
-    """The mounts that the ``io`` probe wrote into a recording, for ``filesystem_of``."""
-    named: dict[str, dict[str, str]] = {}
-    for fact in facts:
-        if fact.probe == "io" and fact.subject.startswith("mount:"):
-            named.setdefault(fact.subject.removeprefix("mount:"), {})[fact.name] = fact.value
-    return [
-        Mount(point, filesystem=known.get("filesystem", ""), source=known.get("source", ""))
-        for point, known in named.items()
-    ]
 
 
 def _unescaped(text: str) -> str:

@@ -25,7 +25,7 @@ and adds up what ranks exchange; or another."""
 
 
 class ThreadKinds:
-    """Answers for one recording."""
+    """What each thread of the job is to the trainer that it shares cores with."""
 
     def __init__(self, threads: Threads, processes: ProcessRoles, gil: Gil, locator: Locator) -> None:
         self._threads, self._processes, self._gil, self._locator = threads, processes, gil, locator
@@ -106,7 +106,7 @@ _SPAN_NS = 3 * NS_PER_S // 20
 
 
 class CpuContention:
-    """Answers for one recording.
+    """Who is on the CPUs while a runnable thread of the job is not.
 
     Args:
         cores: how many the job may use.
@@ -199,7 +199,7 @@ _AROUND_NS = int(thresholds.LOCK_QUEUE_AROUND_S * NS_PER_S)
 
 
 class Locks:
-    """Answers for one recording.
+    """Locks of the job's own: which workers queue for one, and what it costs them together.
 
     Args:
         cores: how many the job may use.

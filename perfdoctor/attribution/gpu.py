@@ -32,10 +32,10 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
 )
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.readings import Readings
 
 
 def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Account]:
@@ -182,7 +182,8 @@ def share_second(host: Mapping[str, float], use: GpuUse, split: IdleSplit, busy:
 def _of_busy_time(use: GpuUse, busy: float, waits: float) -> dict[str, float]:
     """What busy time goes to. A faster device frees no more than the host waits for it: then the host is the limit."""
     costs = {cause: busy * part for cause, part in use.parts.items() if not CAUSES[cause].healthy}
-    kept = min(1.0, waits / sum(costs.values())) if costs else 1.0
+    total = sum(costs.values())
+    kept = min(1.0, waits / total) if total else 1.0
     costs = {cause: cost * kept for cause, cost in costs.items()}
     return {**costs, GPU_COMPUTE: busy - sum(costs.values())}
 

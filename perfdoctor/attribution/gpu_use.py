@@ -22,9 +22,7 @@ from perfdoctor.causes import (
     NO_TENSOR_CORES,
 )
 from perfdoctor.knowledge import hardware, thresholds
-from perfdoctor.metrics.readings import Readings
-from perfdoctor.timeline.counters import Counter
-
+from perfdoctor.timeline.readings import Counter, Readings
 
 # Without GPM a reading is of 20 ms: fewer meet a copy by chance, or none.
 _FEW = 8

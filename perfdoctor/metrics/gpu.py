@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfdoctor.metrics.names import Numbers, put
-from perfdoctor.metrics.readings import Readings
+from perfdoctor.timeline.readings import Readings
 
 # Number, the reading that it is the mean of, and what to divide by for its unit.
 _MEANS = (

@@ -3,8 +3,8 @@
 import pytest
 
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
-from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.schema import Fact, Sample
+from perfdoctor.timeline.readings import Readings
 from tests.builders import jobs
 
 SHORT = {

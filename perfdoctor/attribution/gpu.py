@@ -45,16 +45,28 @@ def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Acco
         return list(accounts)
     reader = GpuReader(Readings(job.recording), [job.gpus.of(account.trainer.pid) for account in on_gpu])
     uses = {account.trainer.pid: reader.read(job.gpus.of(account.trainer.pid)) for account in on_gpu}
-    settled = [
-        _settled(job, account, uses[account.trainer.pid]) if account.trainer.pid in uses else account
+    accounts = [
+        _with_staging(account, uses[account.trainer.pid]) if account.trainer.pid in uses else account
         for account in accounts
     ]
+    splits = {
+        account.trainer.pid: split_idle(account.causes().fractions(), use, use.busy_at(*job.span))
+        for account in accounts
+        if (use := uses.get(account.trainer.pid)) is not None
+    }
+    # Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
+    least = min(split.busy for split in splits.values())
+    settled = []
+    for account in accounts:
+        split = splits.get(account.trainer.pid)
+        if split is not None:
+            early = (split.busy - least) / split.busy if split.busy else 0.0
+            account = _settled(job, account, uses[account.trainer.pid].with_exchange(early), split)
+        settled.append(account)
     return charge_late_gpus(settled)
 
 
-def _settled(job: JobTimeline, account: Account, use: GpuUse) -> Account:
-    account = _with_staging(account, use)
-    split = split_idle(account.causes().fractions(), use, use.busy_at(*job.span))
+def _settled(job: JobTimeline, account: Account, use: GpuUse, split: IdleSplit) -> Account:
     own: dict[int, Amounts[str]] = {}
     for block, amounts in account.own.items():
         seconds = amounts.total

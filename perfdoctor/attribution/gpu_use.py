@@ -7,7 +7,7 @@ wanted them, lowered clocks the part that they are lowered by, slow kernels what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 import numpy as np
@@ -22,8 +22,10 @@ from perfdoctor.causes import (
     NO_TENSOR_CORES,
 )
 from perfdoctor.knowledge import hardware, thresholds
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.readings import Counter, Readings
 
+_STEP_NS = NS_PER_S // 10
 # Without GPM a reading is of 20 ms: fewer meet a copy by chance, or none.
 _FEW = 8
 
@@ -50,9 +52,18 @@ class GpuUse:
         if self.busy is None:
             return None
         # A reading is a mean over the time before it.
-        times = np.linspace(from_ns, to_ns, 5) + thresholds.UTILIZATION_WINDOW_S / 2 * 1e9
+        times = np.arange(from_ns, to_ns, _STEP_NS) + thresholds.UTILIZATION_WINDOW_S / 2 * NS_PER_S
         mean = float(np.interp(times, self.busy.times_ns, self.busy.values).mean())
         return min(1.0, max(0.0, mean * self.for_job))
+
+    def with_exchange(self, part: float) -> GpuUse:
+        """The same use with at least this part of the busy time in collectives."""
+        known = self.parts.get(BANDWIDTH, 0.0)
+        if part <= known:
+            return self
+        kept = (1 - part) / (1 - known)
+        others = {cause: kept * one for cause, one in self.parts.items() if cause != BANDWIDTH}
+        return replace(self, parts={**others, BANDWIDTH: part})
 
 
 class GpuReader:
@@ -80,18 +91,20 @@ class GpuReader:
         total = own + waited
         if total > 0:
             parts[GPU_CONTENTION] = waited / total
-            parts[BANDWIDTH] = self._spinning(gpus, mean) * (1 - parts[GPU_CONTENTION])
+            slowed = self._slowed(gpus)
+            parts[BANDWIDTH] = self._spinning(gpus, mean, slowed) * (1 - parts[GPU_CONTENTION])
             working = 1 - sum(parts.values())
-            parts[GPU_THROTTLED] = working * self._slowed(gpus)
+            parts[GPU_THROTTLED] = working * slowed
             cause, freed = self._kernels(gpus, own * (1 - parts[BANDWIDTH]))
             parts[cause] = freed * (working - parts[GPU_THROTTLED])
         parts[GPU_COMPUTE] = parts.get(GPU_COMPUTE, 0.0) + 1 - sum(parts.values())
         return GpuUse(busy, for_job, {cause: part for cause, part in parts.items() if part > 0}, self._copying(gpus))
 
-    def _spinning(self, gpus: Sequence[str], busy: float) -> float:
+    def _spinning(self, gpus: Sequence[str], busy: float, slowed: float) -> float:
         """Of the busy time, the part in which kernels of a collective wait or exchange, and compute next to nothing.
 
-        Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used.
+        Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used. At lowered
+        clocks arithmetic needs less power, too.
         """
         if len(self._of_ranks) < 2 or not busy:
             return 0.0
@@ -102,7 +115,8 @@ class GpuReader:
             spins, works = thresholds.SM_IN_COLLECTIVE, thresholds.SM_AT_WORK
             computing.append((active / busy - spins) / (works - spins))
         if power is not None and limit:
-            idle, spins, works = thresholds.POWER_IDLE, thresholds.POWER_IN_COLLECTIVE, thresholds.POWER_AT_WORK
+            idle, spins = thresholds.POWER_IDLE, thresholds.POWER_IN_COLLECTIVE
+            works = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed)
             computing.append(((power / limit - (1 - busy) * idle) / busy - spins) / (works - spins))
         # Kernels may be small, or need little power: only what both say is a wait.
         return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0

@@ -173,6 +173,12 @@ SM_IN_COLLECTIVE = Threshold(0.15, "of the busy time", "8 H100s in NCCL's kernel
 POWER_AT_WORK = Threshold(0.95, "of the power limit", "labelled jobs: H100 689 of 700 W, A100 392 of 400 W")
 POWER_IN_COLLECTIVE = Threshold(0.22, "of the power limit", "NVIDIA/nccl issue 1550: 152 of 700 W while it waits")
 POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context: H100 120 of 700 W, A100 85 of 400 W")
+UNFILLED_NVLINK_BYTES_PER_S = Threshold(
+    15e9, "bytes/s", "5 % of the 300 GB/s that an A100's links carry one way; a tenth of an H100's bus bandwidth is 35"
+)
+ASKS_FOR_EXCHANGE = Threshold(
+    0.05, "of the time", "judgement: a host that calls collectives for so long calls many; one takes it some 50 us"
+)
 UNEVEN_COLLECTIVES = Threshold(0.05, "of the time", "judgement: ranks that wait so much longer than another are early")
 GPU_LIMITED_NOW_AND_THEN = Threshold(0.1, "of the readings", "judgement: less often costs nearly nothing")
 CAPPED_POWER = Threshold(0.95, "of the default limit", "judgement: limits are set in coarser steps than this")

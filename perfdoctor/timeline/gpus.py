@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perfdoctor.knowledge.symbols import classify
-from perfdoctor.knowledge.threads import OF_DRIVERS
+from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample
-from perfdoctor.timeline.threads import Threads
+
+# Threads that only processes with a GPU have.
+_SHOW = (AUTOGRAD, *OF_DRIVERS)
 
 
 class Gpus:
@@ -16,30 +18,28 @@ class Gpus:
 
     Args:
         recording: what was read of GPUs and processes.
-        threads: of the job.
         code: samples of machine code.
+
+    Attributes:
+        processes: those that compute on a GPU: the driver lists them, or they have its threads, files or code.
     """
 
-    def __init__(self, recording: Recording, threads: Threads, code: Iterable[CodeSample]) -> None:
-        self._threads = threads
-        self._files = {
-            int(subject.removeprefix("pid:"))
-            for subject, name in recording.facts
-            if name == "device_files" and subject.startswith("pid:")
-        }
-        self._in_driver = {row.tid for row in code if classify(row.image, row.symbol) == "driver"}
-        self._series = recording.series
+    def __init__(self, recording: Recording, code: Iterable[CodeSample]) -> None:
+        self._series, threads = recording.series, recording.threads
         self._of, self._all = _read_users(recording.series)
+        files = (subject for subject, name in recording.facts if name == "device_files" and subject.startswith("pid:"))
+        in_driver = {row.tid for row in code if classify(row.image, row.symbol) == "driver"}
+        self.processes = frozenset(
+            {
+                *self._of,
+                *(int(subject.removeprefix("pid:")) for subject in files),
+                *(seen.pid for tid, seen in threads.items() if tid in in_driver or seen.name.startswith(_SHOW)),
+            }
+        )
 
     def used_by(self, pid: int) -> bool:
-        """Whether a process computes on a GPU: the driver lists it, or it has the driver's threads, files or code."""
-        return (
-            pid in self._of
-            or pid in self._files
-            or pid in self._in_driver
-            or bool(self._threads.autograd(pid))
-            or any(thread.name.startswith(OF_DRIVERS) for thread in self._threads.of(pid))
-        )
+        """Whether a process computes on a GPU."""
+        return pid in self.processes
 
     def of(self, pid: int) -> tuple[str, ...]:
         """The GPUs of a process, ``gpu:0`` for instance; all that were watched where the driver's ids say nothing."""

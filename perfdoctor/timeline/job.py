@@ -82,8 +82,10 @@ class JobTimeline:
         rows = recording.rows
         self.profiles, self.trials = rows(Profile), rows(TrialSeen)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
-        self.threads = Threads(recording.threads, rows(ThreadSample))
-        self.code = _of_main_threads(_with_symbols(rows(CodeSample), rows(Symbol)), self.threads)
+        code = _with_symbols(rows(CodeSample), rows(Symbol))
+        self.gpus = Gpus(recording, code)
+        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes)
+        self.code = _of_main_threads(code, self.threads)
         self.stacks = Stacks.read(rows(StackSegment))
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
@@ -94,7 +96,6 @@ class JobTimeline:
         distributed = self.processes.world_size > 1
         self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed)
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
-        self.gpus = Gpus(recording, self.threads, self.code)
         self.counters = Counters(recording.series)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         reachable = float(recording.meta.get("reachable_cores", "0"))

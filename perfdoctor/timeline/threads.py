@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, OF_DRIVERS, ON_CONNECTIONS
+from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIONS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 
@@ -169,12 +169,16 @@ class Threads:
     Args:
         seen: who they are.
         samples: of all of them, in order of time.
+        on_gpu: processes that compute on a GPU.
 
     Attributes:
         by_tid: all that were sampled.
     """
 
-    def __init__(self, seen: Mapping[int, ThreadSeen], samples: Iterable[ThreadSample]) -> None:
+    def __init__(
+        self, seen: Mapping[int, ThreadSeen], samples: Iterable[ThreadSample], on_gpu: frozenset[int] = frozenset()
+    ) -> None:
+        self._on_gpu = on_gpu
         by_tid: dict[int, list[ThreadSample]] = {}
         for sample in samples:
             by_tid.setdefault(sample.tid, []).append(sample)
@@ -208,7 +212,7 @@ class Threads:
             others = self.besides_main(pid)
             found = [thread for thread in others if thread.name.startswith(AUTOGRAD)]
             main = self.by_tid.get(pid)
-            if not found and main is not None and any(thread.name.startswith(OF_DRIVERS) for thread in others):
+            if not found and main is not None and pid in self._on_gpu:
                 found = [thread for thread in others if thread.name == main.name and _stands_in(thread, main)]
             self._autograd[pid] = found
         return self._autograd[pid]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.gpu_jobs.device import MODELS, Use
-from tests.gpu_jobs.job import Copy, Exchange, Job, Kernels, Step, Unsure, Watch
+from tests.gpu_jobs.host import Cores
+from tests.gpu_jobs.job import Copy, Exchange, Host, Job, Kernels, Step, Unsure, Watch
 from tests.gpu_jobs.loader import Input
 
 LIBRARIES = ("libcuda.so.1", "libcuda.so.535.183.06", "libcuda.so.550.90.07", "libcuda.so.575.57.08")
@@ -102,6 +103,7 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         input=fast_input(rng, gpu_ms),
         copy=Copy(round(log_uniform(rng, 1e5, 3e7)), rng.choice(("hidden", "queued"))),
     )
+    some = Cores(delay=rng.uniform(0.0, 0.01))  # a core is not always free at once
     ranks = rng.choices((1, 2, 4, 8), (10, 4, 3, 2))[0] if model.name != "NVIDIA A10" else rng.choice((1, 1, 2))
     exchange = hidden_exchange(rng, gpu_ms, "nvlink" if model.links else "pcie") if ranks > 1 else None
     return Job(
@@ -111,6 +113,7 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         unsure=unsure(rng),
         watch=watch(rng),
         own_thread=rng.random() < 0.06,
+        host=Host(wait=some, worker_wait=some),
         seed=seed,
     )
 
@@ -161,7 +164,16 @@ def unsure(rng: random.Random) -> Unsure:
 def watch(rng: random.Random) -> Watch:
     """What can be seen: mostly all."""
     device = rng.choices(("nvml", "none", "mig", "rocm"), (36, 1, 2, 1))[0]
-    return Watch(gpm=rng.random() < 0.7, device=device, all_visible=rng.random() < 0.7)
+    container = rng.random() < 0.3
+    spare = rng.choices((0, 1, 2, 4), (16, 1, 1, 2))[0]
+    return Watch(
+        gpm=rng.random() < 0.7,
+        device=device,
+        all_visible=not container,
+        host_ids=container and rng.random() < 0.6,
+        spare_gpus=spare,
+        first_gpu=rng.randint(0, spare),
+    )
 
 
 def log_uniform(rng: random.Random, low: float, high: float) -> float:

@@ -177,35 +177,34 @@ class Thread:
 
     def _compute(self, left: int, doing: Doing) -> Task:
         while left > 0:
-            yield from self._get_core(doing)
-            self.note(doing)
+            yield from self._out_of_quota(doing)
             part = self._until_preempted(left)
+            yield from self._in_run_queue(part, doing)
+            self.note(doing)
             yield part
             left -= part
 
-    def _get_core(self, doing: Doing) -> Task:
+    def _out_of_quota(self, doing: Doing) -> Task:
         cores = self.cores
         if cores.stopped:
             since = self.sim.now % cores.period_ns
-            wait = since - int(cores.period_ns * (1 - cores.stopped))
-            if wait >= 0:
+            if since >= int(cores.period_ns * (1 - cores.stopped)):
                 self.note(doing, delayed=True)
                 yield cores.period_ns - since
-        if cores.delay and self.random.random() < self._chance:
-            self.note(doing, delayed=True)
-            yield int(self.random.expovariate(1.0) * cores.slice_ns * cores.delay / (1 - cores.delay) / self._chance)
 
-    _chance = 1.0
+    def _in_run_queue(self, part: int, doing: Doing) -> Task:
+        """Waits for a core before it computes for so long: seldom before a short while, and then for as long."""
+        cores = self.cores
+        if cores.delay and self.random.random() * cores.slice_ns < part:
+            self.note(doing, delayed=True)
+            yield int(self.random.expovariate(1.0) * cores.slice_ns * cores.delay / (1 - cores.delay))
 
     def _until_preempted(self, left: int) -> int:
         cores = self.cores
-        part = left
+        part = min(left, cores.slice_ns) if cores.delay else left
         if cores.stopped:
             until = int(cores.period_ns * (1 - cores.stopped)) - self.sim.now % cores.period_ns
             part = min(part, max(until, 1))
-        if cores.delay:
-            self._chance = min(1.0, part / cores.slice_ns)
-            part = min(part, cores.slice_ns)
         return part
 
     def wait(self, done: Callable[[], bool], signal: Signal, doing: Doing) -> Task:
@@ -215,8 +214,7 @@ class Thread:
         self.note(doing)
         while not done():
             yield signal
-        if self.cores.stopped:
-            yield from self._get_core(doing)
+        yield from self._out_of_quota(doing)
 
     def sleep(self, for_ns: float, doing: Doing) -> Task:
         """Is blocked, or spins, for so long."""

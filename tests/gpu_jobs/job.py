@@ -193,6 +193,9 @@ class Watch:
         all_visible: we see whose processes are on the GPU.
         seconds: how long it is watched.
         autograd_code: machine code of the autograd thread is sampled too.
+        host_ids: the driver lists process ids of the host, and ours are others.
+        spare_gpus: further GPUs of the machine; every other one of them is in use by others.
+        first_gpu: the number of the job's first GPU.
     """
 
     gpm: bool = True
@@ -200,6 +203,9 @@ class Watch:
     all_visible: bool = True
     seconds: float = 15.0
     autograd_code: bool = True
+    host_ids: bool = False
+    spare_gpus: int = 0
+    first_gpu: int = 0
 
 
 @dataclass(frozen=True)

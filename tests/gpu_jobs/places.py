@@ -250,6 +250,15 @@ _CONVERT = (
     torch("_dynamo/convert_frame.py", "ConvertFrame.__call__", 1871),
     torch("_dynamo/convert_frame.py", "_compile", 1250),
 )
+COMPILE_WAITS = (
+    (
+        *_CONVERT,
+        torch("_inductor/graph.py", "GraphLowering.compile_to_module", 2320),
+        torch("_inductor/async_compile.py", "AsyncCompile.wait", 480),
+        stdlib("concurrent/futures/_base.py", "Future.result", 451),
+        stdlib("threading.py", "Condition.wait", 327),
+    ),
+)
 COMPILING = (
     (*_CONVERT, torch("_dynamo/symbolic_convert.py", "InstructionTranslator.run", 1462)),
     (*_CONVERT, torch("_dynamo/output_graph.py", "OutputGraph.call_user_compiler", 2100)),

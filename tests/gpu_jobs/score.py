@@ -48,8 +48,9 @@ class Judged:
 
     @property
     def cause_right(self) -> bool:
-        right = self.said in (self.cause, *self.accepted) or (self.sound and self.said is None)
-        return right and (self.straggler is None or self.said_straggler == self.straggler)
+        if self.said in self.accepted or (self.sound and self.said is None):
+            return True
+        return self.said == self.cause and (self.straggler is None or self.said_straggler == self.straggler)
 
     @property
     def error(self) -> float:

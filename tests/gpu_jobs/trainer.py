@@ -15,7 +15,7 @@ from tests.gpu_jobs.loader import Loader, worker_process
 from tests.gpu_jobs.places import Code, Stack
 
 # Kernels are launched in groups of about so much host time; at most so many at once.
-_GROUP_NS, _GROUP = 250 * US, 64
+_GROUP_NS, _GROUP = 400 * US, 64
 # A kernel of NCCL occupies a block per channel, 10 to 20 % of an H100's multiprocessors, and draws little.
 _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 
@@ -78,6 +78,7 @@ class Doings:
         self.exchange = Doing(stacks=places.ALL_REDUCE, code=places.EAGER, gil=True)
         self.collect = Doing(stacks=places.COLLECT, code=places.COLLECTOR, gil=True, collecting=True)
         self.compile = Doing(stacks=places.COMPILING, code=places.IN_PYTHON, gil=True)
+        self.compile_waits = Doing("S", "futex", stacks=places.COMPILE_WAITS)
         self.save = Doing(stacks=places.SAVE, code=places.CRC)
         self.saving = Doing("D", "write", "file:/checkpoints/step.pt", places.SAVE)
         self.syncing = Doing("D", "fsync", "file:/checkpoints/step.pt", places.SAVE)
@@ -262,6 +263,7 @@ class Trainer:
         compiling = plan.compiling
         if compiling is not None and number % compiling.every == 0:
             yield from self.main.run(compiling.cpu_ms * MS, self.doing.compile)
+            yield from self.main.sleep(compiling.blocked_ms * MS, self.doing.compile_waits)
         churn = plan.churn
         cuts = max(plan.items, churn.times if churn else 0, 8 if plan.own_us else 0, 1)
         for cut in range(cuts):

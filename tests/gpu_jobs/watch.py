@@ -307,9 +307,9 @@ class Watching:
                 refusal = why_no_gpu(Path(folder), "NVML cannot be used: NVML Shared Library Not Found.")
             yield Unavailable("gpu", *refusal)
             return
-        nvml = SimulatedNvml(
-            self.job, [one.gpu for one in self.run.trainers], [one.process.pid for one in self.run.trainers]
-        )
+        trainers = self.run.trainers
+        gpus = [*(trainer.gpu for trainer in trainers), *self.run.spare]
+        nvml = SimulatedNvml(self.job, gpus, {trainer.gpu.index: trainer.process.pid for trainer in trainers})
         pids = tuple(process.pid for process in self.run.processes)
         with _driver(nvml, self.job.watch.all_visible) as root:
             probe = GpuProbe(root)

@@ -154,6 +154,7 @@ def unsure(rng: random.Random) -> Unsure:
         vdso=rng.choice((0.2, 0.35, 0.5)),
         full_vdso=rng.choice((0.0, 0.35, 0.5)),
         ioctl_blocks=rng.choice((0.0, 0.3, 0.8)),
+        loses_gil=rng.choice((0.0, 0.0, 0.05)),
         named=rng.random() < 0.7,
         libcuda=rng.choice(LIBRARIES),
         memory_factor=rng.uniform(1.0, 1.5),

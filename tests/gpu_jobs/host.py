@@ -92,8 +92,9 @@ class Gil:
             self.holder = None
             self.holders.append((self.sim.now, None))
 
-    def held_ns(self) -> int:
-        return self.sim.now - self._since
+    def left_ns(self) -> int:
+        """For how long the holder has it at least before it looks again whether others want it."""
+        return max(self.INTERVAL - (self.sim.now - self._since), 0) if self._waiting else self.INTERVAL
 
     def _give(self, thread: Thread) -> None:
         self.holder = thread
@@ -126,6 +127,7 @@ class Thread:
     Attributes:
         track: when it began to do what, and whether it waited for a core meanwhile.
         ident: Python's identifier of it; 0 if Python does not know it.
+        loses_gil: how often another thread takes the GIL while an operator lets go of it for a moment.
         wakes: for an idle thread, how often it wakes up (ns), and for how long.
     """
 
@@ -142,6 +144,7 @@ class Thread:
         self.wakes = wakes
         self.track: list[tuple[int, Doing, bool]] = []
         self.cores = Cores()
+        self.loses_gil = 0.0
         self.random = random.Random(tid)
         process.threads.append(self)
 
@@ -161,19 +164,25 @@ class Thread:
             return
         gil = self.process.gil
         if not doing.gil or gil is None:
+            self.let_go()
             yield from self._compute(left, doing)
             return
         asleep = waiting_for_gil(doing)
-        yield from gil.acquire(self, asleep)
+        if gil.holder is self and gil.wanted() and self.random.random() < self.loses_gil:
+            gil.release()
         while left > 0:
-            part = min(left, max(gil.INTERVAL - gil.held_ns(), 0) if gil.wanted() else gil.INTERVAL)
-            if part > 0:
-                yield from self._compute(part, doing)
-                left -= part
-            if left > 0 and gil.wanted() and gil.held_ns() >= gil.INTERVAL:
-                gil.release()
+            if gil.holder is not self:
                 yield from gil.acquire(self, asleep)
-        gil.release()
+            part = min(left, gil.left_ns())
+            yield from self._compute(part, doing)
+            left -= part
+            if gil.wanted() and gil.left_ns() <= 0:
+                gil.release()
+
+    def let_go(self) -> None:
+        """Gives the GIL back: what comes next does not need it, and takes longer than waking another thread up."""
+        if self.process.gil is not None and self.process.gil.holder is self:
+            self.process.gil.release()
 
     def _compute(self, left: int, doing: Doing) -> Task:
         while left > 0:
@@ -211,6 +220,7 @@ class Thread:
         """Waits for something to become true; does not run on before it has a core again."""
         if done():
             return
+        self.let_go()
         self.note(doing)
         while not done():
             yield signal
@@ -219,6 +229,7 @@ class Thread:
     def sleep(self, for_ns: float, doing: Doing) -> Task:
         """Is blocked, or spins, for so long."""
         if for_ns >= 1:
+            self.let_go()
             self.note(doing)
             yield int(for_ns)
 

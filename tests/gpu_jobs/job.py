@@ -70,6 +70,9 @@ class Rarely:
     size: int = 0
 
 
+INPUT, COPY = Input(4, 20.0), Copy()
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a rank.
@@ -91,8 +94,8 @@ class Step:
     items: int = 0
     item_every: int = 1
     own_us: float = 0.0
-    input: Input = Input(4, 20.0)
-    copy: Copy = Copy()
+    input: Input = INPUT
+    copy: Copy = COPY
     churn: Churn | None = None
     collect_ms: float = 0.0
     compiled: bool = False
@@ -139,6 +142,9 @@ class Clocks:
     celsius: float = 62.0
 
 
+FREE = Cores()
+
+
 @dataclass(frozen=True)
 class Host:
     """The machine, and what else runs on it.
@@ -154,8 +160,8 @@ class Host:
     cores: int = 64
     quota: float | None = None
     load: float = 0.5
-    wait: Cores = Cores()
-    worker_wait: Cores = Cores()
+    wait: Cores = FREE
+    worker_wait: Cores = FREE
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ class Unsure:
         vdso: the part of a spin whose instruction pointer is in the vdso.
         full_vdso: the same where the launch queue is full.
         ioctl_blocks: the part of the time in a driver call for which the thread is not on a core.
+        loses_gil: how often, in 0.4 ms of launching, another thread takes the GIL that operators let go of.
         named: threads have the names of torch 2.5 and later; else they all have their creator's.
         libcuda: base name of the driver's library, as it is mapped.
         memory_factor: what NVML's memory utilisation shows, over bandwidth used.
@@ -177,6 +184,7 @@ class Unsure:
     vdso: float = 0.35
     full_vdso: float = 0.35
     ioctl_blocks: float = 0.3
+    loses_gil: float = 0.0
     named: bool = True
     libcuda: str = "libcuda.so.550.90.07"
     memory_factor: float = 1.2

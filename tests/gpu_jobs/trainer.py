@@ -168,6 +168,7 @@ class Trainer:
         gil = Gil(self.sim)
         thread = self._thread(29, "python", "Thread-2 (update)")
         self.process.gil = gil
+        self.main.loses_gil = self.job.unsure.loses_gil
         self.sim.spawn(self._busy(thread))
 
     def _busy(self, thread: Thread) -> Task:
@@ -221,6 +222,7 @@ class Trainer:
                 return
             waiting = self.waits.room(doing.stacks)
             if when is None:
+                thread.let_go()
                 thread.note(waiting)
                 yield stream.changed
             else:
@@ -235,6 +237,7 @@ class Trainer:
             if when is not None and when <= self.sim.now:
                 return
             if when is None:
+                thread.let_go()
                 thread.note(waiting)
                 yield stream.changed
             elif waiting.state == "R":

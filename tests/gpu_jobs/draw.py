@@ -100,11 +100,14 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         backward,
         optimizer,
         item_every=rng.choice((0, 1, 1, 10)),
+        uneven=rng.choice((0.01, 0.01, 0.05, 0.1)),
         input=fast_input(rng, gpu_ms),
         copy=Copy(round(log_uniform(rng, 1e5, 3e7)), rng.choice(("hidden", "queued"))),
     )
     some = Cores(delay=rng.uniform(0.0, 0.01))  # a core is not always free at once
     ranks = rng.choices((1, 2, 4, 8), (10, 4, 3, 2))[0] if model.name != "NVIDIA A10" else rng.choice((1, 1, 2))
+    if ranks > 1:
+        step = replace(step, uneven=0.01)  # uneven steps of several ranks are a bottleneck of their own
     exchange = hidden_exchange(rng, gpu_ms, "nvlink" if model.links else "pcie") if ranks > 1 else None
     return Job(
         (step,) * ranks,

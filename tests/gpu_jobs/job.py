@@ -78,6 +78,7 @@ class Step:
     """One step of a rank.
 
     Attributes:
+        uneven: the spread of what the GPU's work of a step takes.
         large: long kernels that the forward pass launches last, before each wait for a number where it has some.
         items: times that the forward pass waits for a number on the GPU (``.item()``).
         item_every: after so many steps the loss is read; 0 for never.
@@ -90,6 +91,7 @@ class Step:
     forward: Kernels
     backward: Kernels
     optimizer: Kernels
+    uneven: float = 0.01
     large: Kernels | None = None
     items: int = 0
     item_every: int = 1
@@ -134,12 +136,12 @@ class Clocks:
     Attributes:
         speed: of what they would be.
         reasons: bits of NVML's clock event reasons while something runs.
-        celsius: the temperature.
+        celsius: the temperature; None for an ordinary one.
     """
 
     speed: float = 1.0
     reasons: int = 0
-    celsius: float = 62.0
+    celsius: float | None = None
 
 
 FREE = Cores()

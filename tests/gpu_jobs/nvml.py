@@ -147,7 +147,10 @@ class SimulatedNvml:
             job.clocks[ranks[gpu.index]] if job.clocks and gpu.index in ranks else Clocks() for gpu in self._gpus
         ]
         self._activity = [Activity(gpu, job, clocks) for gpu, clocks in zip(self._gpus, self._clocks, strict=True)]
-        self._joules = random.Random(job.seed).uniform(1e6, 1e8)
+        drawn = random.Random(job.seed)
+        self._joules = drawn.uniform(1e6, 1e8)
+        self._memory = drawn.uniform(0.3, 0.97)  # the allocator keeps what it once had
+        self._celsius = drawn.uniform(48, 80)
         self._mig = job.watch.device == "mig"
 
     def __getattr__(self, name: str) -> Any:
@@ -197,7 +200,7 @@ class SimulatedNvml:
     def nvmlDeviceGetMemoryInfo(self, gpu: Gpu) -> SimpleNamespace:
         total = gpu.model.memory_bytes
         step = self._job.steps[self._ranks[gpu.index]] if gpu.index in self._ranks else None
-        used = 0.01 if step is None else 0.985 if step.churn is not None else 0.6
+        used = 0.01 if step is None else 0.985 if step.churn is not None else self._memory
         return SimpleNamespace(total=total, used=int(total * used), free=int(total * (1 - used)))
 
     def nvmlDeviceGetPowerUsage(self, gpu: Gpu) -> int:
@@ -224,7 +227,7 @@ class SimulatedNvml:
         return round(gpu.model.limit_w * 1000)
 
     def nvmlDeviceGetTemperature(self, gpu: Gpu, sensor: int) -> int:
-        return round(self._clocks[gpu.index].celsius)
+        return round(self._clocks[gpu.index].celsius or self._celsius)
 
     def nvmlDeviceGetCurrPcieLinkGeneration(self, gpu: Gpu) -> int:
         return gpu.model.pcie_generation
@@ -262,7 +265,7 @@ class SimulatedNvml:
         total = gpu.model.memory_bytes
         found = [SimpleNamespace(pid=991_000 + gpu.index, usedGpuMemory=int(total * 0.2))] * self._shared(gpu)
         if gpu.index in self._pids:
-            found.append(SimpleNamespace(pid=self._pids[gpu.index], usedGpuMemory=int(total * 0.58)))
+            found.append(SimpleNamespace(pid=self._pids[gpu.index], usedGpuMemory=int(total * self._memory * 0.97)))
         return found
 
     def nvmlDeviceGetProcessUtilization(self, gpu: Gpu, since_us: int) -> list[SimpleNamespace]:

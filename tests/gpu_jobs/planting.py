@@ -21,6 +21,11 @@ NEGLIGIBLE = 0.06
 _STRENGTHS = (0.15, 0.9)
 # Of so many jobs one is sound.
 _SOUND_OF = 5
+# These only add to a step, so that a job can have two of them; this part of those jobs has.
+_ADDING = ("pageable", "churn", "logging", "collecting", "no_workers", "own_python", "heat")
+_SECOND = 0.3
+# A second bottleneck of this part of the first one's size may be named in its place.
+_NEARLY = 0.75
 _TRY_S = 5.0
 
 
@@ -127,9 +132,35 @@ def random_job(seed: int, only: str | None = None) -> Planted:
     while True:
         planted, fixed = plant.make(Draw(rng, sound_job(rng, seed), rng.uniform(*_STRENGTHS)))
         # A draw may miss its strength where other parts of the step hide it.
-        if LEAST <= 1 - simulate(planted, _TRY_S).pace / simulate(fixed, _TRY_S).pace <= MOST:
-            late = ranks.late_rank(planted, fixed) if plant.make.__module__ == ranks.__name__ else None
-            return Planted(seed, name, plant.cause, planted, fixed, _accepted(plant, planted), late)
+        if not LEAST <= _share(planted, fixed) <= MOST:
+            continue
+        late = ranks.late_rank(planted, fixed) if plant.make.__module__ == ranks.__name__ else None
+        first = Planted(seed, name, plant.cause, planted, fixed, _accepted(plant, planted), late)
+        return _with_second(rng, first) if name in _ADDING and rng.random() < _SECOND else first
+
+
+def _share(planted: Job, fixed: Job) -> float:
+    return 1 - simulate(planted, _TRY_S).pace / simulate(fixed, _TRY_S).pace
+
+
+def _with_second(rng: random.Random, first: Planted) -> Planted:
+    """A lesser bottleneck beside the first; a job in which it would be the larger one is left as it is."""
+    assert first.fixed is not None
+    name = rng.choice([one for one in _ADDING if PLANTS[one].cause != first.cause])
+    plant, size, state = PLANTS[name], rng.uniform(0.05, 0.5), rng.getstate()
+    jobs = []
+    for job in (first.job, first.fixed):
+        rng.setstate(state)
+        planted, without = plant.make(Draw(rng, job, size))
+        jobs.append((planted, without))
+    (both, only_first), (only_second, _) = jobs
+    shares = _share(both, only_second), _share(both, only_first)
+    if shares[1] > shares[0] or shares[0] < LEAST:
+        return first
+    accepted = dict(first.accepted)
+    if shares[1] > _NEARLY * shares[0]:
+        accepted[plant.cause] = f"it takes nearly as much: {shares[1]:.2f} beside {shares[0]:.2f}"
+    return replace(first, name=f"{first.name}+{name}", job=both, fixed=only_second, accepted=accepted)
 
 
 def _sound(rng: random.Random, seed: int) -> Planted:
@@ -151,7 +182,7 @@ def _sound(rng: random.Random, seed: int) -> Planted:
             copy=replace(step.copy, how="hidden"),
         )
         ideal = replace(ideal, exchange=job.exchange and replace(job.exchange, bucket_ms=0.02))
-        if 1 - simulate(job, _TRY_S).pace / simulate(ideal, _TRY_S).pace < NEGLIGIBLE:
+        if _share(job, ideal) < NEGLIGIBLE:
             return Planted(seed, name, SOUND, job, None, {})
 
 

@@ -145,7 +145,8 @@ def _memory(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
         yield Reading(at, "memory", f"pid:{process.pid}", "major_faults_total", 20.0)
         yield Reading(at, "memory", f"pid:{process.pid}", "minor_faults_total", 200_000.0)
     for name, value in (
-        ("memory_total_bytes", 1e12), ("memory_available_bytes", 8e11), ("page_cache_bytes", 3e11), ("dirty_bytes", 1e7),
+        ("memory_total_bytes", 1e12), ("memory_available_bytes", 8e11), ("page_cache_bytes", 3e11),
+        ("dirty_bytes", 1e7),
         ("swap_total_bytes", 0.0), ("swap_free_bytes", 0.0), ("swapped_in_bytes_total", 0.0),
         ("swapped_out_bytes_total", 0.0), ("major_faults_total", 1000.0), ("refaults_total", 0.0),
         ("memory_pressure_some_seconds_total", 0.0), ("memory_pressure_full_seconds_total", 0.0),

@@ -135,7 +135,9 @@ class Trainer:
     def _idle_threads(self) -> None:
         """Those of torch, NCCL and the driver, asleep as they are."""
         name = (lambda own: own) if self.job.unsure.named else (lambda _: "python")
-        idle = [("cuda00001400006", "poll", "", (0, 0)), ("cuda-EvtHandlr", "poll", "", (100 * MS, 20 * US))]
+        idle = [("python", "futex", "", (0, 0))]
+        if self.job.watch.device != "rocm":
+            idle += [("cuda00001400006", "poll", "", (0, 0)), ("cuda-EvtHandlr", "poll", "", (100 * MS, 20 * US))]
         if self.job.ranks > 1:
             idle += [
                 (name("pt_nccl_watchdg"), "futex", "", (100 * MS, 60 * US)),
@@ -184,7 +186,7 @@ class Trainer:
         while True:
             number += 1
             self._host_scale = max(0.5, self.random.gauss(1.0, 0.03))
-            self._device_scale = max(0.5, self.random.gauss(1.0, 0.01))
+            self._device_scale = max(0.5, self.random.gauss(1.0, self.plan.uneven))
             yield from self.loader.next(self.main)
             yield from self._copy()
             yield from self._forward(number)

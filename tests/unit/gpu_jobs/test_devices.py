@@ -1,5 +1,6 @@
 """The simulated GPU and its NVML: the launch queue, collectives, windows, and what labelled jobs read on an H100."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -57,7 +58,7 @@ def launched(launches: int, kernel_us: float) -> list[int]:
 def test_the_queue_is_full_after_1024_launches_and_then_each_takes_a_kernel() -> None:
     """As measured: some 1000 launches of 5 us, and then one per kernel (Stack Overflow 53970187)."""
     returned = launched(1500, 190)
-    between = [later - earlier for earlier, later in zip(returned, returned[1:], strict=False)]
+    between = [later - earlier for earlier, later in pairwise(returned)]
     # 1024 are pending, and those that began in the meantime.
     first = next(number for number, gap in enumerate(between) if gap > 5 * US)
     assert QUEUE <= first <= QUEUE + 40

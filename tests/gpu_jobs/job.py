@@ -153,14 +153,14 @@ class Host:
 
     Attributes:
         cores: logical cores.
-        quota: of the job's control group, in cores; None if unlimited.
-        load: cores that other processes use.
+        quota: the job's control group has a quota, and uses all of it.
+        load: cores that other processes ask for.
         wait: what a runnable thread of the trainers goes through.
         worker_wait: and one of the workers.
     """
 
     cores: int = 64
-    quota: float | None = None
+    quota: bool = False
     load: float = 0.5
     wait: Cores = FREE
     worker_wait: Cores = FREE

@@ -27,6 +27,7 @@ _SECOND = 0.3
 # A second bottleneck of this part of the first one's size may be named in its place.
 _NEARLY = 0.75
 _TRY_S = 5.0
+_EXCHANGES = frozenset(("communication.bandwidth", "communication.latency"))
 
 
 @dataclass(frozen=True)
@@ -188,14 +189,20 @@ def _sound(rng: random.Random, seed: int) -> Planted:
 
 def _accepted(plant: Plant, job: Job) -> dict[str | None, str]:
     """What else may be said of a job, and why."""
-    seen = job.watch.device == "nvml"
+    watch = job.watch
+    seen = watch.device == "nvml"
+    units = seen and watch.gpm and job.model.gpm
+    reason = ""
     if plant.needs == "device" and not seen:
         reason = "nothing of the GPU is read, and the host waits for it as it does in a sound job"
-        accepted: dict[str | None, str] = {SOUND: reason, None: reason}
-        if plant.cause == "cpu.synchronization":
-            accepted["cpu.kernel_launch"] = "whether the GPU was idle before it was refilled cannot be seen"
-        return accepted
-    if plant.needs == "gpm" and not (seen and job.watch.gpm and job.model.gpm):
+    elif plant.needs == "gpm" and not units:
         reason = "which units of a busy GPU are active is not read"
-        return {SOUND: reason, None: reason}
-    return {}
+    elif plant.cause == "gpu.contention" and not watch.all_visible:
+        reason = "whose processes are on the GPU is not seen from inside a container"
+    accepted: dict[str | None, str] = {SOUND: reason, None: reason} if reason else {}
+    if plant.cause == "cpu.synchronization" and not seen:
+        accepted["cpu.kernel_launch"] = "whether the GPU was idle before it was refilled cannot be seen"
+    if plant.cause in _EXCHANGES and not units and job.exchange is not None and job.exchange.link != "network":
+        reason = "bytes between GPUs are not read, or seldom"
+        accepted.update(dict.fromkeys(_EXCHANGES - {plant.cause}, reason))
+    return accepted

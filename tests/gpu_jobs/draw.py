@@ -95,6 +95,9 @@ def sound_job(rng: random.Random, seed: int) -> Job:
     forward = Kernels(max(20, round(gpu_ms * 320 / kernel_us)), kernel_us, host_us, use)
     backward = Kernels(max(40, round(gpu_ms * 640 / kernel_us)), kernel_us, host_us * rng.uniform(0.5, 0.8), use)
     optimizer = Kernels(max(4, round(gpu_ms * 0.4)), 100, 25, Use(sm=0.8, occupancy=0.5, dram=0.75, fp32=0.1))
+    compiled = rng.random() < 0.15
+    if compiled:
+        forward, backward = (replace(part, host_us=rng.uniform(2, 4)) for part in (forward, backward))
     step = Step(
         forward,
         backward,
@@ -103,6 +106,7 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         uneven=rng.choice((0.01, 0.01, 0.05, 0.1)),
         input=fast_input(rng, gpu_ms),
         copy=Copy(round(log_uniform(rng, 1e5, 3e7)), rng.choice(("hidden", "queued"))),
+        compiled=compiled,
     )
     some = Cores(delay=rng.uniform(0.0, 0.01))  # a core is not always free at once
     ranks = rng.choices((1, 2, 4, 8), (10, 4, 3, 2))[0] if model.name != "NVIDIA A10" else rng.choice((1, 1, 2))
@@ -158,7 +162,7 @@ def unsure(rng: random.Random) -> Unsure:
         full_vdso=rng.choice((0.0, 0.35, 0.5)),
         ioctl_blocks=rng.choice((0.0, 0.3, 0.8)),
         loses_gil=rng.choice((0.0, 0.0, 0.05)),
-        named=rng.random() < 0.7,
+        torch=rng.choices(("2.5", "2.4", "2.3"), (5, 1, 1))[0],
         libcuda=rng.choice(LIBRARIES),
         memory_factor=rng.uniform(1.0, 1.5),
         power_factor=rng.uniform(0.92, 1.08),

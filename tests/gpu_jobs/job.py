@@ -176,7 +176,8 @@ class Unsure:
         full_vdso: the same where the launch queue is full.
         ioctl_blocks: the part of the time in a driver call for which the thread is not on a core.
         loses_gil: how often, in 0.4 ms of launching, another thread takes the GIL that operators let go of.
-        named: threads have the names of torch 2.5 and later; else they all have their creator's.
+        torch: its version decides about names of threads: since 2.5 they have their own, 2.4 names those of autograd
+            and the main thread, and before that all have their creator's.
         libcuda: base name of the driver's library, as it is mapped.
         memory_factor: what NVML's memory utilisation shows, over bandwidth used.
         power_factor: what a board draws, over the mean of its kind.
@@ -187,10 +188,16 @@ class Unsure:
     full_vdso: float = 0.35
     ioctl_blocks: float = 0.3
     loses_gil: float = 0.0
-    named: bool = True
+    torch: str = "2.5"
     libcuda: str = "libcuda.so.550.90.07"
     memory_factor: float = 1.2
     power_factor: float = 1.0
+
+    def comm(self, own: str) -> str:
+        """What a thread of torch is called that has a name of its own in torch 2.5."""
+        if self.torch == "2.5" or (self.torch == "2.4" and own.startswith("pt_autograd")):
+            return own
+        return "pt_main_thread" if self.torch == "2.4" else "python"
 
 
 @dataclass(frozen=True)

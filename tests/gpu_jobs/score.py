@@ -157,7 +157,11 @@ def main() -> None:
     if asked.keep:
         asked.keep.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(asked.processes) as pool:
-        judged = list(pool.map(judge, seeds, [asked.only] * len(seeds), [asked.keep] * len(seeds)))
+        judged = []
+        for one in pool.map(judge, seeds, [asked.only] * len(seeds), [asked.keep] * len(seeds)):
+            judged.append(one)
+            if sys.stderr.isatty():
+                print(f"\r{len(judged)} of {len(seeds)}", end="\r", file=sys.stderr)
     print("\n".join(report(judged)))
 
 

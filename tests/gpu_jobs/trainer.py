@@ -108,11 +108,12 @@ class Trainer:
         self.compute = gpu.stream()
         self.comm = gpu.stream()
         self.copies = gpu.stream()
-        first = self._thread(0, "python", "MainThread")
+        comm = job.unsure.comm
+        first = self._thread(0, comm("python"), "MainThread")
         first.note(Doing("S", "futex", stacks=places.RAY_MAIN))
         self.main = self._thread(40, "python", "TrainingThread(train)") if job.own_thread else first
         self.main.note(Doing(stacks=(places.LOOP,), code=places.IN_PYTHON, gil=True))
-        self.autograd = self._thread(31, "pt_autograd_0" if job.unsure.named else "python", "")
+        self.autograd = self._thread(31, comm("pt_autograd_0"), "")
         self.autograd.note(Doing("S", "futex"))
         self._idle_threads()
         self.loader = self._loader()
@@ -134,7 +135,7 @@ class Trainer:
 
     def _idle_threads(self) -> None:
         """Those of torch, NCCL and the driver, asleep as they are."""
-        name = (lambda own: own) if self.job.unsure.named else (lambda _: "python")
+        name = self.job.unsure.comm
         idle = [("python", "futex", "", (0, 0))]
         if self.job.watch.device != "rocm":
             idle += [("cuda00001400006", "poll", "", (0, 0)), ("cuda-EvtHandlr", "poll", "", (100 * MS, 20 * US))]
@@ -155,15 +156,13 @@ class Trainer:
         plan = self.plan.input
         workers = []
         for number in range(plan.workers):
-            worker = worker_process(self.sim, self.process.pid + 100 + 10 * number, self.process)
+            worker = worker_process(self.sim, self.process, number, self.job.unsure.comm("pt_data_worker"))
             worker.cores = self.job.host.worker_wait
             workers.append(worker)
         self.workers = [worker.process for worker in workers]
         pinner = None
         if workers and plan.pin:
-            pinner = self._thread(
-                30, "pt_data_pin" if self.job.unsure.named else "python", "Thread-1 (_pin_memory_loop)"
-            )
+            pinner = self._thread(30, self.job.unsure.comm("pt_data_pin"), "Thread-1 (_pin_memory_loop)")
         return Loader(self.sim, plan, workers, pinner)
 
     def _hog(self) -> None:

@@ -1,5 +1,6 @@
 """Simulated jobs: how fast they go, what is seen of them, and that a seed always gives the same job."""
 
+import ast
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from perfdoctor import Recording, examine
 from perfdoctor.causes import CAUSES
 from perfdoctor.recording.schema import CodeSample, InterpreterSample, StackSegment, Symbol, ThreadSample, ThreadSeen
+from tests.files import ROOT
 from tests.gpu_jobs.device import A100_PCIE, H100, Use
 from tests.gpu_jobs.host import Cores
 from tests.gpu_jobs.job import Churn, Clocks, Copy, Exchange, Host, Job, Kernels, Step, Unsure, Watch
@@ -200,6 +202,21 @@ def test_a_seed_always_gives_the_same_job_and_recording(tmp_path: Path) -> None:
         samples.append(Seen(simulate(one.job, 3), tmp_path / str(number)).samples)
     assert samples[0] == samples[1]
     assert random_job(12, "churn") != planted[0]
+
+
+def test_the_simulator_does_not_know_how_jobs_are_judged() -> None:
+    """It knows the recording and the probes that write it; only the score asks for a diagnosis."""
+    known = []
+    for path in sorted((ROOT / "tests" / "gpu_jobs").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            known += [(path.name, name) for name in names if name.startswith("perfdoctor")]
+    assert known
+    beyond = {
+        (file, name) for file, name in known if not name.startswith(("perfdoctor.probes", "perfdoctor.recording"))
+    }
+    assert beyond == {("score.py", "perfdoctor")}
 
 
 def test_every_cause_that_is_planted_is_one_of_perfdoctor_s() -> None:

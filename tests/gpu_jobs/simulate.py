@@ -70,7 +70,7 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
         process = Process(
             pid,
             LAUNCHER if job.ranks > 1 else 1,
-            "python",
+            job.unsure.comm("python"),
             "/opt/venv/bin/python -u main.py --config base.yaml",
             environment={**environment, **(ranked if job.ranks > 1 else {})},
             rank=rank,

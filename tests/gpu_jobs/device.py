@@ -149,6 +149,7 @@ class Gpu:
     Attributes:
         slower: by what a kernel takes longer than at full clocks and alone.
         part: what it then gets of the device's time.
+        neighbour: the part of the time that somebody else's kernels ask for.
         intervals: from when to when something ran, and what it used.
     """
 
@@ -158,6 +159,7 @@ class Gpu:
         self.model = model
         self.slower = 1.0
         self.part = 1.0
+        self.neighbour = 0.0
         self.intervals: list[tuple[int, int, Use]] = []
         self.streams: list[Stream] = []
         self._scaled: dict[Use, Use] = {}

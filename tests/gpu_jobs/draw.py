@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.gpu_jobs.device import MODELS, Use
-from tests.gpu_jobs.job import Copy, Exchange, Job, Kernels, Step, Unsure, Watch
+from tests.gpu_jobs.host import Cores
+from tests.gpu_jobs.job import Copy, Exchange, Host, Job, Kernels, Step, Unsure, Watch
 from tests.gpu_jobs.loader import Input
 
 LIBRARIES = ("libcuda.so.1", "libcuda.so.535.183.06", "libcuda.so.550.90.07", "libcuda.so.575.57.08")
@@ -94,15 +95,23 @@ def sound_job(rng: random.Random, seed: int) -> Job:
     forward = Kernels(max(20, round(gpu_ms * 320 / kernel_us)), kernel_us, host_us, use)
     backward = Kernels(max(40, round(gpu_ms * 640 / kernel_us)), kernel_us, host_us * rng.uniform(0.5, 0.8), use)
     optimizer = Kernels(max(4, round(gpu_ms * 0.4)), 100, 25, Use(sm=0.8, occupancy=0.5, dram=0.75, fp32=0.1))
+    compiled = rng.random() < 0.15
+    if compiled:
+        forward, backward = (replace(part, host_us=rng.uniform(2, 4)) for part in (forward, backward))
     step = Step(
         forward,
         backward,
         optimizer,
         item_every=rng.choice((0, 1, 1, 10)),
+        uneven=rng.choice((0.01, 0.01, 0.05, 0.1)),
         input=fast_input(rng, gpu_ms),
         copy=Copy(round(log_uniform(rng, 1e5, 3e7)), rng.choice(("hidden", "queued"))),
+        compiled=compiled,
     )
+    some = Cores(delay=rng.uniform(0.0, 0.01))  # a core is not always free at once
     ranks = rng.choices((1, 2, 4, 8), (10, 4, 3, 2))[0] if model.name != "NVIDIA A10" else rng.choice((1, 1, 2))
+    if ranks > 1:
+        step = replace(step, uneven=0.01)  # uneven steps of several ranks are a bottleneck of their own
     exchange = hidden_exchange(rng, gpu_ms, "nvlink" if model.links else "pcie") if ranks > 1 else None
     return Job(
         (step,) * ranks,
@@ -111,6 +120,7 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         unsure=unsure(rng),
         watch=watch(rng),
         own_thread=rng.random() < 0.06,
+        host=Host(wait=some, worker_wait=some),
         seed=seed,
     )
 
@@ -151,7 +161,8 @@ def unsure(rng: random.Random) -> Unsure:
         vdso=rng.choice((0.2, 0.35, 0.5)),
         full_vdso=rng.choice((0.0, 0.35, 0.5)),
         ioctl_blocks=rng.choice((0.0, 0.3, 0.8)),
-        named=rng.random() < 0.7,
+        loses_gil=rng.choice((0.0, 0.0, 0.05)),
+        torch=rng.choices(("2.5", "2.4", "2.3"), (5, 1, 1))[0],
         libcuda=rng.choice(LIBRARIES),
         memory_factor=rng.uniform(1.0, 1.5),
         power_factor=rng.uniform(0.92, 1.08),
@@ -161,7 +172,16 @@ def unsure(rng: random.Random) -> Unsure:
 def watch(rng: random.Random) -> Watch:
     """What can be seen: mostly all."""
     device = rng.choices(("nvml", "none", "mig", "rocm"), (36, 1, 2, 1))[0]
-    return Watch(gpm=rng.random() < 0.7, device=device, all_visible=rng.random() < 0.7)
+    container = rng.random() < 0.3
+    spare = rng.choices((0, 1, 2, 4), (16, 1, 1, 2))[0]
+    return Watch(
+        gpm=rng.random() < 0.7,
+        device=device,
+        all_visible=not container,
+        host_ids=container and rng.random() < 0.6,
+        spare_gpus=spare,
+        first_gpu=rng.randint(0, spare),
+    )
 
 
 def log_uniform(rng: random.Random, low: float, high: float) -> float:

@@ -92,8 +92,9 @@ class Gil:
             self.holder = None
             self.holders.append((self.sim.now, None))
 
-    def held_ns(self) -> int:
-        return self.sim.now - self._since
+    def left_ns(self) -> int:
+        """For how long the holder has it at least before it looks again whether others want it."""
+        return max(self.INTERVAL - (self.sim.now - self._since), 0) if self._waiting else self.INTERVAL
 
     def _give(self, thread: Thread) -> None:
         self.holder = thread
@@ -126,6 +127,7 @@ class Thread:
     Attributes:
         track: when it began to do what, and whether it waited for a core meanwhile.
         ident: Python's identifier of it; 0 if Python does not know it.
+        loses_gil: how often another thread takes the GIL while an operator lets go of it for a moment.
         wakes: for an idle thread, how often it wakes up (ns), and for how long.
     """
 
@@ -142,6 +144,7 @@ class Thread:
         self.wakes = wakes
         self.track: list[tuple[int, Doing, bool]] = []
         self.cores = Cores()
+        self.loses_gil = 0.0
         self.random = random.Random(tid)
         process.threads.append(self)
 
@@ -161,66 +164,72 @@ class Thread:
             return
         gil = self.process.gil
         if not doing.gil or gil is None:
+            self.let_go()
             yield from self._compute(left, doing)
             return
         asleep = waiting_for_gil(doing)
-        yield from gil.acquire(self, asleep)
+        if gil.holder is self and gil.wanted() and self.random.random() < self.loses_gil:
+            gil.release()
         while left > 0:
-            part = min(left, max(gil.INTERVAL - gil.held_ns(), 0) if gil.wanted() else gil.INTERVAL)
-            if part > 0:
-                yield from self._compute(part, doing)
-                left -= part
-            if left > 0 and gil.wanted() and gil.held_ns() >= gil.INTERVAL:
-                gil.release()
+            if gil.holder is not self:
                 yield from gil.acquire(self, asleep)
-        gil.release()
+            part = min(left, gil.left_ns())
+            yield from self._compute(part, doing)
+            left -= part
+            if gil.wanted() and gil.left_ns() <= 0:
+                gil.release()
+
+    def let_go(self) -> None:
+        """Gives the GIL back: what comes next does not need it, and takes longer than waking another thread up."""
+        if self.process.gil is not None and self.process.gil.holder is self:
+            self.process.gil.release()
 
     def _compute(self, left: int, doing: Doing) -> Task:
         while left > 0:
-            yield from self._get_core(doing)
-            self.note(doing)
+            yield from self._out_of_quota(doing)
             part = self._until_preempted(left)
+            yield from self._in_run_queue(part, doing)
+            self.note(doing)
             yield part
             left -= part
 
-    def _get_core(self, doing: Doing) -> Task:
+    def _out_of_quota(self, doing: Doing) -> Task:
         cores = self.cores
         if cores.stopped:
             since = self.sim.now % cores.period_ns
-            wait = since - int(cores.period_ns * (1 - cores.stopped))
-            if wait >= 0:
+            if since >= int(cores.period_ns * (1 - cores.stopped)):
                 self.note(doing, delayed=True)
                 yield cores.period_ns - since
-        if cores.delay and self.random.random() < self._chance:
-            self.note(doing, delayed=True)
-            yield int(self.random.expovariate(1.0) * cores.slice_ns * cores.delay / (1 - cores.delay) / self._chance)
 
-    _chance = 1.0
+    def _in_run_queue(self, part: int, doing: Doing) -> Task:
+        """Waits for a core before it computes for so long: seldom before a short while, and then for as long."""
+        cores = self.cores
+        if cores.delay and self.random.random() * cores.slice_ns < part:
+            self.note(doing, delayed=True)
+            yield int(self.random.expovariate(1.0) * cores.slice_ns * cores.delay / (1 - cores.delay))
 
     def _until_preempted(self, left: int) -> int:
         cores = self.cores
-        part = left
+        part = min(left, cores.slice_ns) if cores.delay else left
         if cores.stopped:
             until = int(cores.period_ns * (1 - cores.stopped)) - self.sim.now % cores.period_ns
             part = min(part, max(until, 1))
-        if cores.delay:
-            self._chance = min(1.0, part / cores.slice_ns)
-            part = min(part, cores.slice_ns)
         return part
 
     def wait(self, done: Callable[[], bool], signal: Signal, doing: Doing) -> Task:
         """Waits for something to become true; does not run on before it has a core again."""
         if done():
             return
+        self.let_go()
         self.note(doing)
         while not done():
             yield signal
-        if self.cores.stopped:
-            yield from self._get_core(doing)
+        yield from self._out_of_quota(doing)
 
     def sleep(self, for_ns: float, doing: Doing) -> Task:
         """Is blocked, or spins, for so long."""
         if for_ns >= 1:
+            self.let_go()
             self.note(doing)
             yield int(for_ns)
 

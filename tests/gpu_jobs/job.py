@@ -70,11 +70,15 @@ class Rarely:
     size: int = 0
 
 
+INPUT, COPY = Input(4, 20.0), Copy()
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a rank.
 
     Attributes:
+        uneven: the spread of what the GPU's work of a step takes.
         large: long kernels that the forward pass launches last, before each wait for a number where it has some.
         items: times that the forward pass waits for a number on the GPU (``.item()``).
         item_every: after so many steps the loss is read; 0 for never.
@@ -87,12 +91,13 @@ class Step:
     forward: Kernels
     backward: Kernels
     optimizer: Kernels
+    uneven: float = 0.01
     large: Kernels | None = None
     items: int = 0
     item_every: int = 1
     own_us: float = 0.0
-    input: Input = Input(4, 20.0)
-    copy: Copy = Copy()
+    input: Input = INPUT
+    copy: Copy = COPY
     churn: Churn | None = None
     collect_ms: float = 0.0
     compiled: bool = False
@@ -131,12 +136,15 @@ class Clocks:
     Attributes:
         speed: of what they would be.
         reasons: bits of NVML's clock event reasons while something runs.
-        celsius: the temperature.
+        celsius: the temperature; None for an ordinary one.
     """
 
     speed: float = 1.0
     reasons: int = 0
-    celsius: float = 62.0
+    celsius: float | None = None
+
+
+FREE = Cores()
 
 
 @dataclass(frozen=True)
@@ -145,17 +153,17 @@ class Host:
 
     Attributes:
         cores: logical cores.
-        quota: of the job's control group, in cores; None if unlimited.
-        load: cores that other processes use.
+        quota: the job's control group has a quota, and uses all of it.
+        load: cores that other processes ask for.
         wait: what a runnable thread of the trainers goes through.
         worker_wait: and one of the workers.
     """
 
     cores: int = 64
-    quota: float | None = None
+    quota: bool = False
     load: float = 0.5
-    wait: Cores = Cores()
-    worker_wait: Cores = Cores()
+    wait: Cores = FREE
+    worker_wait: Cores = FREE
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,9 @@ class Unsure:
         vdso: the part of a spin whose instruction pointer is in the vdso.
         full_vdso: the same where the launch queue is full.
         ioctl_blocks: the part of the time in a driver call for which the thread is not on a core.
-        named: threads have the names of torch 2.5 and later; else they all have their creator's.
+        loses_gil: how often, in 0.4 ms of launching, another thread takes the GIL that operators let go of.
+        torch: its version decides about names of threads: since 2.5 they have their own, 2.4 names those of autograd
+            and the main thread, and before that all have their creator's.
         libcuda: base name of the driver's library, as it is mapped.
         memory_factor: what NVML's memory utilisation shows, over bandwidth used.
         power_factor: what a board draws, over the mean of its kind.
@@ -177,10 +187,17 @@ class Unsure:
     vdso: float = 0.35
     full_vdso: float = 0.35
     ioctl_blocks: float = 0.3
-    named: bool = True
+    loses_gil: float = 0.0
+    torch: str = "2.5"
     libcuda: str = "libcuda.so.550.90.07"
     memory_factor: float = 1.2
     power_factor: float = 1.0
+
+    def comm(self, own: str) -> str:
+        """What a thread of torch is called that has a name of its own in torch 2.5."""
+        if self.torch == "2.5" or (self.torch == "2.4" and own.startswith("pt_autograd")):
+            return own
+        return "pt_main_thread" if self.torch == "2.4" else "python"
 
 
 @dataclass(frozen=True)
@@ -193,6 +210,9 @@ class Watch:
         all_visible: we see whose processes are on the GPU.
         seconds: how long it is watched.
         autograd_code: machine code of the autograd thread is sampled too.
+        host_ids: the driver lists process ids of the host, and ours are others.
+        spare_gpus: further GPUs of the machine; every other one of them is in use by others.
+        first_gpu: the number of the job's first GPU.
     """
 
     gpm: bool = True
@@ -200,6 +220,9 @@ class Watch:
     all_visible: bool = True
     seconds: float = 15.0
     autograd_code: bool = True
+    host_ids: bool = False
+    spare_gpus: int = 0
+    first_gpu: int = 0
 
 
 @dataclass(frozen=True)

@@ -145,9 +145,10 @@ class Loader:
             batch += 1
 
 
-def worker_process(sim: Simulation, pid: int, parent: Process) -> Thread:
+def worker_process(sim: Simulation, parent: Process, number: int, comm: str) -> Thread:
     """A worker as a process; its threads keep the name that the first one has."""
-    process = Process(pid, parent.pid, "pt_data_worker", parent.command, forked=True, environment=parent.environment)
-    main = Thread(sim, process, pid, "pt_data_worker", python="MainThread")
-    Thread(sim, process, pid + 1, "pt_data_worker", wakes=(0, 0)).note(Doing("S", "futex"))
+    pid = parent.pid + 100 + 10 * number
+    process = Process(pid, parent.pid, comm, parent.command, forked=True, environment=parent.environment)
+    main = Thread(sim, process, pid, comm, python="MainThread")
+    Thread(sim, process, pid + 1, comm).note(Doing("S", "futex"))
     return main

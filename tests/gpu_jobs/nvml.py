@@ -122,8 +122,8 @@ class SimulatedNvml:
 
     Args:
         job: what is watched, and how.
-        gpus: the devices.
-        pids: whose process is on each of them.
+        gpus: all devices of the machine.
+        pids: the job's process on each device that it uses, by the device's number.
     """
 
     NVMLError = NvmlError
@@ -135,14 +135,22 @@ class SimulatedNvml:
     NVML_GPM_METRICS_GET_VERSION = 1
     c_nvmlGpmMetricsGet_t = _MetricsRequest
 
-    def __init__(self, job: Job, gpus: list[Gpu], pids: list[int]) -> None:
+    def __init__(self, job: Job, gpus: list[Gpu], pids: dict[int, int]) -> None:
         self.now_ns = 0
         self._job = job
-        self._pids = pids
-        self._gpus = gpus
-        self._clocks = [job.clocks[gpu.index] if job.clocks else Clocks() for gpu in gpus]
-        self._activity = [Activity(gpu, job, clocks) for gpu, clocks in zip(gpus, self._clocks, strict=True)]
-        self._joules = random.Random(job.seed).uniform(1e6, 1e8)
+        # A container's own process ids are not the driver's.
+        self._pids = {gpu: pid + (100_000 if job.watch.host_ids else 0) for gpu, pid in pids.items()}
+        self._gpus = sorted(gpus, key=lambda gpu: gpu.index)
+        ranks = dict(zip(sorted(pids), range(job.ranks), strict=True))
+        self._ranks = ranks
+        self._clocks = [
+            job.clocks[ranks[gpu.index]] if job.clocks and gpu.index in ranks else Clocks() for gpu in self._gpus
+        ]
+        self._activity = [Activity(gpu, job, clocks) for gpu, clocks in zip(self._gpus, self._clocks, strict=True)]
+        drawn = random.Random(job.seed)
+        self._joules = drawn.uniform(1e6, 1e8)
+        self._memory = drawn.uniform(0.3, 0.97)  # the allocator keeps what it once had
+        self._celsius = drawn.uniform(48, 80)
         self._mig = job.watch.device == "mig"
 
     def __getattr__(self, name: str) -> Any:
@@ -191,8 +199,8 @@ class SimulatedNvml:
 
     def nvmlDeviceGetMemoryInfo(self, gpu: Gpu) -> SimpleNamespace:
         total = gpu.model.memory_bytes
-        step = self._job.steps[gpu.index]
-        used = 0.985 if step.churn is not None else 0.6
+        step = self._job.steps[self._ranks[gpu.index]] if gpu.index in self._ranks else None
+        used = 0.01 if step is None else 0.985 if step.churn is not None else self._memory
         return SimpleNamespace(total=total, used=int(total * used), free=int(total * (1 - used)))
 
     def nvmlDeviceGetPowerUsage(self, gpu: Gpu) -> int:
@@ -219,7 +227,7 @@ class SimulatedNvml:
         return round(gpu.model.limit_w * 1000)
 
     def nvmlDeviceGetTemperature(self, gpu: Gpu, sensor: int) -> int:
-        return round(self._clocks[gpu.index].celsius)
+        return round(self._clocks[gpu.index].celsius or self._celsius)
 
     def nvmlDeviceGetCurrPcieLinkGeneration(self, gpu: Gpu) -> int:
         return gpu.model.pcie_generation
@@ -255,19 +263,22 @@ class SimulatedNvml:
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, gpu: Gpu) -> list[SimpleNamespace]:
         total = gpu.model.memory_bytes
-        own = SimpleNamespace(pid=self._pids[gpu.index], usedGpuMemory=int(total * 0.58))
-        return [own] + [SimpleNamespace(pid=991_000 + gpu.index, usedGpuMemory=int(total * 0.2))] * self._shared(gpu)
+        found = [SimpleNamespace(pid=991_000 + gpu.index, usedGpuMemory=int(total * 0.2))] * self._shared(gpu)
+        if gpu.index in self._pids:
+            found.append(SimpleNamespace(pid=self._pids[gpu.index], usedGpuMemory=int(total * self._memory * 0.97)))
+        return found
 
     def nvmlDeviceGetProcessUtilization(self, gpu: Gpu, since_us: int) -> list[SimpleNamespace]:
         if self._mig:
             raise NvmlError(NOT_SUPPORTED)
         start = max(self.now_ns - S, -S)
-        part = self._job.neighbour[gpu.index] if self._job.neighbour else 0.0
+        part = gpu.neighbour
         both = self._mean(gpu, "busy", start, self.now_ns)
         foreign = min(part, both * part / (1 + part) + max(0.0, part - both))
         stamp = (self.now_ns + 5 * S) // 1000
-        shares = [(self._pids[gpu.index], max(0.0, both - foreign))]
-        shares += [(991_000 + gpu.index, foreign)] * self._shared(gpu)
+        shares = [(991_000 + gpu.index, foreign)] * self._shared(gpu)
+        if gpu.index in self._pids:
+            shares.append((self._pids[gpu.index], max(0.0, both - foreign)))
         found = [SimpleNamespace(pid=pid, smUtil=round(100 * one), timeStamp=stamp) for pid, one in shares if one > 0]
         if not found:
             raise NvmlError(NOT_FOUND)
@@ -312,4 +323,4 @@ class SimulatedNvml:
         return float(((limit - idle) / (wanted - idle)) ** (1 / _POWER_OF_CLOCK))
 
     def _shared(self, gpu: Gpu) -> int:
-        return int(bool(self._job.neighbour and self._job.neighbour[gpu.index]))
+        return int(gpu.neighbour > 0)

@@ -250,6 +250,15 @@ _CONVERT = (
     torch("_dynamo/convert_frame.py", "ConvertFrame.__call__", 1871),
     torch("_dynamo/convert_frame.py", "_compile", 1250),
 )
+COMPILE_WAITS = (
+    (
+        *_CONVERT,
+        torch("_inductor/graph.py", "GraphLowering.compile_to_module", 2320),
+        torch("_inductor/async_compile.py", "AsyncCompile.wait", 480),
+        stdlib("concurrent/futures/_base.py", "Future.result", 451),
+        stdlib("threading.py", "Condition.wait", 327),
+    ),
+)
 COMPILING = (
     (*_CONVERT, torch("_dynamo/symbolic_convert.py", "InstructionTranslator.run", 1462)),
     (*_CONVERT, torch("_dynamo/output_graph.py", "OutputGraph.call_user_compiler", 2100)),
@@ -269,8 +278,8 @@ _INTERPRETER: Code = (
     (1, PYTHON, "lookdict_unicode_nodummy"),
 )
 _DISPATCH: Code = (
-    (2, "libtorch_cpu.so", "_ZNK3c1010Dispatcher4callIN2at6TensorEJRKS3_S5_S5_EEET_RKNS_19TypedOperatorHandleIFS6_DpT0_EEES9_"),
-    (1, "libtorch_cpu.so", "_ZN5torch8autograd12VariableType12_GLOBAL__N_15addmmEN3c1014DispatchKeySetERKN2at6TensorES8_S8_RKNS3_6ScalarESB_"),
+    (2, "libtorch_cpu.so", "_ZNK3c1010Dispatcher4callIN2at6TensorEJRKS3_EEET_RKNS_19TypedOperatorHandleE"),
+    (1, "libtorch_cpu.so", "_ZN5torch8autograd12VariableType12_GLOBAL__N_15addmmEN3c1014DispatchKeySetE"),
     (1, "libtorch_cpu.so", "_ZN2at18TensorIteratorBase5buildERNS_20TensorIteratorConfigE"),
     (1, "libtorch_cpu.so", "_ZN2at4_ops5addmm4callERKNS_6TensorES4_S4_RKN3c106ScalarES8_"),
     (1, "libc10.so", "_ZN3c1010TensorImplC1EONS_7StorageENS_14DispatchKeySetEN6caffe28TypeMetaE"),
@@ -285,7 +294,7 @@ _BINDINGS: Code = (
     (1, "libtorch_python.so", "THPVariable_Wrap"),
 )
 _LAUNCH: Code = (
-    (2, "libtorch_cuda.so", "_ZN2at6native15gpu_kernel_implINS0_13BUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEEEEvRNS_18TensorIteratorBaseERKT_"),
+    (2, "libtorch_cuda.so", "_ZN2at6native15gpu_kernel_implINS0_13BUnaryFunctorIfffEEEEvRNS_18TensorIteratorBaseE"),
     (1, "libcublas.so.12", "~cublasGemmEx"),
     (1, "libcublasLt.so.12", "~cublasLtMatmul"),
     (2, "libcudart.so.12", "cudaLaunchKernel"),
@@ -293,7 +302,7 @@ _LAUNCH: Code = (
     (2, LIBCUDA, "~cuEGLApiInit"),
 )  # fmt: skip
 _AUTOGRAD: Code = (
-    (2, "libtorch_cpu.so", "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE"),
+    (2, "libtorch_cpu.so", "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEE"),
     (1, "libtorch_cpu.so", "_ZN5torch8autograd9generated13AddmmBackward05applyEOSt6vectorIN2at6TensorESaIS5_EE"),
     (1, "libtorch_cpu.so", "_ZN5torch8autograd14AccumulateGrad5applyEOSt6vectorIN2at6TensorESaIS4_EE"),
 )  # fmt: skip

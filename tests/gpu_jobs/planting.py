@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.gpu_jobs import plants_device as device
 from tests.gpu_jobs import plants_host as host
 from tests.gpu_jobs import plants_ranks as ranks
-from tests.gpu_jobs.draw import Draw, sound_job
+from tests.gpu_jobs.draw import Draw, sound_job, with_steps
 from tests.gpu_jobs.job import Job
 from tests.gpu_jobs.simulate import Run, share_of, simulate
 
 SOUND = "gpu.compute"
 # A bottleneck that takes less is none to speak of.
 LEAST, MOST = 0.12, 0.92
+# All that could be saved in a sound job is less.
+NEGLIGIBLE = 0.06
 _STRENGTHS = (0.15, 0.9)
 # Of so many jobs one is sound.
 _SOUND_OF = 5
-_TRY_S = 6.0
+# These only add to a step, so that a job can have two of them; this part of those jobs has.
+_ADDING = ("pageable", "churn", "logging", "collecting", "no_workers", "own_python", "heat")
+_SECOND = 0.3
+# A second bottleneck of this part of the first one's size may be named in its place.
+_NEARLY = 0.75
+_TRY_S = 5.0
+_EXCHANGES = frozenset(("communication.bandwidth", "communication.latency"))
 
 
 @dataclass(frozen=True)
@@ -119,28 +127,82 @@ def random_job(seed: int, only: str | None = None) -> Planted:
     if not sound and not names:
         raise ValueError(f"there is no way to plant {only}: {', '.join(PLANTS)}")
     if sound:
-        job = sound_job(rng, seed)
-        return Planted(seed, "sound", SOUND, device.sound_at_power_limit(job) if rng.random() < 0.4 else job, None, {})
+        return _sound(rng, seed)
     name = rng.choice(names)
     plant = PLANTS[name]
     while True:
         planted, fixed = plant.make(Draw(rng, sound_job(rng, seed), rng.uniform(*_STRENGTHS)))
         # A draw may miss its strength where other parts of the step hide it.
-        if LEAST <= 1 - simulate(planted, _TRY_S).pace / simulate(fixed, _TRY_S).pace <= MOST:
-            late = ranks.late_rank(planted, fixed) if plant.make.__module__ == ranks.__name__ else None
-            return Planted(seed, name, plant.cause, planted, fixed, _accepted(plant, planted), late)
+        if not LEAST <= _share(planted, fixed) <= MOST:
+            continue
+        late = ranks.late_rank(planted, fixed) if plant.make.__module__ == ranks.__name__ else None
+        first = Planted(seed, name, plant.cause, planted, fixed, _accepted(plant, planted), late)
+        return _with_second(rng, first) if name in _ADDING and rng.random() < _SECOND else first
+
+
+def _share(planted: Job, fixed: Job) -> float:
+    return 1 - simulate(planted, _TRY_S).pace / simulate(fixed, _TRY_S).pace
+
+
+def _with_second(rng: random.Random, first: Planted) -> Planted:
+    """A lesser bottleneck beside the first; a job in which it would be the larger one is left as it is."""
+    assert first.fixed is not None
+    name = rng.choice([one for one in _ADDING if PLANTS[one].cause != first.cause])
+    plant, size, state = PLANTS[name], rng.uniform(0.05, 0.5), rng.getstate()
+    jobs = []
+    for job in (first.job, first.fixed):
+        rng.setstate(state)
+        planted, without = plant.make(Draw(rng, job, size))
+        jobs.append((planted, without))
+    (both, only_first), (only_second, _) = jobs
+    shares = _share(both, only_second), _share(both, only_first)
+    if shares[1] > shares[0] or shares[0] < LEAST:
+        return first
+    accepted = dict(first.accepted)
+    if shares[1] > _NEARLY * shares[0]:
+        accepted[plant.cause] = f"it takes nearly as much: {shares[1]:.2f} beside {shares[0]:.2f}"
+    return replace(first, name=f"{first.name}+{name}", job=both, fixed=only_second, accepted=accepted)
+
+
+def _sound(rng: random.Random, seed: int) -> Planted:
+    """A job in which nothing is worth while; some look as if something were."""
+    while True:
+        draw = Draw(rng, sound_job(rng, seed), 0.0)
+        name = rng.choice(("sound", "at_power_limit", "busy_host"))
+        job = draw.job
+        if name == "at_power_limit":
+            job = device.sound_at_power_limit(job)
+        elif name == "busy_host":
+            job = draw.with_host_near(rng.uniform(0.5, 0.8))
+        step = job.steps[0]
+        ideal = with_steps(
+            job,
+            forward=replace(step.forward, host_us=0.5),
+            backward=replace(step.backward, host_us=0.5),
+            item_every=0,
+            copy=replace(step.copy, how="hidden"),
+        )
+        ideal = replace(ideal, exchange=job.exchange and replace(job.exchange, bucket_ms=0.02))
+        if _share(job, ideal) < NEGLIGIBLE:
+            return Planted(seed, name, SOUND, job, None, {})
 
 
 def _accepted(plant: Plant, job: Job) -> dict[str | None, str]:
     """What else may be said of a job, and why."""
-    seen = job.watch.device == "nvml"
+    watch = job.watch
+    seen = watch.device == "nvml"
+    units = seen and watch.gpm and job.model.gpm
+    reason = ""
     if plant.needs == "device" and not seen:
         reason = "nothing of the GPU is read, and the host waits for it as it does in a sound job"
-        accepted: dict[str | None, str] = {SOUND: reason, None: reason}
-        if plant.cause == "cpu.synchronization":
-            accepted["cpu.kernel_launch"] = "whether the GPU was idle before it was refilled cannot be seen"
-        return accepted
-    if plant.needs == "gpm" and not (seen and job.watch.gpm and job.model.gpm):
+    elif plant.needs == "gpm" and not units:
         reason = "which units of a busy GPU are active is not read"
-        return {SOUND: reason, None: reason}
-    return {}
+    elif plant.cause == "gpu.contention" and not watch.all_visible:
+        reason = "whose processes are on the GPU is not seen from inside a container"
+    accepted: dict[str | None, str] = {SOUND: reason, None: reason} if reason else {}
+    if plant.cause == "cpu.synchronization" and not seen:
+        accepted["cpu.kernel_launch"] = "whether the GPU was idle before it was refilled cannot be seen"
+    if plant.cause in _EXCHANGES and not units and job.exchange is not None and job.exchange.link != "network":
+        reason = "bytes between GPUs are not read, or seldom"
+        accepted.update(dict.fromkeys(_EXCHANGES - {plant.cause}, reason))
+    return accepted

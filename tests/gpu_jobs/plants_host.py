@@ -64,7 +64,8 @@ def recompilation(draw: Draw) -> Pair:
     every = max(1, round(compile_ms * (1 - draw.share) / draw.share / draw.gpu_ms))
     forward, backward = (replace(part, host_us=3.0) for part in (draw.step.forward, draw.step.backward))
     fixed = draw.with_step(forward=forward, backward=backward, compiled=True, item_every=1)
-    return with_steps(fixed, compiling=Rarely(every, compile_ms)), fixed
+    elsewhere = rng.choice((0.0, 0.3, 0.5))  # in processes that compile kernels
+    return with_steps(fixed, compiling=Rarely(every, compile_ms * (1 - elsewhere), compile_ms * elsewhere)), fixed
 
 
 def slow_workers(draw: Draw) -> Pair:
@@ -133,7 +134,8 @@ def crowded(draw: Draw) -> Pair:
     fixed = draw.with_host_near(rng.uniform(0.8, 0.95))
     wait = Cores(delay=min(0.85, draw.share * 1.05), slice_ns=rng.choice((3, 4, 6)) * 1_000_000)
     cores = rng.choice((8, 16, 32))
-    host = Host(cores, load=cores * 1.4, wait=wait, worker_wait=wait)
+    # All that want a core share them.
+    host = Host(cores, load=cores / (1 - wait.delay) - 1, wait=wait, worker_wait=wait)
     return replace(fixed, host=host), fixed
 
 
@@ -141,4 +143,4 @@ def quota(draw: Draw) -> Pair:
     """The control group has used up its quota for a part of each period."""
     fixed = draw.with_host_near(draw.random.uniform(0.8, 0.95))
     wait = Cores(stopped=min(0.85, draw.share * 1.05))
-    return replace(fixed, host=Host(64, quota=4.0, wait=wait, worker_wait=wait)), fixed
+    return replace(fixed, host=Host(64, quota=True, wait=wait, worker_wait=wait)), fixed

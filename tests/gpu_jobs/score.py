@@ -24,32 +24,37 @@ from tests.gpu_jobs.watch import record
 
 @dataclass(frozen=True)
 class Judged:
-    """What was said about one job."""
+    """What was said about one job.
 
-    seed: int
-    name: str
-    cause: str
-    sound: bool
-    accepted: tuple[str | None, ...]
+    Attributes:
+        described: what matters of the job, in one line.
+        truth: what the bottleneck took.
+        said: the verdict's cause.
+        said_straggler: the rank that it names.
+    """
+
+    planted: Planted
     described: str
     truth: float
     said: str | None
     share: float
     confidence: float
-    straggler: int | None
     said_straggler: int | None
 
     @property
     def bottleneck_right(self) -> bool:
         """The resource is right; of a sound job, that none is claimed."""
-        if self.sound:
-            return self.said in (None, self.cause, *self.accepted)
-        return _resource(self.said) in {_resource(one) for one in (self.cause, *self.accepted)}
+        if self.planted.sound:
+            return self.cause_right
+        return _resource(self.said) in {_resource(one) for one in (self.planted.cause, *self.planted.accepted)}
 
     @property
     def cause_right(self) -> bool:
-        right = self.said in (self.cause, *self.accepted) or (self.sound and self.said is None)
-        return right and (self.straggler is None or self.said_straggler == self.straggler)
+        """The cause is right, or may be said, and so is the rank."""
+        if self.said in self.planted.accepted or (self.planted.sound and self.said is None):
+            return True
+        late = self.planted.straggler
+        return self.said == self.planted.cause and late in (None, self.said_straggler)
 
     @property
     def error(self) -> float:
@@ -80,18 +85,18 @@ def judge(seed: int, only: str | None, keep: Path | None = None) -> Judged:
         with Recording.open(path) as recording:
             verdict = examine(recording).verdict
     return Judged(
-        seed, planted.name, planted.cause, planted.sound, tuple(planted.accepted), describe(planted), planted.truth(run),
-        verdict.cause, verdict.share, verdict.confidence, planted.straggler, verdict.straggler_rank,
+        planted, describe(planted), planted.truth(run), verdict.cause, verdict.share, verdict.confidence,
+        verdict.straggler_rank,
     )  # fmt: skip
 
 
 def report(judged: list[Judged]) -> Iterator[str]:
     """Scores, a table by cause, and each job that was judged wrongly."""
-    ill = [one for one in judged if not one.sound]
-    sound = [one for one in judged if one.sound]
+    ill = [one for one in judged if not one.planted.sound]
+    sound = [one for one in judged if one.planted.sound]
     if ill:
         right = [one for one in ill if one.cause_right]
-        errors = sorted(one.error for one in right) or [float("nan")]
+        errors = sorted(one.error for one in right if one.said == one.planted.cause) or [float("nan")]
         yield f"jobs with a bottleneck     {len(ill)}"
         yield f"bottleneck right           {_percent(sum(one.bottleneck_right for one in ill), len(ill))}"
         yield f"cause right                {_percent(len(right), len(ill))}"
@@ -105,7 +110,7 @@ def report(judged: list[Judged]) -> Iterator[str]:
     yield ""
     by_name = defaultdict(list)
     for one in judged:
-        by_name[one.cause, one.name].append(one)
+        by_name[one.planted.cause, one.planted.name].append(one)
     yield f"{'cause':26} {'planted as':22} {'right':>9}  error  said instead"
     for (cause, name), those in sorted(by_name.items()):
         right = sum(one.cause_right for one in those)
@@ -119,14 +124,16 @@ def report(judged: list[Judged]) -> Iterator[str]:
         yield "wrong:"
     for one in wrong_ones:
         yield (
-            f"  seed {one.seed}: {one.cause} {one.truth:.2f}, said {_said(one)} {one.share:.2f}"
+            f"  seed {one.planted.seed}: {one.planted.cause} {one.truth:.2f}, said {_said(one)} {one.share:.2f}"
             f" ({one.confidence:.2f}): {one.described}"
         )
 
 
 def _said(one: Judged) -> str:
     said = one.said or "nothing"
-    return said if one.straggler is None and one.said_straggler is None else f"{said} of rank {one.said_straggler}"
+    return (
+        said if one.planted.straggler is None and one.said_straggler is None else f"{said} of rank {one.said_straggler}"
+    )
 
 
 def _percent(some: int, of: int) -> str:
@@ -150,7 +157,11 @@ def main() -> None:
     if asked.keep:
         asked.keep.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(asked.processes) as pool:
-        judged = list(pool.map(judge, seeds, [asked.only] * len(seeds), [asked.keep] * len(seeds)))
+        judged = []
+        for one in pool.map(judge, seeds, [asked.only] * len(seeds), [asked.keep] * len(seeds)):
+            judged.append(one)
+            if sys.stderr.isatty():
+                print(f"\r{len(judged)} of {len(seeds)}", end="\r", file=sys.stderr)
     print("\n".join(report(judged)))
 
 

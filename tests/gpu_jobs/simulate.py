@@ -25,6 +25,7 @@ class Run:
 
     Attributes:
         ends_ns: when each rank's steps ended on its GPU.
+        spare: GPUs of the machine that the job does not use.
         end_ns: when the watching ends; it began at 0.
     """
 
@@ -33,6 +34,7 @@ class Run:
     processes: list[Process]
     ends_ns: list[list[int]]
     end_ns: int
+    spare: list[Gpu]
 
     @property
     def pace(self) -> float:
@@ -55,6 +57,9 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
     end_ns = round((seconds or job.watch.seconds) * S)
     processes = []
     environment = {"CUDA_MODULE_LOADING": "LAZY", "OMP_NUM_THREADS": "8"}
+    if job.watch.spare_gpus:
+        visible = range(job.watch.first_gpu, job.watch.first_gpu + job.ranks)
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, visible))
     if job.ranks > 1:
         processes.append(_launcher(sim))
     trainers = []
@@ -65,12 +70,12 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
         process = Process(
             pid,
             LAUNCHER if job.ranks > 1 else 1,
-            "python",
+            job.unsure.comm("python"),
             "/opt/venv/bin/python -u main.py --config base.yaml",
             environment={**environment, **(ranked if job.ranks > 1 else {})},
             rank=rank,
         )
-        gpu = Gpu(sim, rank, job.model)
+        gpu = Gpu(sim, rank + job.watch.first_gpu, job.model)
         clocks = job.clocks[rank] if job.clocks else None
         neighbour = job.neighbour[rank] if job.neighbour else 0.0
         gpu.slower = (1 / clocks.speed if clocks else 1.0) * (1 + neighbour)
@@ -86,7 +91,16 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
             trainer.partners = partners
     sim.run(end_ns + S // 2)
     ends = [[op.end for op in trainer.ends if op.end is not None] for trainer in trainers]
-    return Run(job, trainers, processes, ends, end_ns)
+    return Run(job, trainers, processes, ends, end_ns, _spare_gpus(sim, job, end_ns))
+
+
+def _spare_gpus(sim: Simulation, job: Job, end_ns: int) -> list[Gpu]:
+    """Those that the job does not use; others use every other one."""
+    own = range(job.watch.first_gpu, job.watch.first_gpu + job.ranks)
+    spare = [Gpu(sim, index, job.model) for index in range(job.ranks + job.watch.spare_gpus) if index not in own]
+    for gpu in spare[::2]:
+        _add_neighbour(gpu, 0.9, end_ns)
+    return spare
 
 
 def _launcher(sim: Simulation) -> Process:
@@ -99,6 +113,7 @@ def _launcher(sim: Simulation) -> Process:
 
 def _add_neighbour(gpu: Gpu, part: float, end_ns: int) -> None:
     """Somebody else's kernels; those of the job take turns with them."""
+    gpu.neighbour = part
     start = -WARM_UP_NS
     while start < end_ns:
         gpu.note(start, start + round(_NEIGHBOUR_PERIOD_NS * part), _NEIGHBOUR)

@@ -40,7 +40,7 @@ def _facts(watching: Watching, start: int) -> Iterator[Sample]:
     host = watching.job.host
     yield Fact(start, "cpu", "host", "cpu_model", "Intel(R) Xeon(R) Platinum 8480C")
     yield Fact(start, "cpu", "host", "logical_cores", str(host.cores))
-    yield Fact(start, "cpu", "job", "cpu_quota", "unlimited" if host.quota is None else str(host.quota))
+    yield Fact(start, "cpu", "job", "cpu_quota", str(_quota_cores(watching) or "unlimited"))
     for process in watching.run.processes:
         yield Fact(start, "cpu", f"pid:{process.pid}", "affinity", f"0-{host.cores - 1}")
     for point, kind, source, network, device in _MOUNTS:
@@ -82,7 +82,8 @@ def _cpu(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
             runnable += track.doing[track.index(tick)].state == "R"
     yield Reading(at, "cpu", "job", "cpu_seconds_total", round(total, 2))
     own = tick / S * 0.03
-    load = tick / S * host.load
+    used = total / (tick / S) if tick else 0.0
+    load = tick / S * max(0.0, min(host.load, host.cores - used))
     yield Reading(at, "cpu", "perfdoctor", "cpu_seconds_total", own)
     busy = total + own + load
     yield Reading(at, "cpu", "host", "busy_seconds_total", 5000 + busy)
@@ -95,20 +96,33 @@ def _cpu(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
     yield Reading(
         at, "cpu", "host", "cpu_pressure_some_seconds_total", 3 + tick / S * (0.002 + min(1.0, pressure * 1.2))
     )
-    if host.quota is not None:
-        yield from _quota(watching, tick, at)
+    quota = _quota_cores(watching)
+    if quota is not None:
+        yield from _quota(watching, tick, at, quota)
     if tick % (5 * S) == 0:
-        yield Reading(at, "cpu", "job", "usable_cores", min(float(host.cores), host.quota or host.cores))
+        yield Reading(at, "cpu", "job", "usable_cores", min(float(host.cores), quota or host.cores))
         for process in watching.run.processes:
             yield Reading(at, "cpu", f"pid:{process.pid}", "allowed_cores", float(host.cores))
 
 
-def _quota(watching: Watching, tick: int, at: int) -> Iterator[Sample]:
+def _quota_cores(watching: Watching) -> float | None:
+    """The quota that the job has used up: what it used."""
+    if not watching.job.host.quota:
+        return None
+    threads = [thread for process in watching.run.processes for thread in process.threads]
+    used = sum(
+        watching.tracks[thread.tid].run_ns(watching.end_ns) - watching.tracks[thread.tid].run_ns(0)
+        for thread in threads
+    )
+    return max(0.1, round(used / watching.end_ns, 1))
+
+
+def _quota(watching: Watching, tick: int, at: int, cores: float) -> Iterator[Sample]:
     host = watching.job.host
     group = "cgroup:/job"
     periods = (tick + 10 * S) // host.wait.period_ns
     stopped = host.wait.stopped
-    yield Reading(at, "cpu", group, "quota_cores", host.quota)
+    yield Reading(at, "cpu", group, "quota_cores", cores)
     yield Reading(at, "cpu", group, "quota_periods_total", float(periods))
     yield Reading(at, "cpu", group, "throttled_periods_total", float(round(periods * (0.97 if stopped else 0.0))))
     yield Reading(at, "cpu", group, "throttled_seconds_total", (tick / S + 10) * stopped * 3)
@@ -145,7 +159,8 @@ def _memory(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
         yield Reading(at, "memory", f"pid:{process.pid}", "major_faults_total", 20.0)
         yield Reading(at, "memory", f"pid:{process.pid}", "minor_faults_total", 200_000.0)
     for name, value in (
-        ("memory_total_bytes", 1e12), ("memory_available_bytes", 8e11), ("page_cache_bytes", 3e11), ("dirty_bytes", 1e7),
+        ("memory_total_bytes", 1e12), ("memory_available_bytes", 8e11), ("page_cache_bytes", 3e11),
+        ("dirty_bytes", 1e7),
         ("swap_total_bytes", 0.0), ("swap_free_bytes", 0.0), ("swapped_in_bytes_total", 0.0),
         ("swapped_out_bytes_total", 0.0), ("major_faults_total", 1000.0), ("refaults_total", 0.0),
         ("memory_pressure_some_seconds_total", 0.0), ("memory_pressure_full_seconds_total", 0.0),

@@ -15,7 +15,7 @@ from tests.gpu_jobs.loader import Loader, worker_process
 from tests.gpu_jobs.places import Code, Stack
 
 # Kernels are launched in groups of about so much host time; at most so many at once.
-_GROUP_NS, _GROUP = 250 * US, 64
+_GROUP_NS, _GROUP = 400 * US, 64
 # A kernel of NCCL occupies a block per channel, 10 to 20 % of an H100's multiprocessors, and draws little.
 _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 
@@ -78,6 +78,7 @@ class Doings:
         self.exchange = Doing(stacks=places.ALL_REDUCE, code=places.EAGER, gil=True)
         self.collect = Doing(stacks=places.COLLECT, code=places.COLLECTOR, gil=True, collecting=True)
         self.compile = Doing(stacks=places.COMPILING, code=places.IN_PYTHON, gil=True)
+        self.compile_waits = Doing("S", "futex", stacks=places.COMPILE_WAITS)
         self.save = Doing(stacks=places.SAVE, code=places.CRC)
         self.saving = Doing("D", "write", "file:/checkpoints/step.pt", places.SAVE)
         self.syncing = Doing("D", "fsync", "file:/checkpoints/step.pt", places.SAVE)
@@ -107,11 +108,12 @@ class Trainer:
         self.compute = gpu.stream()
         self.comm = gpu.stream()
         self.copies = gpu.stream()
-        first = self._thread(0, "python", "MainThread")
+        comm = job.unsure.comm
+        first = self._thread(0, comm("python"), "MainThread")
         first.note(Doing("S", "futex", stacks=places.RAY_MAIN))
         self.main = self._thread(40, "python", "TrainingThread(train)") if job.own_thread else first
         self.main.note(Doing(stacks=(places.LOOP,), code=places.IN_PYTHON, gil=True))
-        self.autograd = self._thread(31, "pt_autograd_0" if job.unsure.named else "python", "")
+        self.autograd = self._thread(31, comm("pt_autograd_0"), "")
         self.autograd.note(Doing("S", "futex"))
         self._idle_threads()
         self.loader = self._loader()
@@ -133,8 +135,10 @@ class Trainer:
 
     def _idle_threads(self) -> None:
         """Those of torch, NCCL and the driver, asleep as they are."""
-        name = (lambda own: own) if self.job.unsure.named else (lambda _: "python")
-        idle = [("cuda00001400006", "poll", "", (0, 0)), ("cuda-EvtHandlr", "poll", "", (100 * MS, 20 * US))]
+        name = self.job.unsure.comm
+        idle = [("python", "futex", "", (0, 0))]
+        if self.job.watch.device != "rocm":
+            idle += [("cuda00001400006", "poll", "", (0, 0)), ("cuda-EvtHandlr", "poll", "", (100 * MS, 20 * US))]
         if self.job.ranks > 1:
             idle += [
                 (name("pt_nccl_watchdg"), "futex", "", (100 * MS, 60 * US)),
@@ -152,21 +156,20 @@ class Trainer:
         plan = self.plan.input
         workers = []
         for number in range(plan.workers):
-            worker = worker_process(self.sim, self.process.pid + 100 + 10 * number, self.process)
+            worker = worker_process(self.sim, self.process, number, self.job.unsure.comm("pt_data_worker"))
             worker.cores = self.job.host.worker_wait
             workers.append(worker)
         self.workers = [worker.process for worker in workers]
         pinner = None
         if workers and plan.pin:
-            pinner = self._thread(
-                30, "pt_data_pin" if self.job.unsure.named else "python", "Thread-1 (_pin_memory_loop)"
-            )
+            pinner = self._thread(30, self.job.unsure.comm("pt_data_pin"), "Thread-1 (_pin_memory_loop)")
         return Loader(self.sim, plan, workers, pinner)
 
     def _hog(self) -> None:
         gil = Gil(self.sim)
         thread = self._thread(29, "python", "Thread-2 (update)")
         self.process.gil = gil
+        self.main.loses_gil = self.job.unsure.loses_gil
         self.sim.spawn(self._busy(thread))
 
     def _busy(self, thread: Thread) -> Task:
@@ -182,7 +185,7 @@ class Trainer:
         while True:
             number += 1
             self._host_scale = max(0.5, self.random.gauss(1.0, 0.03))
-            self._device_scale = max(0.5, self.random.gauss(1.0, 0.01))
+            self._device_scale = max(0.5, self.random.gauss(1.0, self.plan.uneven))
             yield from self.loader.next(self.main)
             yield from self._copy()
             yield from self._forward(number)
@@ -220,6 +223,7 @@ class Trainer:
                 return
             waiting = self.waits.room(doing.stacks)
             if when is None:
+                thread.let_go()
                 thread.note(waiting)
                 yield stream.changed
             else:
@@ -234,6 +238,7 @@ class Trainer:
             if when is not None and when <= self.sim.now:
                 return
             if when is None:
+                thread.let_go()
                 thread.note(waiting)
                 yield stream.changed
             elif waiting.state == "R":
@@ -262,6 +267,7 @@ class Trainer:
         compiling = plan.compiling
         if compiling is not None and number % compiling.every == 0:
             yield from self.main.run(compiling.cpu_ms * MS, self.doing.compile)
+            yield from self.main.sleep(compiling.blocked_ms * MS, self.doing.compile_waits)
         churn = plan.churn
         cuts = max(plan.items, churn.times if churn else 0, 8 if plan.own_us else 0, 1)
         for cut in range(cuts):

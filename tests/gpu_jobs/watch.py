@@ -58,6 +58,7 @@ _JITTER = 0.4
 # Stacks that change while py-spy reads them, of those that run Python.
 _MISSED = 0.03
 _SWITCHES_NS = S
+_IDENTIFIED = 4  # processes whose threads Python's identifiers are read of
 
 
 class Track:
@@ -128,6 +129,7 @@ class Watching:
         yield Event(end, "stopped", "duration")
 
     def _processes(self) -> Iterator[Sample]:
+        identified = [process.pid for process in self.run.processes if not process.forked][:_IDENTIFIED]
         for process in self.run.processes:
             environment = json.dumps(process.environment or None)
             started = START - (60 if not process.forked else 40) * S
@@ -137,7 +139,7 @@ class Watching:
             )  # fmt: skip
             for thread in process.threads:
                 yield ThreadSeen(START, thread.tid, process.pid, thread.name)
-                if thread.python_name is not None and not process.forked:
+                if thread.python_name is not None and process.pid in identified:
                     yield PythonThread(START, process.pid, thread.tid, thread.ident, thread.python_name)
 
     def _ticks(self, period_s: float) -> Iterator[int]:
@@ -307,9 +309,9 @@ class Watching:
                 refusal = why_no_gpu(Path(folder), "NVML cannot be used: NVML Shared Library Not Found.")
             yield Unavailable("gpu", *refusal)
             return
-        nvml = SimulatedNvml(
-            self.job, [one.gpu for one in self.run.trainers], [one.process.pid for one in self.run.trainers]
-        )
+        trainers = self.run.trainers
+        gpus = [*(trainer.gpu for trainer in trainers), *self.run.spare]
+        nvml = SimulatedNvml(self.job, gpus, {trainer.gpu.index: trainer.process.pid for trainer in trainers})
         pids = tuple(process.pid for process in self.run.processes)
         with _driver(nvml, self.job.watch.all_visible) as root:
             probe = GpuProbe(root)

@@ -112,11 +112,11 @@ class GpuReader:
         limit = self._mean(gpus, "power_limit_watts")
         computing = []
         if active is not None:
-            spins, works = thresholds.SM_IN_COLLECTIVE, thresholds.SM_AT_WORK
-            computing.append((active / busy - spins) / (works - spins))
+            spins = thresholds.SM_IN_COLLECTIVE
+            computing.append((active / busy - spins) / (thresholds.SM_AT_WORK - spins))
         if power is not None and limit:
             idle, spins = thresholds.POWER_IDLE, thresholds.POWER_IN_COLLECTIVE
-            works = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed)
+            works: float = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed)
             computing.append(((power / limit - (1 - busy) * idle) / busy - spins) / (works - spins))
         # Kernels may be small, or need little power: only what both say is a wait.
         return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0

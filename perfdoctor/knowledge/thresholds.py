@@ -321,6 +321,9 @@ STRAGGLER = Threshold(0.8, "fraction of all waiting for ranks", "what TraceML an
 CONFIDENCE_OUTSIDE = Threshold(
     0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"
 )
+CONFIDENCE_GPU_OUTSIDE = Threshold(
+    0.6, "probability", "what a job on a GPU looks like from outside was built from published facts, and never tried"
+)
 CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )

@@ -128,6 +128,7 @@ GPU: dict[str, Metric] = {
     "gpu_foreign_sm": Metric("GPU used by other jobs", _OF_TIME, "gpu"),
     "gpu_foreign_processes": Metric("processes of other jobs on the GPU", "processes", "gpu"),
     "gpu_limited_by_power": Metric("GPU clock held down by the power limit", _OF_TIME, "gpu"),
+    "gpu_limited_by_power_brake": Metric("GPU clock held down by the power supply", _OF_TIME, "gpu"),
     "gpu_limited_by_heat": Metric("GPU clock held down by heat", _OF_TIME, "gpu"),
     "gpu_limited_by_hardware": Metric("GPU clock held down by the hardware", _OF_TIME, "gpu"),
     "gpu_clock": Metric("GPU clock", "MHz", "gpu"),

@@ -82,7 +82,7 @@ class CodeProbe:
     """Samples the instruction pointers of each process of the job that has torch loaded: of its main thread, and of
     autograd's.
 
-    Listing its threads costs 1 µs for each that there is, and 10 µs once for each new one (Linux 6.18, x86-64).
+    Listing its threads costs 1 µs for each that there is, and 15 µs twice for each new one (Linux 6.18, x86-64).
 
     Args:
         root: where ``proc`` is found.

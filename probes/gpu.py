@@ -132,7 +132,8 @@ class GpuProbe:
 class _Computing:
     """Tells which of a job's processes compute on a GPU, each once: it shows in their open files, whatever NVML says.
 
-    Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64). One that does not is asked ever more rarely.
+    Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64). One that does not is asked
+    ever more rarely.
 
     Args:
         root: where /proc is.

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.amd import AmdDriver
 from perfdoctor.probes.readers.gpus import Device, Driver, sees_all_processes
+from perfdoctor.probes.readers.numa import node_of_device
 from perfdoctor.probes.readers.nvidia import NvidiaDriver
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate, device_files
@@ -70,6 +71,7 @@ class GpuProbe:
             return [*computing, Unavailable(self.name, *refusal)]
         self._all_visible = sees_all_processes(self._root)
         facts = [fact for device in self._devices for fact in device.facts()]
+        facts += self._nodes(facts)
         self._slow_next_ns = now_ns() + SLOW_PERIOD_NS
         return [*computing, *facts, *self._look(job.pids(), slow=True)]
 
@@ -90,6 +92,14 @@ class GpuProbe:
         if not self._rounds.under_way:  # else the driver is still in a call, and must be left alone
             self._disconnect()
         return last
+
+    def _nodes(self, facts: Iterable[Sample]) -> Iterator[Fact]:
+        """The NUMA nodes that GPUs are attached to."""
+        for fact in facts:
+            if isinstance(fact, Fact) and fact.name == "pci_address":
+                node = node_of_device(fact.value, self._root)
+                if node is not None:
+                    yield fact._replace(name="numa_node", value=str(node))
 
     def _connect(self) -> Refusal | None:
         """Finds a driver with devices; returns why there is none."""

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from perfdoctor.probes.readers.gpus import Device, Users, tell_apart, users_readings
+from perfdoctor.probes.readers.nvidia_health import NvidiaHealth
 from perfdoctor.probes.readers.nvml import Gpm, Nvml, mean_use
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -195,6 +196,7 @@ class NvidiaDevice(_Part):
         mode = self.ask("nvmlDeviceGetMigMode")
         self._partitioned = None if mode is None else bool(mode[0])
         self._instances = self._find_instances() if self._partitioned else []
+        self._health = NvidiaHealth(nvml, subject, handle)
         self._sampled_until_us = 0
         self._clock = ""
 
@@ -243,6 +245,7 @@ class NvidiaDevice(_Part):
             violation = self.ask("nvmlDeviceGetViolationStatus", self.nvml.constant(policy))
             if violation is not None:
                 yield self.reading(name, violation.violationTime / 1e9)
+        yield from (self.reading(*state) for state in self._health.readings())
         if not self._partitioned:
             yield from self._lag()
 
@@ -259,6 +262,7 @@ class NvidiaDevice(_Part):
     def close(self) -> None:
         """Gives back what NVML lent."""
         super().close()
+        self._health.close()
         for instance in self._instances:
             instance.close()
 

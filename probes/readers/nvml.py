@@ -68,6 +68,16 @@ class Nvml:
         """
         return self._call(device, function, arguments)[0]
 
+    def query_quietly(self, device: str, function: str, *arguments: Any) -> Any:
+        """As ``query``, for what many devices do not have: that they refuse is not kept."""
+        answer = self.query(device, function, *arguments)
+        self.unsupported.pop(function, None)
+        return answer
+
+    def does(self, device: str, function: str, *arguments: Any) -> bool:
+        """As ``query``, for functions that answer nothing: whether it was done."""
+        return self._call(device, function, arguments)[1] is None
+
     def samples(self, device: str, function: str, *arguments: Any) -> list[Any] | None:
         """As ``query``, for functions that return samples: an empty list where there are no new ones."""
         answer, error = self._call(device, function, arguments)

@@ -200,6 +200,7 @@ def test_what_is_made_of_known_answers(stand_in: Path) -> None:
         "foreign_processes": 1,
         "job_memory_bytes": 12 * GIB,
         "foreign_memory_bytes": 5 * GIB,
+        "xid_errors_total": 0,
         "foreign_sm_fraction": 0.0,  # at the second slow look, with nothing new; 0.25 at the first
     }
     assert ["Reading", "gpu:0", "foreign_sm_fraction", 0.25] in [[s[0], *s[3:]] for s in samples]
@@ -214,6 +215,20 @@ def test_what_is_made_of_known_answers(stand_in: Path) -> None:
         ("gpu:0", "pci_address"): "0000:1a:00.0",
     }
     assert values_of(samples)["perfdoctor", "gpu_calls_seconds_total"] > 0
+
+
+def test_what_is_wrong_with_a_gpu(stand_in: Path) -> None:
+    samples = samples_of(stand_in, STAND_IN_SICK="1")
+    seen = values_of(samples)
+    assert seen["gpu:0", "nvlinks_active"] == 2
+    # Of links 0 and 2: replays and recoveries 0 and 10, CRC errors 20 and 30, and the link's number each.
+    assert seen["gpu:0", "nvlink_replays_total"] == 10 + 0 + 10 + 2 * 2
+    assert seen["gpu:0", "nvlink_crc_errors_total"] == 2 * (20 + 30) + 2 * 2
+    assert seen["gpu:0", "remapped_rows_total"] == 3
+    assert (seen["gpu:0", "row_remapping_pending"], seen["gpu:0", "row_remapping_failed"]) == (1, 0)
+    assert seen["gpu:0", "xid"] == 74
+    assert seen["gpu:0", "xid_errors_total"] == 1
+    assert not any("NvLink" in sample[2] for sample in samples if sample[0] == "Unavailable")
 
 
 def test_how_old_the_use_of_a_gpu_is(stand_in: Path) -> None:

@@ -99,6 +99,7 @@ def test_sees_a_job_run_into_a_real_limit(limited_group: Path, tmp_path: Path) -
     assert number(after, subject, "usage_bytes") > 16 * MIB
     assert number(after, subject, "limit_hits_total") > number(before, subject, "limit_hits_total")
     assert number(after, subject, "oom_kills_total") == 0
+    assert number(before, subject, "refaults_total") == 0
 
 
 V2 = {
@@ -110,13 +111,16 @@ V2 = {
     "proc/meminfo": (
         "MemTotal:     8192 kB\nMemAvailable:  4096 kB\nSwapCached:  7 kB\nCached:  2048 kB\nDirty:   16 kB\n"
     ),
-    "proc/vmstat": "pgmajfault 12\npswpin 3\npswpout 5\nworkingset_refault_file 70\n",
+    "proc/vmstat": (
+        "pgmajfault 12\npswpin 3\npswpout 5\nworkingset_refault_file 70\n"
+        "pgscan_direct 6\ncompact_stall 8\nthp_fault_alloc 20\nthp_fault_fallback 10\n"
+    ),
     "proc/pressure/memory": "some avg10=0.00 avg60=0.00 total=1000000\nfull avg10=0.00 total=500000\n",
     "sys/fs/cgroup/cgroup.procs": "",
     "sys/fs/cgroup/job/memory.max": "8388608\n",
     "sys/fs/cgroup/job/memory.high": "6291456\n",
     "sys/fs/cgroup/job/memory.current": "5242880\n",
-    "sys/fs/cgroup/job/memory.stat": "anon 1048576\nfile 2097152\nkernel 0\n",
+    "sys/fs/cgroup/job/memory.stat": "anon 1048576\nfile 2097152\npgsteal 40\nworkingset_refault_file 30\n",
     "sys/fs/cgroup/job/memory.events": "low 0\nhigh 4\nmax 2\noom 1\noom_kill 1\noom_group_kill 0\n",
     "sys/fs/cgroup/job/memory.pressure": "some avg10=0.00 total=3000000\nfull avg10=0.00 total=2000000\n",
 }
@@ -129,6 +133,8 @@ def test_reads_version_2(tmp_path: Path) -> None:
     assert number(samples, "cgroup:/job", "page_cache_bytes") == 2 * MIB
     assert number(samples, "cgroup:/job", "limit_hits_total") == 6
     assert number(samples, "cgroup:/job", "oom_kills_total") == 1
+    assert number(samples, "cgroup:/job", "reclaimed_bytes_total") == 40 * os.sysconf("SC_PAGE_SIZE")
+    assert number(samples, "cgroup:/job", "refaults_total") == 30
     assert number(samples, "cgroup:/job", "memory_pressure_full_seconds_total") == 2
 
 
@@ -143,6 +149,10 @@ def test_reads_swapping_and_faults(tmp_path: Path) -> None:
     assert number(samples, "host", "swapped_in_bytes_total") == 3 * page
     assert number(samples, "host", "swapped_out_bytes_total") == 5 * page
     assert number(samples, "host", "refaults_total") == 70
+    assert number(samples, "host", "direct_reclaim_bytes_total") == 6 * page
+    assert number(samples, "host", "compaction_stalls_total") == 8
+    assert number(samples, "host", "huge_page_faults_total") == 20
+    assert number(samples, "host", "huge_page_fallbacks_total") == 10
     assert number(samples, "host", "page_cache_bytes") == 2 * MIB
     assert number(samples, "pid:77", "swap_bytes") == 512 * 1024
     assert number(samples, "pid:77", "major_faults_total") == 3

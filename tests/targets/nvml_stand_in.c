@@ -1,7 +1,8 @@
 /* Stands in for libnvidia-ml.so.1 where there is no GPU: one device with known numbers, laid out as in nvml.h.
    It proves what perfdoctor makes of answers, not what real drivers answer. Process ids come from the environment, and:
    STAND_IN_GPM has performance counters, STAND_IN_MIG is partitioned into one instance of 3 slices, STAND_IN_STALL lets
-   the second question for the temperature take so many ms, STAND_IN_SAMPLED is the age of the newest sample in ms. */
+   the second question for the temperature take so many ms, STAND_IN_SAMPLED is the age of the newest sample in ms,
+   STAND_IN_SICK has one of three links down and errors on the others, rows to be remapped, and one Xid error of 74. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,6 +26,7 @@ typedef struct { unsigned multiprocessors, copy, decoders, encoders, jpeg, ofa, 
 static int device_0, instance_0;
 static int has_gpm(void) { return getenv("STAND_IN_GPM") != NULL; }
 static int has_mig(void) { return getenv("STAND_IN_MIG") != NULL; }
+static int is_sick(void) { return getenv("STAND_IN_SICK") != NULL; }
 static int known(void *device) { return device == &device_0 || device == &instance_0 ? OK : 2; }
 static int whole(void *device) { return device == &device_0 ? OK : NOT_SUPPORTED; }
 
@@ -120,3 +122,19 @@ int nvmlGpmMetricsGet(metrics *asked) {
     }
     return OK;
 }
+
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *up) { *up = link != 1; return !is_sick() ? NOT_SUPPORTED : link < 3 ? OK : 2; }
+int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int kind, u64 *count) { *count = 10 * kind + link; return link == 1 ? 2 : OK; }
+int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
+    *corrected = 2; *uncorrected = 1; *pending = 1; *failed = 0;
+    return is_sick() ? OK : NOT_SUPPORTED;
+}
+typedef struct { void *device; u64 kind, data; unsigned gpu_instance, compute_instance; } event;
+int nvmlEventSetCreate(void **set) { *set = &device_0; return OK; }
+int nvmlDeviceRegisterEvents(void *device, u64 kinds, void *set) { return kinds == 8 ? OK : 2; }
+int nvmlEventSetWait_v2(void *set, event *found, unsigned ms) {
+    static int told;
+    found->data = 74;
+    return is_sick() && !told++ ? OK : 10; /* time out */
+}
+int nvmlEventSetFree(void *set) { return OK; }

@@ -108,9 +108,9 @@ STORAGE: dict[str, Metric] = {
 }
 
 NETWORK: dict[str, Metric] = {
-    "received": Metric("received over all network interfaces", "MB/s", "network"),
+    "received": Metric("received over all network interfaces and fabric ports", "MB/s", "network"),
     "loopback": Metric("of what was received came from this host itself", "of bytes", "network"),
-    "sent": Metric("sent over all network interfaces", "MB/s", "network"),
+    "sent": Metric("sent over all network interfaces and fabric ports", "MB/s", "network"),
     "packets": Metric("packets received", "/s", "network"),
     "bytes_per_packet": Metric("in a packet", "bytes", "network"),
     "retransmits": Metric("TCP segments sent again", "of segments", "network"),
@@ -142,6 +142,29 @@ GPU: dict[str, Metric] = {
     "gpu_pcie_received": Metric("received over PCIe", "MB/s", "gpu"),
     "gpu_pcie_sent": Metric("sent over PCIe", "MB/s", "gpu"),
     "gpu_nvlink_received": Metric("received over NVLink", "MB/s", "gpu"),
+}
+
+HEALTH: dict[str, Metric] = {
+    "pcie_link": Metric("PCIe link of {} at work", "of its bandwidth", "gpu"),
+    "pcie_replays": Metric("packets sent again over PCIe", "/s", "gpu"),
+    "nvlinks_down": Metric("NVLinks that are down on one GPU and up on another", "of the links", "gpu"),
+    "nvlink_errors": Metric("NVLink transfers sent again, or with wrong checksums", "/s", "gpu"),
+    "gpu_repairs_pending": Metric("repairs of GPU memory that wait for a reset or have failed", "repairs", "gpu"),
+    "xid_errors": Metric("Xid errors{} of the GPUs while they were watched", "errors", "gpu"),
+    "fabric_received": Metric("received over InfiniBand or RoCE", "MB/s", "network"),
+    "fabric_errors": Metric("errors and packets sent again over InfiniBand or RoCE", "/s", "network"),
+    "far_from_gpu": Metric("trainer's main thread runs on another NUMA node than its GPU's", _OF_TIME, "cpu"),
+    "gpu_distance": Metric("distance of that node from the GPU's", "times the nearest", "cpu"),
+    "core_clock_deficit": Metric("clock of the job's cores below what they can all keep", "of the clock", "cpu"),
+    "heat_limited_cores": Metric("clock of the hottest of the job's cores held down by heat", _OF_TIME, "cpu"),
+    "stolen_share": Metric("taken away by the hypervisor", "of the CPU time", "cpu"),
+    "memory_stalled": Metric("some task of the job's control group waited for memory", _OF_TIME, "memory"),
+    "limit_hits": Metric("allocations that ran into the control group's memory limit", "/s", "memory"),
+    "read_again": Metric(
+        "of what was read, the control group had had it in memory shortly before", "of bytes", "memory"
+    ),
+    "reclaimed": Metric("memory taken from the job's control group to make room", "MB/s", "memory"),
+    "compaction_stalls": Metric("allocations that waited until memory was moved together", "/s", "memory"),
 }
 
 TRACE: dict[str, Metric] = {
@@ -198,7 +221,7 @@ TIMER: dict[str, Metric] = {
 }
 
 METRICS: dict[str, Metric] = {
-    **THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE, **TIMER
+    **THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **HEALTH, **TRACE, **ROOFLINE, **TIMER
 }  # fmt: skip
 
 

@@ -131,6 +131,7 @@ def _measure_memory(numbers: Numbers, readings: Readings) -> None:
     reclaimed = readings.rate(inner, "reclaimed_bytes_total")
     put(numbers, "reclaimed", None if reclaimed is None else reclaimed / _MB)
     again, fetched = readings.rate(inner, "refaults_total"), readings.rate("job", "storage_read_bytes_total")
-    if again is not None and fetched:
-        put(numbers, "read_again", min(1.0, again * _PAGE_BYTES / fetched))
+    # Where the group reads more again than the job reads at all, others are in it too, and whose it is is not known.
+    if again is not None and fetched and again * _PAGE_BYTES <= fetched:
+        put(numbers, "read_again", again * _PAGE_BYTES / fetched)
     put(numbers, "compaction_stalls", readings.rate("host", "compaction_stalls_total"))

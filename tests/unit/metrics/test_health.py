@@ -134,6 +134,14 @@ def test_of_control_groups_the_innermost_tells_what_the_job_waits_for() -> None:
     }
 
 
+def test_what_others_of_the_group_read_again_is_not_counted() -> None:
+    samples = [
+        *readings("cgroup:/pods/job", "refaults_total", 0, 1000, every_s=10),
+        *readings("job", "storage_read_bytes_total", 0, 1_000_000, every_s=10),
+    ]
+    assert values(samples) == {}
+
+
 def test_the_fabric() -> None:
     samples = [
         *readings("fabric:mlx5_0/1", "received_bytes_total", 0, 4e9, every_s=10),

@@ -2,8 +2,7 @@
 
 A driver's call may block for 20 ms (PCIe throughput), or for good where a driver hangs. So all but the first round runs
 in a thread of its own, and the other probes wait for it for 2 ms at most. Devices that the job is known not to use are
-left alone, and slow counters are read every 5 s only. Not yet seen on a device; how long calls take is
-in the recording.
+left alone, and slow counters are read every 5 s only. Not yet seen on a device; the recording has how long calls take.
 """
 
 from __future__ import annotations
@@ -142,8 +141,8 @@ class GpuProbe:
 class _Computing:
     """Tells which of a job's processes compute on a GPU, each once: it shows in their open files, whatever NVML says.
 
-    Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64). One that does not is asked
-    ever more rarely.
+    Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64); one that does not is asked ever
+    more rarely.
 
     Args:
         root: where /proc is.

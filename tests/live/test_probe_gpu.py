@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.probes.gpu import GpuProbe, why_no_gpu
-from perfdoctor.probes.readers import nvidia, nvml
+from perfdoctor.probes.readers import nvidia, nvidia_health, nvml
 from perfdoctor.probes.readers.gpus import sees_all_processes, tell_apart, total
 from perfdoctor.probes.readers.nvidia import clock_limits
 from perfdoctor.probes.readers.nvml import GPM_METRICS, Nvml, mean_use
@@ -60,7 +60,7 @@ def test_reads_a_real_gpu() -> None:
 def test_all_that_is_asked_for_exists_in_nvidia_ml_py() -> None:
     import pynvml
 
-    text = "".join(Path(module.__file__ or "").read_text() for module in (nvidia, nvml))
+    text = "".join(Path(module.__file__ or "").read_text() for module in (nvidia, nvidia_health, nvml))
     names = set(re.findall(r'"(nvml\w+|NVML_[A-Z_]+|c_nvml\w+)"', text)) - {"NVML_ERROR_"}
     names |= {f"NVML_GPM_METRIC_{metric}" for _, metric, _ in GPM_METRICS}
     names |= {f"NVML_ERROR_{name}" for name in nvml._LASTING}

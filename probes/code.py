@@ -8,6 +8,7 @@ image (``Symbol`` rows), because reading libtorch's symbols takes longer than ev
 import errno
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
@@ -17,7 +18,7 @@ from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.symbols import AddressSpace, Images
-from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
 
 
@@ -26,6 +27,7 @@ class _Process:
 
     Attributes:
         events: by thread id.
+        has_unasked: it has threads whose names are still to be asked for.
     """
 
     def __init__(self, pid: int, root: Path, images: Images) -> None:
@@ -35,27 +37,23 @@ class _Process:
         self._space = AddressSpace(self._folder, images)
         self._met: set[int] = set()
         self._met_twice = {pid}
+        self.has_unasked = True
 
     def new_threads(self, name: bytes) -> list[int]:
-        """Its threads whose names begin so and that are not sampled yet.
+        """Those of its threads whose names begin so and that are not sampled yet, as far as their names were asked for.
 
-        Each thread is asked at two calls: it is listed before it gives itself a name.
+        Each is asked twice, for it is listed before it gives itself a name, and so many at most in one call.
         """
         tasks = f"{self._folder}/task"
-        found = []
         try:
             tids = set(map(int, os.listdir(tasks)))
         except OSError:
             return []
-        for tid in tids - self._met_twice - self.events.keys():
-            try:
-                with open(f"{tasks}/{tid}/comm", "rb") as comm:
-                    if comm.read().startswith(name):
-                        found.append(tid)
-            except OSError:
-                continue
-        self._met_twice, self._met = self._met & tids | {self.pid}, tids
-        return found
+        asked = set(islice(tids - self._met_twice, _THREADS_ASKED))
+        self._met_twice = (self._met_twice | asked & self._met) & tids
+        self._met = (self._met | asked) & tids
+        self.has_unasked = not tids <= self._met_twice
+        return [tid for tid in asked - self.events.keys() if _is_named(f"{tasks}/{tid}", name)]
 
     def read(self) -> Iterator[CodeSample]:
         """What was sampled since the last call."""
@@ -72,10 +70,22 @@ class _Process:
         self.events.clear()
 
 
+def _is_named(task: str, name: bytes) -> bool:
+    try:
+        with open(f"{task}/comm", "rb") as comm:
+            return comm.read().startswith(name)
+    except OSError:  # it has just ended
+        return False
+
+
 # Autograd's threads, one for each device, which the first backward pass starts (torch/csrc/autograd/engine.cpp; named
 # since torch 2.4).
 _AUTOGRAD = b"pt_autograd"
 _LIST_THREADS_NS = 2 * NS_PER_S
+# One call asks for the names of so many threads of a process, and of processes until so much time has passed: it must
+# not hold up the other probes where there are thousands.
+_THREADS_ASKED = 500
+_ASKING_NS = NS_PER_S // 100
 
 
 class CodeProbe:
@@ -97,6 +107,7 @@ class CodeProbe:
         self._processes: dict[int, _Process] = {}
         self._births = Births(root)
         self._listed_ns = 0
+        self._unlisted: set[int] = set()  # processes whose threads are still to be listed
         self._images = Images()
         self._refused: set[int] = set()
         self._said: list[int | None] = []  # error numbers: each kind of refusal once, not once per worker
@@ -119,8 +130,8 @@ class CodeProbe:
         if now_ns - self._listed_ns >= _LIST_THREADS_NS:
             self._listed_ns = now_ns
             if self._births.any():
-                for process in self._processes.values():
-                    yield from self._sample_threads(process)
+                self._unlisted.update(self._processes)
+        yield from self._list_threads()
         for process in self._processes.values():
             yield from process.read()
 
@@ -149,12 +160,19 @@ class CodeProbe:
             yield from self._sample_thread(process, pid)
             if pid in process.events:
                 self._processes[pid] = process
-                yield from self._sample_threads(process)
+                self._unlisted.add(pid)
 
-    def _sample_threads(self, process: _Process) -> Iterator[Sample]:
-        """Takes up those of its threads that are autograd's."""
-        for tid in process.new_threads(_AUTOGRAD):
-            yield from self._sample_thread(process, tid)
+    def _list_threads(self) -> Iterator[Sample]:
+        """Takes up threads of autograd's."""
+        begun_ns, again = now_ns(), set()
+        while self._unlisted and now_ns() - begun_ns < _ASKING_NS:
+            process = self._processes.get(self._unlisted.pop())
+            if process is not None:
+                for tid in process.new_threads(_AUTOGRAD):
+                    yield from self._sample_thread(process, tid)
+                if process.has_unasked:
+                    again.add(process.pid)
+        self._unlisted |= again
 
     def _sample_thread(self, process: _Process, tid: int) -> Iterator[Sample]:
         try:

@@ -94,15 +94,15 @@ class Cores:
         for pid in self.allowed.keys() - set(pids):
             del self.allowed[pid]
 
-    def clock(self, time_ns: int, running: Iterable[int]) -> Iterator[Reading]:
-        """Mean clock of cores that run the job, of some that may where none does; how long heat held some of them back.
+    def clock(self, time_ns: int, running: Iterable[int] | None) -> Iterator[Reading]:
+        """Mean clock of cores that run the job, for idle ones slow down; how long heat held some of the job's back.
 
         Args:
             time_ns: now.
-            running: cores on which processes of the job are running.
+            running: cores on which processes of the job are running; None where the kernel does not say.
         """
         some = sorted(frozenset().union(*self.allowed.values()))[:_CLOCKS_READ]
-        cores = sorted(set(running))[:_CLOCKS_READ] or some
+        cores = some if running is None else sorted(set(running))[:_CLOCKS_READ]
         clocks = [clock for core in cores if (clock := self._number(core, "cpufreq/scaling_cur_freq")) is not None]
         if clocks:
             yield Reading(time_ns, "cpu", "host", "core_clock_hertz", sum(clocks) / len(clocks) * 1000)
@@ -264,9 +264,7 @@ class CpuProbe:
         yield from self._cores.affinity(now_ns, pids, again=slow)
         if slow:
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
-            times = self._job_time.times.values()
-            running = [time.core for time in times if time.running and time.core is not None]
-            yield from self._cores.clock(now_ns, running)
+            yield from self._cores.clock(now_ns, self._running())
             yield from self._quotas.limits(now_ns, pids)
             usable = min(self._cores.widest(), self._quotas.cores or float("inf"))
             yield Reading(now_ns, "cpu", "job", "usable_cores", usable)
@@ -292,6 +290,12 @@ class CpuProbe:
             if self._nodes.several:
                 yield Reading(time_ns, "cpu", subject, "numa_node", self._nodes.of(time.core))
         yield Reading(time_ns, "cpu", "job", "cpu_seconds_total", total_s)
+
+    def _running(self) -> list[int] | None:
+        """Cores on which main threads of the job run; None where the kernel does not say."""
+        times = list(self._job_time.times.values())
+        known = [time.core for time in times if time.running and time.core is not None]
+        return known if known or any(time.core is not None for time in times) else None
 
     def _host(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
         own_s = self._own_time.update(self._own_pids(pids))

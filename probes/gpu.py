@@ -30,6 +30,7 @@ _ENABLE_NVIDIA = (
 )
 _ENABLE_AMD = "pip install amdsmi, of the version of the ROCm that is installed"
 SLOW_PERIOD_NS = 5 * NS_PER_S
+_LOOK_NS = NS_PER_S // 200
 # How long other probes wait for a round, and how long the end of the watching does.
 WAIT_S = 0.002
 LAST_WAIT_S = 2.0
@@ -78,8 +79,7 @@ class GpuProbe:
         """Begins a round, unless one is under way, and yields what has been seen since the last call."""
         assert self._job is not None
         slow = now_ns >= self._slow_next_ns
-        if slow:
-            yield from self._computing.look(now_ns, self._job)
+        yield from self._computing.look(now_ns, self._job)
         begun = self._devices and self._rounds.begin(partial(self._look, self._job.pids(), slow=slow))
         if slow and (begun or not self._devices):
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
@@ -142,7 +142,7 @@ class _Computing:
     """Tells which of a job's processes compute on a GPU, each once: it shows in their open files, whatever NVML says.
 
     Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64); one that does not is asked ever
-    more rarely.
+    more rarely, and one look takes so long at most that the other probes are not held up.
 
     Args:
         root: where /proc is.
@@ -156,8 +156,11 @@ class _Computing:
         self._told = False
 
     def look(self, time_ns: int, job: Processes) -> Iterator[Sample]:
-        """Those that have begun to since the last call."""
+        """Those that have begun to since the last call, as far as there is time to look at them."""
+        begun_ns = now_ns()
         for pid in job.torch_pids():
+            if now_ns() - begun_ns > _LOOK_NS:
+                return
             if pid in self._found or time_ns < self._ask_ns.get(pid, 0):
                 continue
             self._ask_ns[pid] = time_ns + max(SLOW_PERIOD_NS, time_ns - self._met_ns.setdefault(pid, time_ns))

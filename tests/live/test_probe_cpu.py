@@ -286,6 +286,12 @@ def test_reads_nodes_and_the_clock_of_the_core_that_the_job_runs_on(tmp_path: Pa
     assert number(samples, "core:3", "heat_limited_seconds_total") == 4.5
 
 
+def test_clocks_of_idle_cores_are_not_read(tmp_path: Path) -> None:
+    asleep = TWO_NODES["proc/77/stat"].replace(" R ", " S ")
+    samples = opened(CpuProbe(plant(tmp_path, {**TWO_NODES, "proc/77/stat": asleep})), 77)
+    assert ("host", "core_clock_hertz") not in readings(samples)
+
+
 def test_the_nominal_clock_of_cores_that_count_in_megahertz(tmp_path: Path) -> None:
     root = plant(tmp_path, {**V2, "sys/devices/system/cpu/cpu0/acpi_cppc/nominal_freq": "2450\n"})
     assert facts(opened(CpuProbe(root), 77))["host", "core_clock_nominal_hertz"] == "2450000000"

@@ -108,9 +108,9 @@ STORAGE: dict[str, Metric] = {
 }
 
 NETWORK: dict[str, Metric] = {
-    "received": Metric("received over all network interfaces and fabric ports", "MB/s", "network"),
+    "received": Metric("received over all network interfaces", "MB/s", "network"),
     "loopback": Metric("of what was received came from this host itself", "of bytes", "network"),
-    "sent": Metric("sent over all network interfaces and fabric ports", "MB/s", "network"),
+    "sent": Metric("sent over all network interfaces", "MB/s", "network"),
     "packets": Metric("packets received", "/s", "network"),
     "bytes_per_packet": Metric("in a packet", "bytes", "network"),
     "retransmits": Metric("TCP segments sent again", "of segments", "network"),

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Transfers of a lane per second by PCIe generation, in GT/s (PCI-SIG). The first two encode 8 bits in 10, later ones
+# 128 in 130 or better, which is counted in: a generation carries twice what the one before it does.
+PCIE_GT_PER_S = {1: 2.0, 2: 4.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+
 
 class Peak(NamedTuple):
     """A GPU's limits; None where it has no such units, or none that its data sheet lists.

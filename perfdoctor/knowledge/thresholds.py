@@ -437,3 +437,30 @@ PAGE_CACHE_HITS = Threshold(0.5, "of the bytes read", "judgement: with more hits
 READ_AGAIN = Threshold(
     0.1, "of the bytes read", "judgement: less of it dropped from the page cache just before is not worth a word"
 )
+
+# Health of host, GPUs and fabric.
+DEGRADED_LINK = Threshold(
+    0.75, "of the bandwidth", "PCIe: width and generation go in steps of two, so that whoever lost one has half or less"
+)
+LINK_ERRORS_PER_S = Threshold(0.05, "errors/s", "kempnerpulse warns of any replay: this is one in 15 s of watching")
+NVLINKS_DOWN = Threshold(0.01, "of the links", "judgement: any that another GPU of the job has up")
+FAR_FROM_GPU = Threshold(0.5, "of the time", "judgement: for more of it, the far node is where the thread belongs")
+CLOCK_BELOW_NOMINAL = Threshold(
+    0.1,
+    "of the clock",
+    "judgement: vendors promise the nominal clock with all cores busy; wide vectors cost some of it",
+)
+HEAT_LIMITED = Threshold(0.05, "of the time", "judgement: shorter costs nearly nothing")
+STOLEN = Threshold(0.05, "of the CPU time", "judgement: less is a hypervisor's own work")
+MEMORY_STALLED = Threshold(
+    0.05, "of the time", "judgement: stalls of some task that are shorter cost the job less still"
+)
+LIMIT_HITS_PER_S = Threshold(
+    10.0, "hits/s", "judgement: a group that reads files runs into its limit now and then, and gives page cache back"
+)
+MUCH_READ_AGAIN = Threshold(
+    0.25,
+    "of the bytes read",
+    "judgement: with so much in memory shortly before, the limit and not the storage is to blame",
+)
+COMPACTIONS_PER_S = Threshold(10.0, "stalls/s", "judgement: a stall takes some ms at most; fewer do not add up")

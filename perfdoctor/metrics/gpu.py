@@ -17,6 +17,7 @@ _MEANS = (
     ("gpu_foreign_sm", "foreign_sm_fraction", 1),
     ("gpu_foreign_processes", "foreign_processes", 1),
     ("gpu_limited_by_power", "clocks_limited_by_power", 1),
+    ("gpu_limited_by_power_brake", "clocks_limited_by_power_brake", 1),
     ("gpu_limited_by_heat", "clocks_limited_by_heat", 1),
     ("gpu_limited_by_hardware", "clocks_limited_by_hardware", 1),
     ("gpu_power", "power_watts", 1),

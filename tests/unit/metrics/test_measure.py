@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Trainers
-from perfdoctor.recording.schema import Sample, ThreadSample
+from perfdoctor.recording.schema import Fact, Sample, ThreadSample
 from perfdoctor.timeline.threads import Threads
 from tests.builders import jobs
 from tests.builders.jobs import at, readings, thread
@@ -30,6 +30,16 @@ def value(measured: Measured, name: str, trainer: int | None = None) -> float:
 def test_nothing_measured_is_nothing_said() -> None:
     assert record([]) == ({}, {TRAINER: {}})
     assert record([], []) == ({}, {})
+
+
+def test_what_goes_through_a_fabric_counts_once() -> None:
+    samples = [
+        *readings("interface:eth0", "received_bytes_total", 0, 1e7, every_s=10),
+        *readings("interface:ib0", "received_bytes_total", 0, 5e7, every_s=10),
+        Fact(at(0), "network", "interface:ib0", "over_fabric", "yes"),
+        *readings("fabric:mlx5_0/1", "received_bytes_total", 0, 6e7, every_s=10),
+    ]
+    assert value(record(samples), "received") == 7
 
 
 def test_the_trainers_main_thread() -> None:

@@ -16,6 +16,8 @@ from tests.gpu_jobs.places import Code, Stack
 
 # Kernels are launched in groups of about so much host time; at most so many at once.
 _GROUP_NS, _GROUP = 400 * US, 64
+# Calls of the driver that follow one another are as one of about this length.
+_CALLS_NS = 2 * MS
 # A kernel of NCCL occupies a block per channel, 10 to 20 % of an H100's multiprocessors, and draws little.
 _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 
@@ -294,11 +296,13 @@ class Trainer:
         assert churn is not None
         stacks = self.doing.forward.stacks
         yield from self._drain(self.main, self.doing.forward)
-        for call in range(churn.calls):
-            device = ("nvidiactl", "nvidia0", "nvidia-uvm")[call % 3]
-            blocked = self.job.unsure.ioctl_blocks
-            yield from self.main.run(churn.call_us * US * (1 - blocked), self.waits.driver(stacks, False, device))
-            yield from self.main.sleep(churn.call_us * US * blocked, self.waits.driver(stacks, True, device))
+        blocked = self.job.unsure.ioctl_blocks
+        together = max(1, round(_CALLS_NS / US / churn.call_us))
+        for first in range(0, churn.calls, together):
+            device = ("nvidiactl", "nvidia0", "nvidia-uvm")[first // together % 3]
+            length = min(together, churn.calls - first) * churn.call_us * US
+            yield from self.main.run(length * (1 - blocked), self.waits.driver(stacks, False, device))
+            yield from self.main.sleep(length * blocked, self.waits.driver(stacks, True, device))
 
     def _backward(self) -> Task:
         yield from self.main.run(30 * US, self.doing.enter)

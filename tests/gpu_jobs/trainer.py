@@ -59,25 +59,30 @@ def _spin(vdso: float) -> Code:
     )
 
 
+def _eager(stacks: tuple[Stack, ...], code: Code = places.EAGER) -> Doing:
+    """Launches operators from Python."""
+    return Doing(stacks=stacks, code=code, gil=True, lets_go=0.4)
+
+
 class Doings:
     """What a trainer's threads do in each part of a step."""
 
     def __init__(self, ddp: bool, compiled: bool) -> None:
         forward = places.COMPILED if compiled else places.forward(ddp)
-        self.forward = Doing(stacks=forward, code=places.REPLAY if compiled else places.EAGER, gil=True)
-        self.loss = Doing(stacks=places.LOSS, code=places.EAGER, gil=True)
-        self.optimizer = Doing(stacks=places.OPTIMIZER, code=places.EAGER, gil=True)
-        self.item = Doing(stacks=places.ITEM, code=places.EAGER, gil=True)
+        self.forward = _eager(forward, places.REPLAY if compiled else places.EAGER)
+        self.loss = _eager(places.LOSS)
+        self.optimizer = _eager(places.OPTIMIZER)
+        self.item = _eager(places.ITEM)
         self.layer_item = Doing(
             stacks=(places.in_layer(ddp, places.own("Block.forward", 44)),), code=places.EAGER, gil=True
         )
         self.own = Doing(stacks=places.OWN_PYTHON, code=places.IN_PYTHON, gil=True)
         self.backward = Doing("S", "futex", stacks=places.BACKWARD)
-        self.enter = Doing(stacks=places.BACKWARD, code=places.EAGER, gil=True)
+        self.enter = _eager(places.BACKWARD)
         self.autograd = Doing(code=places.IN_AUTOGRAD)
-        self.copy = Doing(stacks=places.COPY, code=places.EAGER, gil=True)
+        self.copy = _eager(places.COPY)
         self.staging = Doing(stacks=places.COPY, code=places.STAGING)
-        self.exchange = Doing(stacks=places.ALL_REDUCE, code=places.EAGER, gil=True)
+        self.exchange = _eager(places.ALL_REDUCE)
         self.collect = Doing(stacks=places.COLLECT, code=places.COLLECTOR, gil=True, collecting=True)
         self.compile = Doing(stacks=places.COMPILING, code=places.IN_PYTHON, gil=True)
         self.compile_waits = Doing("S", "futex", stacks=places.COMPILE_WAITS)

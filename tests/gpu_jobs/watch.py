@@ -274,10 +274,12 @@ class Watching:
             for process in self.run.processes:
                 if not process.uses_torch or (process.forked and process.pid % 3 != turn):
                     continue
-                track = self.tracks[process.pid]
-                doing = track.doing[track.index(tick)]
                 holder = self._gil_holder(process, tick)
-                yield InterpreterSample(START + tick, process.pid, holder, doing.collecting)
+                yield InterpreterSample(START + tick, process.pid, holder, self._collects(process, tick))
+
+    def _collects(self, process: Process, tick: int) -> bool:
+        tracks = [self.tracks[thread.tid] for thread in process.threads if thread.python_name is not None]
+        return any(track.doing[track.index(tick)].collecting for track in tracks)
 
     def _gil_holder(self, process: Process, tick: int) -> int:
         gil = process.gil
@@ -290,8 +292,7 @@ class Watching:
                 continue
             track = self.tracks[thread.tid]
             doing = track.doing[track.index(tick)]
-            # Operators let go of the lock while they run.
-            if doing.gil and doing.state == "R" and self.random.random() < 0.75:
+            if doing.gil and doing.state == "R" and self.random.random() >= doing.lets_go:
                 return thread.tid
         return 0
 

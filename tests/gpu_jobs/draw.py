@@ -160,6 +160,7 @@ def unsure(rng: random.Random) -> Unsure:
         wait=rng.choices(("spin", "yield", "futex", "poll", "ioctl"), (12, 2, 1, 1, 1))[0],
         vdso=rng.choice((0.2, 0.35, 0.5)),
         full_vdso=rng.choice((0.0, 0.35, 0.5)),
+        staging=rng.choice(("libc", "driver")),
         ioctl_blocks=rng.choice((0.0, 0.3, 0.8)),
         loses_gil=rng.choice((0.0, 0.0, 0.05)),
         torch=rng.choices(("2.5", "2.4", "2.3"), (5, 1, 1))[0],

@@ -174,6 +174,7 @@ class Unsure:
         wait: how the host waits for the device: ``spin``, ``yield``, or blocked in ``futex``, ``poll`` or ``ioctl``.
         vdso: the part of a spin whose instruction pointer is in the vdso.
         full_vdso: the same where the launch queue is full.
+        staging: whose code moves the bytes of a pageable copy, ``libc`` or ``driver``.
         ioctl_blocks: the part of the time in a driver call for which the thread is not on a core.
         loses_gil: how often, in 0.4 ms of launching, another thread takes the GIL that operators let go of.
         torch: its version decides about names of threads: since 2.5 they have their own, 2.4 names those of autograd
@@ -186,6 +187,7 @@ class Unsure:
     wait: str = "spin"
     vdso: float = 0.35
     full_vdso: float = 0.35
+    staging: str = "libc"
     ioctl_blocks: float = 0.3
     loses_gil: float = 0.0
     torch: str = "2.5"

@@ -325,7 +325,9 @@ REPLAY = _mix(
     (0.1, _INTERPRETER), (0.05, _BINDINGS), (0.85, ((1, "libcudart.so.12", "cudaGraphLaunch"), (9, LIBCUDA, "~")))
 )
 SPIN = ((0.35, "[vdso]", ""), (0.5, LIBCUDA, "~"), (0.15, LIBCUDA, "~cuEGLApiInit"))
-STAGING = ((0.12, "[vdso]", ""), (0.3, LIBCUDA, "~"), (0.58, "libc.so.6", "~__nss_database_lookup"))
+# A pageable copy: who moves the bytes into the driver's pinned memory is not known.
+STAGED_BY_DRIVER = ((0.12, "[vdso]", ""), (0.88, LIBCUDA, "~"))
+STAGED_BY_LIBC = ((0.12, "[vdso]", ""), (0.3, LIBCUDA, "~"), (0.58, "libc.so.6", "~"))
 # On an AMD GPU, by image: where the same things happen.
 ON_ROCM = {
     LIBCUDA: (
@@ -349,7 +351,7 @@ DECODE = (
     (4.0, "_imaging.cpython-311-x86_64-linux-gnu.so", "~PyInit__imaging"),
     (3.0, "libjpeg.so.62", "~jpeg_fill_bit_buffer"),
     (1.0, PYTHON, "_PyEval_EvalFrameDefault"),
-    (1.0, "libc.so.6", "~__nss_database_lookup"),
+    (1.0, "libc.so.6", "~"),
 )
-MEMCPY = ((1.0, "libc.so.6", "~__nss_database_lookup"),)
-CRC = ((3.0, "libtorch_cpu.so", "_Z13crc32_16bytesPKvmj"), (1.0, "libc.so.6", "~__nss_database_lookup"))
+MEMCPY = ((1.0, "libc.so.6", "~"),)
+CRC = ((3.0, "libtorch_cpu.so", "_Z13crc32_16bytesPKvmj"), (1.0, "libc.so.6", "~"))

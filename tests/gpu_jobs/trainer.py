@@ -67,7 +67,7 @@ def _eager(stacks: tuple[Stack, ...], code: Code = places.EAGER) -> Doing:
 class Doings:
     """What a trainer's threads do in each part of a step."""
 
-    def __init__(self, ddp: bool, compiled: bool) -> None:
+    def __init__(self, ddp: bool, compiled: bool, unsure: Unsure) -> None:
         forward = places.COMPILED if compiled else places.forward(ddp)
         self.forward = _eager(forward, places.REPLAY if compiled else places.EAGER)
         self.loss = _eager(places.LOSS)
@@ -81,7 +81,8 @@ class Doings:
         self.enter = _eager(places.BACKWARD)
         self.autograd = Doing(code=places.IN_AUTOGRAD)
         self.copy = _eager(places.COPY)
-        self.staging = Doing(stacks=places.COPY, code=places.STAGING)
+        staging = {"libc": places.STAGED_BY_LIBC, "driver": places.STAGED_BY_DRIVER}
+        self.staging = Doing(stacks=places.COPY, code=staging[unsure.staging])
         self.exchange = _eager(places.ALL_REDUCE)
         self.collect = Doing(stacks=places.COLLECT, code=places.COLLECTOR, gil=True, collecting=True)
         self.compile = Doing(stacks=places.COMPILING, code=places.IN_PYTHON, gil=True)
@@ -110,7 +111,7 @@ class Trainer:
         self.random = random.Random(f"{job.seed} {rank}")
         self.ends: list[Op] = []
         self.partners: Partners | None = None
-        self.doing = Doings(job.ranks > 1, self.plan.compiled)
+        self.doing = Doings(job.ranks > 1, self.plan.compiled, job.unsure)
         self.waits = Waits(job.unsure)
         self.compute = gpu.stream()
         self.comm = gpu.stream()

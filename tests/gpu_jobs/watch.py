@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from perfdoctor.capture.redact import mask_environment
 from perfdoctor.probes import gpu as gpu_probe
 from perfdoctor.probes.gpu import GpuProbe
 from perfdoctor.probes.readers.nvml import _FIRST_NAMESPACE, why_no_gpu
@@ -131,7 +132,7 @@ class Watching:
     def _processes(self) -> Iterator[Sample]:
         identified = [process.pid for process in self.run.processes if not process.forked][:_IDENTIFIED]
         for process in self.run.processes:
-            environment = json.dumps(process.environment or None)
+            environment = json.dumps(mask_environment(process.environment))
             started = START - (60 if not process.forked else 40) * S
             yield ProcessSeen(
                 START, process.pid, process.parent, started, process.name, process.forked, process.uses_torch,

@@ -25,17 +25,19 @@ _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 class Waits:
     """How this job's threads wait for the device."""
 
-    def __init__(self, unsure: Unsure) -> None:
-        self._unsure = unsure
+    def __init__(self, job: Job) -> None:
+        self._unsure = job.unsure
+        # Beside a thread that wants the GIL this is not simulated.
+        self._holds_gil = job.unsure.torch == "2.0" and not job.hog
 
     @cache  # noqa: B019 (lives as long as the job)
     def device(self, stacks: tuple[Stack, ...]) -> Doing:
         """For what was launched."""
         how = self._unsure.wait
         if how == "spin":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.01)
+            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.01, gil=self._holds_gil)
         if how == "yield":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.6)
+            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.6, gil=self._holds_gil)
         target = {"futex": "", "poll": "anon:eventfd", "ioctl": "file:/dev/nvidia0"}[how]
         return Doing("S", how, target, stacks)
 
@@ -112,7 +114,7 @@ class Trainer:
         self.ends: list[Op] = []
         self.partners: Partners | None = None
         self.doing = Doings(job.ranks > 1, self.plan.compiled, job.unsure)
-        self.waits = Waits(job.unsure)
+        self.waits = Waits(job)
         self.compute = gpu.stream()
         self.comm = gpu.stream()
         self.copies = gpu.stream()
@@ -152,13 +154,17 @@ class Trainer:
                 (name("pt_nccl_watchdg"), "futex", "", (100 * MS, 60 * US)),
                 (name("pt_nccl_heartbt"), "futex", "", (400 * MS, 20 * US)),
                 (name("pt_tcpstore_uv"), "epoll_wait", "socket:tcp", (500 * MS, 10 * US)),
-                ("python", "poll", "socket:tcp", (500 * MS, 10 * US)),
+                (self._nccl("NCCL Service 0"), "poll", "socket:tcp", (500 * MS, 10 * US)),
             ]
-            if self.job.exchange is not None and self.job.exchange.link == "network":
-                # While traffic runs the proxy thread polls, and yields its core each time.
-                self._thread(20, "python").note(Doing(system=0.8))
+            # While network traffic runs the proxy thread polls, and yields its core each time; else it sleeps.
+            network = self.job.exchange is not None and self.job.exchange.link == "network"
+            proxy = self._thread(20, self._nccl("NCCL Progress 0"))
+            proxy.note(Doing(system=0.8) if network else Doing("S", "futex"))
         for number, (comm, call, target, wakes) in enumerate(idle):
             self._thread(2 + number, comm, wakes=wakes).note(Doing("S", call, target))
+
+    def _nccl(self, name: str) -> str:
+        return name if self.job.unsure.nccl_named else self.job.unsure.comm("python")
 
     def _loader(self) -> Loader:
         plan = self.plan.input

@@ -59,6 +59,8 @@ _JITTER = 0.4
 # Stacks that change while py-spy reads them, of those that run Python.
 _MISSED = 0.03
 _SWITCHES_NS = S
+# Where the job's own code lies: nothing may depend on that.
+_OWN_FILES = (places.OWN, "/workspace/src/pretrain.py", "/app/experiments/run.py", "/srv/models/fit_model.py")
 _IDENTIFIED = 4  # processes whose threads Python's identifiers are read of
 
 
@@ -115,7 +117,7 @@ class Watching:
         self.end_ns = run.end_ns
         self.random = random.Random(f"watch {run.job.seed}")
         self.tracks = {thread.tid: Track(thread, run.end_ns) for one in run.processes for thread in one.threads}
-        self._offsets: dict[tuple[str, str], int] = {}
+        self._own_file = self.random.choice(_OWN_FILES)
 
     def samples(self) -> Iterator[Sample]:
         """All rows of the recording but those of time 0."""
@@ -244,7 +246,7 @@ class Watching:
             length = next_s
 
     def _segment(self, process: Process, rate: float, begin: int, end: int) -> Iterator[Sample]:
-        writer = _ChromeTrace(process.pid)
+        writer = _ChromeTrace(process.pid, self._own_file)
         at = begin + 40 * MS
         while at < end:
             for thread in process.threads:
@@ -350,8 +352,9 @@ def _driver(nvml: SimulatedNvml, all_visible: bool) -> Iterator[Path]:
 class _ChromeTrace:
     """py-spy's trace: a frame begins when it is first seen, and ends when it is not seen any more."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, own_file: str) -> None:
         self._pid = pid
+        self._own_file = own_file
         self._events: list[dict[str, Any]] = []
         self._open: dict[int, places.Stack] = {}
         self._last_us = 0
@@ -375,8 +378,9 @@ class _ChromeTrace:
         return zlib.compress(json.dumps(self._events).encode(), 1)
 
     def _add(self, edge: str, ident: int, frame: places.Frame, at_us: int) -> None:
+        file = self._own_file if frame.file == places.OWN else frame.file
         self._events.append({
-            "args": {"filename": frame.file, "line": frame.line}, "cat": "py-spy", "name": frame.name, "ph": edge,
+            "args": {"filename": file, "line": frame.line}, "cat": "py-spy", "name": frame.name, "ph": edge,
             "pid": self._pid, "tid": ident, "ts": at_us,
         })  # fmt: skip
 

@@ -104,7 +104,7 @@ class GpuReader:
         """Of the busy time, the part in which kernels of a collective wait or exchange, and compute next to nothing.
 
         Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used. At lowered
-        clocks arithmetic needs less power, too.
+        clocks arithmetic needs less power, too: it grows with the clock and the square of the voltage that this takes.
         """
         if len(self._of_ranks) < 2 or not busy:
             return 0.0
@@ -116,7 +116,7 @@ class GpuReader:
             computing.append((active / busy - spins) / (thresholds.SM_AT_WORK - spins))
         if power is not None and limit:
             idle, spins = thresholds.POWER_IDLE, thresholds.POWER_IN_COLLECTIVE
-            works: float = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed)
+            works: float = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed) ** 2
             computing.append(((power / limit - (1 - busy) * idle) / busy - spins) / (works - spins))
         # Kernels may be small, or need little power: only what both say is a wait.
         return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0

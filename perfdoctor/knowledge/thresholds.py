@@ -170,7 +170,11 @@ SM_AT_WORK = Threshold(
     0.85, "of the busy time", "labelled H100 jobs: 0.88 where compute-bound; DCGM's guide asks for 0.8"
 )
 SM_IN_COLLECTIVE = Threshold(0.15, "of the busy time", "8 H100s in NCCL's kernels: multiprocessors 10 to 20 % active")
-POWER_AT_WORK = Threshold(0.95, "of the power limit", "labelled jobs: H100 689 of 700 W, A100 392 of 400 W")
+POWER_AT_WORK = Threshold(
+    0.85,
+    "of the power limit",
+    "labelled H100 jobs: 689 of 700 W where compute-bound, 547 with small kernels, neither waits",
+)
 POWER_IN_COLLECTIVE = Threshold(0.22, "of the power limit", "NVIDIA/nccl issue 1550: 152 of 700 W while it waits")
 POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context: H100 120 of 700 W, A100 85 of 400 W")
 UNFILLED_NVLINK_BYTES_PER_S = Threshold(

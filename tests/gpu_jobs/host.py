@@ -25,6 +25,7 @@ class Doing:
         code: where its instruction pointer is, in user mode.
         system: the fraction of its CPU time that it spends in the kernel.
         gil: it needs the GIL.
+        lets_go: the part of that time for which it lets go of it again, as torch's operators do.
         collecting: the cyclic collector runs.
     """
 
@@ -35,6 +36,7 @@ class Doing:
     code: Code = ()
     system: float = 0.02
     gil: bool = False
+    lets_go: float = 0.0
     collecting: bool = False
 
 

@@ -174,10 +174,12 @@ class Unsure:
         wait: how the host waits for the device: ``spin``, ``yield``, or blocked in ``futex``, ``poll`` or ``ioctl``.
         vdso: the part of a spin whose instruction pointer is in the vdso.
         full_vdso: the same where the launch queue is full.
+        staging: whose code moves the bytes of a pageable copy, ``libc`` or ``driver``.
         ioctl_blocks: the part of the time in a driver call for which the thread is not on a core.
         loses_gil: how often, in 0.4 ms of launching, another thread takes the GIL that operators let go of.
         torch: its version decides about names of threads: since 2.5 they have their own, 2.4 names those of autograd
-            and the main thread, and before that all have their creator's.
+            and the main thread, and before that all have their creator's; 2.0 waits for the device with the GIL held.
+        nccl_named: NCCL's threads have names, which they have only where it is asked to.
         libcuda: base name of the driver's library, as it is mapped.
         memory_factor: what NVML's memory utilisation shows, over bandwidth used.
         power_factor: what a board draws, over the mean of its kind.
@@ -186,9 +188,11 @@ class Unsure:
     wait: str = "spin"
     vdso: float = 0.35
     full_vdso: float = 0.35
+    staging: str = "libc"
     ioctl_blocks: float = 0.3
     loses_gil: float = 0.0
     torch: str = "2.5"
+    nccl_named: bool = False
     libcuda: str = "libcuda.so.550.90.07"
     memory_factor: float = 1.2
     power_factor: float = 1.0

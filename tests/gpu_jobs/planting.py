@@ -26,7 +26,7 @@ _ADDING = ("pageable", "churn", "logging", "collecting", "no_workers", "own_pyth
 _SECOND = 0.3
 # A second bottleneck of this part of the first one's size may be named in its place.
 _NEARLY = 0.75
-_TRY_S = 5.0
+_TRY_S = 4.0
 _EXCHANGES = frozenset(("communication.bandwidth", "communication.latency"))
 
 

@@ -85,7 +85,7 @@ def slow_storage(draw: Draw) -> Pair:
     workers, busy = draw.random.randint(1, 8), draw.random.uniform(0.02, 0.2)
     one_ms = workers * draw.whole_ms
     plan = {"workers": workers, "cpu_ms": one_ms * busy, "disk_ms": one_ms * (1 - busy), "network_ms": 0.0}
-    return draw.with_input(**plan), draw.job
+    return draw.with_input(**plan, folder=draw.random.choice(("/data/train", "/local/train"))), draw.job
 
 
 def slow_network(draw: Draw) -> Pair:

@@ -65,12 +65,23 @@ def _resource(cause: str | None) -> str | None:
     return cause.partition(".")[0] if cause else None
 
 
+def seen(planted: Planted) -> str:
+    """What of the GPU can be read."""
+    watch = planted.job.watch
+    if watch.device != "nvml":
+        return watch.device
+    return "gpm" if watch.gpm and planted.job.model.gpm else "nvml"
+
+
 def describe(planted: Planted) -> str:
     """What matters of a job, in one line."""
     job = planted.job
-    unsure, watch = job.unsure, job.watch
-    seen = watch.device if watch.device != "nvml" else "gpm" if watch.gpm and job.model.gpm else "nvml"
-    parts = [planted.name, job.model.name.removeprefix("NVIDIA "), f"{job.ranks} rank(s)", seen, f"wait={unsure.wait}"]
+    parts = [planted.name, job.model.name.removeprefix("NVIDIA "), f"{job.ranks} rank(s)", seen(planted)]
+    parts.append(f"wait={job.unsure.wait}")
+    if job.own_thread:
+        parts.append("thread of its own")
+    if job.watch.host_ids:
+        parts.append("process ids of the host")
     if planted.straggler is not None:
         parts.append(f"straggler={planted.straggler}")
     return ", ".join(parts)
@@ -91,23 +102,42 @@ def judge(seed: int, only: str | None, keep: Path | None = None) -> Judged:
 
 
 def report(judged: list[Judged]) -> Iterator[str]:
-    """Scores, a table by cause, and each job that was judged wrongly."""
+    """Scores, tables by cause and by what could be seen, and each job that was judged wrongly."""
     ill = [one for one in judged if not one.planted.sound]
     sound = [one for one in judged if one.planted.sound]
     if ill:
-        right = [one for one in ill if one.cause_right]
-        errors = sorted(one.error for one in right if one.said == one.planted.cause) or [float("nan")]
-        yield f"jobs with a bottleneck     {len(ill)}"
-        yield f"bottleneck right           {_percent(sum(one.bottleneck_right for one in ill), len(ill))}"
-        yield f"cause right                {_percent(len(right), len(ill))}"
-        yield f"|share - truth|, cause right: median {median(errors):.3f}, p90 {_p90(errors):.3f}"
-        errors = sorted(one.error for one in ill)
-        yield f"|share - truth|, all:         median {median(errors):.3f}, p90 {_p90(errors):.3f}"
+        yield from _scores(ill)
     if sound:
-        claimed = [one for one in sound if not one.bottleneck_right]
         yield f"sound jobs                 {len(sound)}"
-        yield f"without a claimed one      {_percent(len(sound) - len(claimed), len(sound))}"
+        yield f"without a claimed one      {_percent(sum(one.cause_right for one in sound), len(sound))}"
     yield ""
+    yield from _by_cause(judged)
+    yield ""
+    yield f"{'seen, ranks':26} {'right':>9}"
+    yield from _by_watch(judged)
+    wrong = [one for one in judged if not one.cause_right]
+    if wrong:
+        yield ""
+        yield "wrong:"
+    for one in wrong:
+        yield (
+            f"  seed {one.planted.seed}: {one.planted.cause} {one.truth:.2f}, said {_said(one)} {one.share:.2f}"
+            f" ({one.confidence:.2f}): {one.described}"
+        )
+
+
+def _scores(ill: list[Judged]) -> Iterator[str]:
+    right = [one for one in ill if one.cause_right]
+    named = sorted(one.error for one in right if one.said == one.planted.cause) or [float("nan")]
+    every = sorted(one.error for one in ill)
+    yield f"jobs with a bottleneck     {len(ill)}"
+    yield f"bottleneck right           {_percent(sum(one.bottleneck_right for one in ill), len(ill))}"
+    yield f"cause right                {_percent(len(right), len(ill))}"
+    yield f"|share - truth|, cause right: median {median(named):.3f}, p90 {_p90(named):.3f}"
+    yield f"|share - truth|, all:         median {median(every):.3f}, p90 {_p90(every):.3f}"
+
+
+def _by_cause(judged: list[Judged]) -> Iterator[str]:
     by_name = defaultdict(list)
     for one in judged:
         by_name[one.planted.cause, one.planted.name].append(one)
@@ -116,24 +146,22 @@ def report(judged: list[Judged]) -> Iterator[str]:
         right = sum(one.cause_right for one in those)
         wrong = Counter(_said(one) for one in those if not one.cause_right)
         instead = ", ".join(f"{said} {count}" for said, count in wrong.most_common())
-        error = median(one.error for one in those)
-        yield f"{cause:26} {name:22} {right:4}/{len(those):<4}  {error:.3f}  {instead}"
-    wrong_ones = [one for one in judged if not one.cause_right]
-    if wrong_ones:
-        yield ""
-        yield "wrong:"
-    for one in wrong_ones:
-        yield (
-            f"  seed {one.planted.seed}: {one.planted.cause} {one.truth:.2f}, said {_said(one)} {one.share:.2f}"
-            f" ({one.confidence:.2f}): {one.described}"
-        )
+        error = "     " if those[0].planted.sound else f"{median(one.error for one in those):.3f}"
+        yield f"{cause:26} {name:22} {right:4}/{len(those):<4}  {error}  {instead}"
+
+
+def _by_watch(judged: list[Judged]) -> Iterator[str]:
+    by_watch = defaultdict(list)
+    for one in judged:
+        by_watch[seen(one.planted), "one" if one.planted.job.ranks == 1 else "several"].append(one.cause_right)
+    for (what, ranks), right in sorted(by_watch.items()):
+        yield f"{what + ', ' + ranks:26} {sum(right):4}/{len(right):<4}"
 
 
 def _said(one: Judged) -> str:
     said = one.said or "nothing"
-    return (
-        said if one.planted.straggler is None and one.said_straggler is None else f"{said} of rank {one.said_straggler}"
-    )
+    nobody = one.planted.straggler is None and one.said_straggler is None
+    return said if nobody else f"{said} of rank {one.said_straggler}"
 
 
 def _percent(some: int, of: int) -> str:

@@ -13,6 +13,8 @@ from tests.gpu_jobs.trainer import Partners, Trainer
 
 # The job runs for so long before it is looked at.
 WARM_UP_NS = 2 * S
+# Without its bottleneck a job goes steadily.
+_FIXED_S = 10.0
 LAUNCHER, FIRST = 4000, 5000
 _NEIGHBOUR = Use(sm=0.6, occupancy=0.3, tensor=0.25, dram=0.3)
 # Bursts of somebody else's kernels take so long, with what lies between them.
@@ -123,4 +125,4 @@ def _add_neighbour(gpu: Gpu, part: float, end_ns: int) -> None:
 def share_of(job: Job, fixed: Job, run: Run | None = None) -> float:
     """The part of the wall time that the bottleneck takes: 1 minus the pace with it over the pace without it."""
     run = run or simulate(job)
-    return 1 - run.pace / simulate(fixed).pace
+    return 1 - run.pace / simulate(fixed, min(job.watch.seconds, _FIXED_S)).pace

@@ -17,6 +17,7 @@ _MOUNTS = (
     ("/dev/shm", "tmpfs", "tmpfs", "no", ""),
     ("/data", "nfs4", "filer:/export/data", "yes", ""),
     ("/checkpoints", "ext4", "/dev/nvme1n1", "no", "nvme1n1"),
+    ("/local", "ext4", "/dev/nvme2n1", "no", "nvme2n1"),
 )
 
 
@@ -130,6 +131,7 @@ def _quota(watching: Watching, tick: int, at: int, cores: float) -> Iterator[Sam
 
 def _io(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
     at = start + tick
+    local = any(step.input.folder.startswith("/local") for step in watching.job.steps)
     total_read = total_written = 0
     for process in watching.run.processes:
         read = sum(size for time, size in process.read if time <= tick)
@@ -139,16 +141,34 @@ def _io(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
         total_written += written
         for name, value in (
             ("read_call_bytes_total", read + received), ("write_call_bytes_total", written),
-            ("storage_read_bytes_total", 0), ("storage_write_bytes_total", written),
+            ("storage_read_bytes_total", read * local), ("storage_write_bytes_total", written),
             ("read_calls_total", (read + received) // 131072), ("write_calls_total", written // 131072),
         ):  # fmt: skip
             yield Reading(at, "io", f"pid:{process.pid}", name, float(value))
+    files = sum(size for one in watching.run.processes for time, size in one.read if time <= tick)
     for name, value in (
         ("read_call_bytes_total", total_read), ("write_call_bytes_total", total_written),
-        ("storage_read_bytes_total", 0), ("storage_write_bytes_total", total_written),
+        ("storage_read_bytes_total", files * local), ("storage_write_bytes_total", total_written),
         ("read_calls_total", total_read // 131072), ("write_calls_total", total_written // 131072),
     ):  # fmt: skip
         yield Reading(at, "io", "job", name, float(value))
+    yield from _device("nvme1n1", at, 0, total_written)
+    yield from _device("nvme2n1", at, files * local, 0)
+    if tick % S == 0:
+        yield Reading(at, "io", "mount:/data", "server_read_bytes_total", float(files * (not local)))
+        yield Reading(at, "io", "mount:/data", "server_write_bytes_total", 0.0)
+        yield Reading(at, "io", "mount:/data", "server_read_seconds_total", files * (not local) / 50e6)
+
+
+def _device(name: str, at: int, read: int, written: int) -> Iterator[Sample]:
+    """A disk of 1 GB/s."""
+    for what, value in (
+        ("read_bytes_total", read), ("written_bytes_total", written),
+        ("reads_total", read // 131072), ("writes_total", written // 131072),
+        ("read_seconds_total", read / 2e8), ("write_seconds_total", written / 2e8),
+        ("busy_seconds_total", (read + written) / 1e9), ("queue_seconds_total", (read + written) / 2e8),
+    ):  # fmt: skip
+        yield Reading(at, "io", f"device:{name}", what, float(value))
 
 
 def _memory(watching: Watching, tick: int, start: int) -> Iterator[Sample]:

@@ -16,6 +16,8 @@ from tests.gpu_jobs.places import Code, Stack
 
 # Kernels are launched in groups of about so much host time; at most so many at once.
 _GROUP_NS, _GROUP = 400 * US, 64
+# Calls of the driver that follow one another are as one of about this length.
+_CALLS_NS = 2 * MS
 # A kernel of NCCL occupies a block per channel, 10 to 20 % of an H100's multiprocessors, and draws little.
 _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 
@@ -23,17 +25,19 @@ _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 class Waits:
     """How this job's threads wait for the device."""
 
-    def __init__(self, unsure: Unsure) -> None:
-        self._unsure = unsure
+    def __init__(self, job: Job) -> None:
+        self._unsure = job.unsure
+        # Beside a thread that wants the GIL this is not simulated.
+        self._holds_gil = job.unsure.torch == "2.0" and not job.hog
 
     @cache  # noqa: B019 (lives as long as the job)
     def device(self, stacks: tuple[Stack, ...]) -> Doing:
         """For what was launched."""
         how = self._unsure.wait
         if how == "spin":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.01)
+            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.01, gil=self._holds_gil)
         if how == "yield":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.6)
+            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.6, gil=self._holds_gil)
         target = {"futex": "", "poll": "anon:eventfd", "ioctl": "file:/dev/nvidia0"}[how]
         return Doing("S", how, target, stacks)
 
@@ -57,25 +61,31 @@ def _spin(vdso: float) -> Code:
     )
 
 
+def _eager(stacks: tuple[Stack, ...], code: Code = places.EAGER) -> Doing:
+    """Launches operators from Python."""
+    return Doing(stacks=stacks, code=code, gil=True, lets_go=0.4)
+
+
 class Doings:
     """What a trainer's threads do in each part of a step."""
 
-    def __init__(self, ddp: bool, compiled: bool) -> None:
+    def __init__(self, ddp: bool, compiled: bool, unsure: Unsure) -> None:
         forward = places.COMPILED if compiled else places.forward(ddp)
-        self.forward = Doing(stacks=forward, code=places.REPLAY if compiled else places.EAGER, gil=True)
-        self.loss = Doing(stacks=places.LOSS, code=places.EAGER, gil=True)
-        self.optimizer = Doing(stacks=places.OPTIMIZER, code=places.EAGER, gil=True)
-        self.item = Doing(stacks=places.ITEM, code=places.EAGER, gil=True)
+        self.forward = _eager(forward, places.REPLAY if compiled else places.EAGER)
+        self.loss = _eager(places.LOSS)
+        self.optimizer = _eager(places.OPTIMIZER)
+        self.item = _eager(places.ITEM)
         self.layer_item = Doing(
             stacks=(places.in_layer(ddp, places.own("Block.forward", 44)),), code=places.EAGER, gil=True
         )
         self.own = Doing(stacks=places.OWN_PYTHON, code=places.IN_PYTHON, gil=True)
         self.backward = Doing("S", "futex", stacks=places.BACKWARD)
-        self.enter = Doing(stacks=places.BACKWARD, code=places.EAGER, gil=True)
+        self.enter = _eager(places.BACKWARD)
         self.autograd = Doing(code=places.IN_AUTOGRAD)
-        self.copy = Doing(stacks=places.COPY, code=places.EAGER, gil=True)
-        self.staging = Doing(stacks=places.COPY, code=places.STAGING)
-        self.exchange = Doing(stacks=places.ALL_REDUCE, code=places.EAGER, gil=True)
+        self.copy = _eager(places.COPY)
+        staging = {"libc": places.STAGED_BY_LIBC, "driver": places.STAGED_BY_DRIVER}
+        self.staging = Doing(stacks=places.COPY, code=staging[unsure.staging])
+        self.exchange = _eager(places.ALL_REDUCE)
         self.collect = Doing(stacks=places.COLLECT, code=places.COLLECTOR, gil=True, collecting=True)
         self.compile = Doing(stacks=places.COMPILING, code=places.IN_PYTHON, gil=True)
         self.compile_waits = Doing("S", "futex", stacks=places.COMPILE_WAITS)
@@ -103,8 +113,8 @@ class Trainer:
         self.random = random.Random(f"{job.seed} {rank}")
         self.ends: list[Op] = []
         self.partners: Partners | None = None
-        self.doing = Doings(job.ranks > 1, self.plan.compiled)
-        self.waits = Waits(job.unsure)
+        self.doing = Doings(job.ranks > 1, self.plan.compiled, job.unsure)
+        self.waits = Waits(job)
         self.compute = gpu.stream()
         self.comm = gpu.stream()
         self.copies = gpu.stream()
@@ -144,13 +154,17 @@ class Trainer:
                 (name("pt_nccl_watchdg"), "futex", "", (100 * MS, 60 * US)),
                 (name("pt_nccl_heartbt"), "futex", "", (400 * MS, 20 * US)),
                 (name("pt_tcpstore_uv"), "epoll_wait", "socket:tcp", (500 * MS, 10 * US)),
-                ("python", "poll", "socket:tcp", (500 * MS, 10 * US)),
+                (self._nccl("NCCL Service 0"), "poll", "socket:tcp", (500 * MS, 10 * US)),
             ]
-            if self.job.exchange is not None and self.job.exchange.link == "network":
-                # While traffic runs the proxy thread polls, and yields its core each time.
-                self._thread(20, "python").note(Doing(system=0.8))
+            # While network traffic runs the proxy thread polls, and yields its core each time; else it sleeps.
+            network = self.job.exchange is not None and self.job.exchange.link == "network"
+            proxy = self._thread(20, self._nccl("NCCL Progress 0"))
+            proxy.note(Doing(system=0.8) if network else Doing("S", "futex"))
         for number, (comm, call, target, wakes) in enumerate(idle):
             self._thread(2 + number, comm, wakes=wakes).note(Doing("S", call, target))
+
+    def _nccl(self, name: str) -> str:
+        return name if self.job.unsure.nccl_named else self.job.unsure.comm("python")
 
     def _loader(self) -> Loader:
         plan = self.plan.input
@@ -294,11 +308,13 @@ class Trainer:
         assert churn is not None
         stacks = self.doing.forward.stacks
         yield from self._drain(self.main, self.doing.forward)
-        for call in range(churn.calls):
-            device = ("nvidiactl", "nvidia0", "nvidia-uvm")[call % 3]
-            blocked = self.job.unsure.ioctl_blocks
-            yield from self.main.run(churn.call_us * US * (1 - blocked), self.waits.driver(stacks, False, device))
-            yield from self.main.sleep(churn.call_us * US * blocked, self.waits.driver(stacks, True, device))
+        blocked = self.job.unsure.ioctl_blocks
+        together = max(1, round(_CALLS_NS / US / churn.call_us))
+        for first in range(0, churn.calls, together):
+            device = ("nvidiactl", "nvidia0", "nvidia-uvm")[first // together % 3]
+            length = min(together, churn.calls - first) * churn.call_us * US
+            yield from self.main.run(length * (1 - blocked), self.waits.driver(stacks, False, device))
+            yield from self.main.sleep(length * blocked, self.waits.driver(stacks, True, device))
 
     def _backward(self) -> Task:
         yield from self.main.run(30 * US, self.doing.enter)

@@ -9,16 +9,19 @@ import tempfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
+from perfdoctor.capture.redact import mask_environment
 from perfdoctor.probes import gpu as gpu_probe
-from perfdoctor.probes.gpu import GpuProbe
-from perfdoctor.probes.readers.nvml import _FIRST_NAMESPACE, why_no_gpu
+from perfdoctor.probes.gpu import GpuProbe, why_no_gpu
+from perfdoctor.probes.readers import nvidia
+from perfdoctor.probes.readers import nvml as nvml_reader
+from perfdoctor.probes.readers.gpus import _FIRST_NAMESPACE
 from perfdoctor.probes.stacks import (
     BUDGET,
     FASTEST_HZ,
@@ -58,6 +61,8 @@ _JITTER = 0.4
 # Stacks that change while py-spy reads them, of those that run Python.
 _MISSED = 0.03
 _SWITCHES_NS = S
+# Where the job's own code lies: nothing may depend on that.
+_OWN_FILES = (places.OWN, "/workspace/src/pretrain.py", "/app/experiments/run.py", "/srv/models/fit_model.py")
 _IDENTIFIED = 4  # processes whose threads Python's identifiers are read of
 
 
@@ -114,7 +119,7 @@ class Watching:
         self.end_ns = run.end_ns
         self.random = random.Random(f"watch {run.job.seed}")
         self.tracks = {thread.tid: Track(thread, run.end_ns) for one in run.processes for thread in one.threads}
-        self._offsets: dict[tuple[str, str], int] = {}
+        self._own_file = self.random.choice(_OWN_FILES)
 
     def samples(self) -> Iterator[Sample]:
         """All rows of the recording but those of time 0."""
@@ -131,7 +136,7 @@ class Watching:
     def _processes(self) -> Iterator[Sample]:
         identified = [process.pid for process in self.run.processes if not process.forked][:_IDENTIFIED]
         for process in self.run.processes:
-            environment = json.dumps(process.environment or None)
+            environment = json.dumps(mask_environment(process.environment))
             started = START - (60 if not process.forked else 40) * S
             yield ProcessSeen(
                 START, process.pid, process.parent, started, process.name, process.forked, process.uses_torch,
@@ -243,7 +248,7 @@ class Watching:
             length = next_s
 
     def _segment(self, process: Process, rate: float, begin: int, end: int) -> Iterator[Sample]:
-        writer = _ChromeTrace(process.pid)
+        writer = _ChromeTrace(process.pid, self._own_file)
         at = begin + 40 * MS
         while at < end:
             for thread in process.threads:
@@ -274,10 +279,12 @@ class Watching:
             for process in self.run.processes:
                 if not process.uses_torch or (process.forked and process.pid % 3 != turn):
                     continue
-                track = self.tracks[process.pid]
-                doing = track.doing[track.index(tick)]
                 holder = self._gil_holder(process, tick)
-                yield InterpreterSample(START + tick, process.pid, holder, doing.collecting)
+                yield InterpreterSample(START + tick, process.pid, holder, self._collects(process, tick))
+
+    def _collects(self, process: Process, tick: int) -> bool:
+        tracks = [self.tracks[thread.tid] for thread in process.threads if thread.python_name is not None]
+        return any(track.doing[track.index(tick)].collecting for track in tracks)
 
     def _gil_holder(self, process: Process, tick: int) -> int:
         gil = process.gil
@@ -290,8 +297,7 @@ class Watching:
                 continue
             track = self.tracks[thread.tid]
             doing = track.doing[track.index(tick)]
-            # Operators let go of the lock while they run.
-            if doing.gil and doing.state == "R" and self.random.random() < 0.75:
+            if doing.gil and doing.state == "R" and self.random.random() >= doing.lets_go:
                 return thread.tid
         return 0
 
@@ -306,7 +312,8 @@ class Watching:
                 if self.job.watch.device == "rocm":
                     Path(folder, "dev").mkdir()
                     Path(folder, "dev/kfd").touch()
-                refusal = why_no_gpu(Path(folder), "NVML cannot be used: NVML Shared Library Not Found.")
+                missing = "NVML cannot be used: NVML Shared Library Not Found."
+                refusal = why_no_gpu(Path(folder), missing, "The package amdsmi is not installed.")
             yield Unavailable("gpu", *refusal)
             return
         trainers = self.run.trainers
@@ -332,6 +339,9 @@ class _Job:
     def pids(self) -> tuple[int, ...]:
         return self._pids
 
+    def torch_pids(self) -> tuple[int, ...]:
+        return ()  # their open files are not simulated
+
 
 @contextmanager
 def _driver(nvml: SimulatedNvml, all_visible: bool) -> Iterator[Path]:
@@ -340,16 +350,21 @@ def _driver(nvml: SimulatedNvml, all_visible: bool) -> Iterator[Path]:
         namespace = Path(folder, "proc/self/ns/pid")
         namespace.parent.mkdir(parents=True)
         namespace.symlink_to(_FIRST_NAMESPACE if all_visible else "pid:[4026532000]")
-        clock = {"now_ns": lambda: START + nvml.now_ns}
-        with patch.dict(sys.modules, {"pynvml": nvml}), patch.multiple(gpu_probe, **clock):  # type: ignore[dict-item]
+        with ExitStack() as stack:
+            stack.enter_context(patch.dict(sys.modules, {"pynvml": nvml}))  # type: ignore[dict-item]
+            for module in (gpu_probe, nvidia, nvml_reader):
+                stack.enter_context(patch.object(module, "now_ns", lambda: START + nvml.now_ns))
+            # Simulated time stands still until a round of readings is through.
+            stack.enter_context(patch.object(gpu_probe, "WAIT_S", 60.0))
             yield Path(folder)
 
 
 class _ChromeTrace:
     """py-spy's trace: a frame begins when it is first seen, and ends when it is not seen any more."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, own_file: str) -> None:
         self._pid = pid
+        self._own_file = own_file
         self._events: list[dict[str, Any]] = []
         self._open: dict[int, places.Stack] = {}
         self._last_us = 0
@@ -373,8 +388,9 @@ class _ChromeTrace:
         return zlib.compress(json.dumps(self._events).encode(), 1)
 
     def _add(self, edge: str, ident: int, frame: places.Frame, at_us: int) -> None:
+        file = self._own_file if frame.file == places.OWN else frame.file
         self._events.append({
-            "args": {"filename": frame.file, "line": frame.line}, "cat": "py-spy", "name": frame.name, "ph": edge,
+            "args": {"filename": file, "line": frame.line}, "cat": "py-spy", "name": frame.name, "ph": edge,
             "pid": self._pid, "tid": ident, "ts": at_us,
         })  # fmt: skip
 

@@ -15,6 +15,7 @@ from perfdoctor.rules.interpreter import INTERPRETER_RULES
 from perfdoctor.rules.remote import REMOTE_RULES
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.saving import SAVING_RULES
+from perfdoctor.rules.startup import STARTUP_RULES
 from perfdoctor.rules.storage import STORAGE_RULES
 from perfdoctor.rules.users_rules import find_of_users
 
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     *INTERPRETER_RULES,
     *GPU_IDLE_RULES,
     *CORE_RULES,
+    *STARTUP_RULES,
     *STORAGE_RULES,
     *REMOTE_RULES,
     *SAVING_RULES,

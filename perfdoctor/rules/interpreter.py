@@ -46,6 +46,28 @@ def _is_own_python(case: Case) -> bool:
     return (case.number("interpreter_code") or 0.0) >= thresholds.MOSTLY
 
 
+def is_outside_torch(case: Case) -> bool:
+    """Whether most of it is time that a trace shows to lie outside of PyTorch, and not what is done there."""
+    return (case.number("traced_outside") or 0.0) >= thresholds.MOSTLY
+
+
+def _is_work_of_operators(case: Case) -> bool:
+    """Whether most of it is operators that work on the host, and launch nothing for it."""
+    return (case.number("traced_in_operator") or 0.0) >= thresholds.MOSTLY
+
+
+def _look_outside(case: Case) -> Iterator[Advice]:
+    yield advise("interpreter.record_stacks", several_ranks=len(case.trainers) > 1)
+    yield from stop_debugging(case)
+    yield advise("interpreter.shorten_outside")
+
+
+def _work_less_in_operators(case: Case) -> Iterator[Advice]:
+    operators = tuple(name for name, _ in case.operators.get(PYTHON_OVERHEAD, ()) if name)
+    yield advise("interpreter.cheaper_operator", operator=operators[0] if operators else None)
+    yield from stop_debugging(case)
+
+
 def _compile_once(case: Case) -> Iterator[Advice]:
     yield advise("interpreter.compile_once")
     yield from stop_debugging(case)
@@ -120,6 +142,22 @@ INTERPRETER_RULES = (
         _compile_once,
         say("interpreter.compiling_again_refuted"),
         applies=_is_compiling,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.outside"),
+        ("traced_outside", "traced_busy"),
+        _look_outside,
+        say("interpreter.outside_refuted"),
+        applies=is_outside_torch,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.in_operator"),
+        ("traced_in_operator", "traced_busy"),
+        _work_less_in_operators,
+        say("interpreter.in_operator_refuted"),
+        applies=_is_work_of_operators,
     ),
     Rule(
         PYTHON_OVERHEAD,

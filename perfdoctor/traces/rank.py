@@ -11,22 +11,22 @@ import numpy as np
 from perfdoctor.causes import PYTHON_OVERHEAD, STARTUP
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
+from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.call_sites import CallSites, annotation_around_unexplained, find_call_sites
 from perfdoctor.traces.collectives import Collectives, list_collectives
 from perfdoctor.traces.coverage import missing_in_trace, why_silent
+from perfdoctor.traces.device import IdleReason
 from perfdoctor.traces.host import Activity
-from perfdoctor.traces.idle import IdleReason
 from perfdoctor.traces.interference import measure_beside_collectives
 from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from perfdoctor.traces.statistics import median
 from perfdoctor.traces.steps import Window
 
 

@@ -159,6 +159,7 @@ TRACE: dict[str, Metric] = {
     "traced_first_compiling": Metric("of this, compiling the model (torch.compile)", "s", "trace"),
     "traced_outside": Metric("the GPU waits while the host is outside of PyTorch", "of its overhead", "trace"),
     "traced_in_operator": Metric("the GPU waits while operators work on the host", "of its overhead", "trace"),
+    "traced_own_code": Metric("the GPU waits for Python code that calls no operator", "of its overhead", "trace"),
     "traced_loading": Metric("main thread fetches batches, in the trace", _OF_TIME, "trace"),
     "traced_memory": Metric("GPU memory that PyTorch had reserved at most", "of the memory", "trace"),
     "traced_copies": Metric("copies between host and GPU with nothing else on the GPU", _OF_TIME, "trace"),

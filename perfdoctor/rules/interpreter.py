@@ -44,7 +44,12 @@ def _is_work_of_libraries(case: Case) -> bool:
 
 def _is_own_python(case: Case) -> bool:
     """Whether most of it is the interpreter, at work on the job's own Python: torch has no part in it."""
-    return (case.number("interpreter_code") or 0.0) >= thresholds.MOSTLY
+    return _own_python(case) >= thresholds.MOSTLY
+
+
+def _own_python(case: Case) -> float:
+    """The part of the overhead that is Python code, by its machine code or by the frames in a trace."""
+    return max(case.number("interpreter_code") or 0.0, case.number("traced_own_code") or 0.0)
 
 
 def is_outside_torch(case: Case) -> bool:
@@ -87,7 +92,7 @@ def _do_it_more_rarely(case: Case) -> Iterator[Advice]:
 
 def _write_cheaper_python(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
-    yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=case.number("interpreter_code") or 0.0)
+    yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=_own_python(case))
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
         yield _use_larger_operations(case)
     yield from fuse_optimizer(case)
@@ -171,7 +176,7 @@ INTERPRETER_RULES = (
     Rule(
         PYTHON_OVERHEAD,
         say("interpreter.own_python"),
-        ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
+        ("interpreter_code", "traced_own_code", "trainer_running", "trainer_cores", "traced_operators"),
         _write_cheaper_python,
         say("interpreter.own_python_refuted"),
         applies=_is_own_python,

@@ -221,6 +221,7 @@ def _of_waiting_host(account: RankAccount) -> dict[str, float | None]:
     if overhead >= thresholds.REPORTED_SHARE:  # of a rank with next to none the parts say nothing
         found["traced_outside"] = idle[IdleReason.OUTSIDE] / overhead
         found["traced_in_operator"] = idle[IdleReason.IN_OPERATOR] / overhead
+        found["traced_own_code"] = idle[IdleReason.OWN_CODE] / overhead
     return found
 
 

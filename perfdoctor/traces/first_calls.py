@@ -65,8 +65,8 @@ def _without_calls(trace: Trace, operators: Nesting) -> tuple[Int64s, Int32s, In
         pieces.append((of[row], thread[row], rest.start, rest.end))
     if not pieces:
         return of, thread, start, end
-    columns = zip(*pieces, strict=True)
-    return tuple(np.concatenate(column) for column in columns)  # type: ignore[return-value]
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    return columns[0], columns[1], columns[2], columns[3]
 
 
 def _done_once(trace: Trace, operators: Nesting, of: Int64s, taken: Int64s, *, one_step: bool) -> Bools:

@@ -284,6 +284,23 @@ def test_a_short_start_is_named_beside_the_verdict(tmp_path: Path) -> None:
     assert start.predicted_speedup == 1.0
 
 
+@pytest.mark.parametrize(("loads", "cause"), [(True, "cpu.startup"), (False, "gpu.memory_pressure")])
+def test_allocations_belong_to_the_start_only_beside_other_first_time_work(
+    tmp_path: Path, *, loads: bool, cause: str
+) -> None:
+    planted = sound(MADE, tmp_path)
+    _, whole = idle(planted)
+    first = planted.steps()[0]
+    moment = first["ts"] + 1.0
+    length = planted.drained(moment) - moment + whole
+    planted.hold_up(moment, length)
+    allocate(planted, moment, 0.6 * length, first)
+    (load_code if loads else allocate)(planted, moment + 0.6 * length, 0.4 * length, first)
+    diagnosis = diagnose(planted.write(tmp_path / "planted.json"))
+    assert diagnosis.verdict.cause == cause
+    assert share_of(diagnosis, cause) > 0.4
+
+
 @pytest.mark.parametrize("fill", [load_code, compile_fuser])
 def test_what_takes_as_long_in_every_step_is_no_start(fill: Fill, tmp_path: Path) -> None:
     planted = sound(MADE, tmp_path)

@@ -199,7 +199,9 @@ def _headline(verdict: Verdict) -> str:
     if cause.healthy:
         equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
         return f"{said}{equal}: {share} is {cause.title}"
-    return f"{said}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
+    # What a fix does not speed up, the job's start for instance, says nothing of a fix.
+    fixed = f", {speedup(verdict.predicted_speedup)} if fixed" if verdict.predicted_speedup > 1 else ""
+    return f"{said}, {share} of the time{fixed}"
 
 
 def _tone(verdict: Verdict) -> str:

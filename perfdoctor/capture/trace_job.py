@@ -1,4 +1,4 @@
-"""Traces of all trainers of a job at once, each taken in the way that serves for its process."""
+"""Traces of all trainers of a job at once, each taken in the best way that serves for its process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import gzip
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
-from perfdoctor.capture.trace_check import Way, refused_inside, way_for
+from perfdoctor.capture.kineto_daemon import TRACE_S, daemon
+from perfdoctor.capture.trace_check import GDB, KINETO, REMOTE_EXEC, environment_of, ladder, refused_inside, unfit
 from perfdoctor.capture.trace_run import PATIENCE_S, NoRoomError, TraceRun, wait_until
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.inside.brief_trace import PROBE, PROBE_S, TRACE
-from perfdoctor.probes.readers.gdb import PlacingError
+from perfdoctor.probes.readers.gdb import PlacingError, place_line
+from perfdoctor.probes.readers.remote_exec import AskingError, run_file
 from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock, now_ns
 from perfdoctor.recording.schema import Profile, Sample, TraceCost, Unavailable
 
@@ -27,19 +30,25 @@ LEAST_S, MOST_S = 0.1, 5.0
 _TOGETHER_NS = NS_PER_S // 5
 # How long a trace may take to be written beyond the time that it spans.
 _WRITING_S = 60.0
-_INTERRUPTED = Refusal("The trace was interrupted.", "")
 
 
 @dataclass
 class _Rank:
-    """One process while it is traced."""
+    """One process that a script traces from inside.
+
+    Attributes:
+        way: by which the script came in.
+        stopped_s: for how long the process stood still for that, at most.
+        held_ns: for how long the training waited for the first trace.
+        refusal: why there will be no trace; None as long as there may be one.
+    """
 
     pid: int
-    way: Way
+    way: str
     run: TraceRun
-    stopped_s: float = 0.0
+    stopped_s: float
     held_ns: int = 0
-    refusal: Refusal | None = field(default=None)
+    refusal: Refusal | None = None
 
     def ready(self, name: str) -> bool:
         """Whether a trace has been written, or will not be."""
@@ -47,7 +56,7 @@ class _Rank:
         return [name] == told.get("written", [])[:1] or "done" in told or not self.run.alive()
 
     def problem(self) -> Refusal | None:
-        """Why there is no trace."""
+        """Why there is no trace; None where there is or may be one."""
         told = self.run.told()
         if "refused" in told:
             return refused_inside(*told["refused"])
@@ -71,51 +80,92 @@ def trace(pids: Sequence[int]) -> Iterator[Sample]:
         yield Unavailable(PROBE_NAME, "No process that trains was seen, so none was traced.", "")
     if len(pids) > MOST_RANKS:
         yield Unavailable(PROBE_NAME, f"Of {len(pids)} trainers the first {MOST_RANKS} were traced.", "")
-    with ExitStack() as open_runs:
-        ranks: list[_Rank] = []
-        try:
+    try:
+        with ExitStack() as turns:
+            fit = []
             for pid in pids[:MOST_RANKS]:
-                begun = _begin(pid, open_runs)
-                if isinstance(begun, Refusal):
-                    yield Unavailable(PROBE_NAME, *begun)
-                else:
-                    ranks.append(begun)
-            _take_together(ranks)
-        except KeyboardInterrupt:
-            yield Unavailable(PROBE_NAME, *_INTERRUPTED)
-            return
+                refusals = _refusals(pid, turns)
+                fit += [] if refusals else [pid]
+                yield from (Unavailable(PROBE_NAME, *refusal) for refusal in refusals)
+            traced = list(_by_kineto(fit))
+            yield from traced
+            found = {sample.pid for sample in traced}
+            yield from _by_script([pid for pid in fit if pid not in found])
+    except KeyboardInterrupt:
+        yield Unavailable(PROBE_NAME, "The trace was interrupted.", "")
+
+
+def _refusals(pid: int, turns: ExitStack) -> list[Refusal]:
+    """Why a process cannot be traced, one for each way or one for all; none if it can."""
+    turn = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    turns.enter_context(turn)
+    try:
+        # Only one can have this name, and it is free again when that one ends.
+        turn.bind(f"\0perfdoctor-trace-{pid}")
+    except OSError:
+        return [Refusal(f"Another perfdoctor traces process {pid}.", "wait until it has ended")]
+    try:
+        refused = unfit(pid)
+        rungs = ladder(pid)
+    except OSError:
+        return [refused_inside("ending")]
+    if refused is not None:
+        return [refused]
+    every = [rung.refusal for rung in rungs if rung.refusal is not None]
+    return list(dict.fromkeys(every)) if len(every) == len(rungs) else []
+
+
+def _serves(pid: int, *names: str) -> list[str]:
+    try:
+        return [rung.name for rung in ladder(pid) if rung.refusal is None and rung.name in names]
+    except OSError:
+        return []
+
+
+def _by_kineto(pids: Sequence[int]) -> Iterator[Profile | TraceCost]:
+    """Traces of those that ask a daemon; the others are left to another way."""
+    asking = [pid for pid in pids if _serves(pid, KINETO)]
+    if not asking:
+        return
+    try:
+        with daemon(asking, environment_of(asking[0])) as ours:
+            ours.trace_all()
+            for client in ours.clients:
+                if client.trace.exists():
+                    yield _packed(client.pid, client.trace)
+                    yield TraceCost(client.pid, KINETO, int(TRACE_S * NS_PER_S), 0, None)
+    except OSError:
+        return
+
+
+def _by_script(pids: Sequence[int]) -> Iterator[Sample]:
+    """Traces of those that a script can be put into."""
+    with ExitStack() as open_runs:
+        ranks = []
+        for pid in pids:
+            begun = _begin(pid, open_runs)
+            if isinstance(begun, Refusal):
+                yield Unavailable(PROBE_NAME, *begun)
+            else:
+                ranks.append(begun)
+        _take_together(ranks)
         for rank in ranks:
             yield from _result(rank)
 
 
 def _begin(pid: int, open_runs: ExitStack) -> _Rank | Refusal:
-    """Lets a process begin; its own way, and no two at a time."""
-    turn = _take_turn(pid)
-    if turn is None:
-        return Refusal(f"Another perfdoctor traces process {pid}.", "wait until it has ended")
-    open_runs.enter_context(turn)
-    way = way_for(pid)
-    if isinstance(way, Refusal):
-        return way
-    try:
-        run = open_runs.enter_context(closing(TraceRun(pid)))
-        stopped_s = way.place(pid, run.line)
-    except (NoRoomError, PlacingError) as error:
-        return Refusal(str(error), "")
-    except OSError as error:
-        return Refusal(f"Process {pid} cannot be reached: {error.strerror}.", "")
-    return _Rank(pid, way, run, stopped_s)
-
-
-def _take_turn(pid: int) -> socket.socket | None:
-    """One perfdoctor traces a process at a time: who takes this name, which is free again when that one ends."""
-    turn = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        turn.bind(f"\0perfdoctor-trace-{pid}")
-    except OSError:
-        turn.close()
-        return None
-    return turn
+    """Lets a process begin, in the first way that works."""
+    refusal = Refusal("Kineto did not ask for a daemon in time.", "attach again later")
+    for way in _serves(pid, REMOTE_EXEC, GDB):
+        try:
+            run = open_runs.enter_context(closing(TraceRun(pid)))
+            stopped_s = place_line(pid, run.line) if way == GDB else run_file(pid, run.file)
+            return _Rank(pid, way, run, stopped_s)
+        except (NoRoomError, PlacingError, AskingError) as error:
+            refusal = Refusal(str(error), "")
+        except OSError as error:
+            refusal = Refusal(f"Process {pid} cannot be reached: {error.strerror}.", "")
+    return refusal
 
 
 def _take_together(ranks: Sequence[_Rank]) -> None:
@@ -123,7 +173,7 @@ def _take_together(ranks: Sequence[_Rank]) -> None:
     wait_until(lambda: all("taken" in rank.run.told() or not rank.run.alive() for rank in ranks), PATIENCE_S)
     for rank in ranks:
         if rank.run.withdraw():
-            rank.refusal = refused_inside("busy")
+            rank.refusal = refused_inside("busy" if rank.run.alive() else "ending")
     taken = [rank for rank in ranks if rank.refusal is None]
     wait_until(lambda: all(rank.ready(PROBE) for rank in taken), PATIENCE_S + _WRITING_S)
     going = [rank for rank in taken if rank.ready(PROBE) and rank.problem() is None]
@@ -146,7 +196,7 @@ def _fitting_s(rank: _Rank) -> float:
 
 
 def _held_ns(rank: _Rank) -> int:
-    """For how long the last trace held up the training: to start, to stop and to be written."""
+    """For how long the last trace held up the training at most: to start, to stop and to be written."""
     told = rank.run.told()
     return int(told["started"][1]) + int(told["stopped"][1]) + int(told["written"][1])
 
@@ -160,11 +210,15 @@ def _result(rank: _Rank) -> Iterator[Sample]:
         yield Unavailable(PROBE_NAME, *refusal)
         return
     try:
-        packed = gzip.compress(rank.run.trace.read_bytes(), 1)
+        yield _packed(rank.pid, rank.run.trace)
     except OSError as error:
         yield Unavailable(PROBE_NAME, f"The trace of process {rank.pid} cannot be read: {error.strerror}.", "")
         return
-    yield Profile(rank.pid, *epoch_on_the_clock(), packed)
     traced_ns = int(told["stopped"][0]) - int(told["started"][0]) - int(told["stopped"][1])
     held_ns = rank.held_ns + _held_ns(rank)
-    yield TraceCost(rank.pid, rank.way.name, traced_ns, int(rank.stopped_s * NS_PER_S), held_ns)
+    yield TraceCost(rank.pid, rank.way, traced_ns, int(rank.stopped_s * NS_PER_S), held_ns)
+
+
+def _packed(pid: int, file: Path) -> Profile:
+    # Level 1 packs a trace nearly as well as level 9, in a tenth of the time.
+    return Profile(pid, *epoch_on_the_clock(), gzip.compress(file.read_bytes(), 1))

@@ -21,13 +21,11 @@ from perfdoctor.probes.readers.procfs import is_running
 
 # Where the folder may be, in the order of preference, as the process sees it.
 PLACES = ("/tmp", "/var/tmp", "/dev/shm")
-SCRIPT = "script.py"
+SCRIPT, BEGIN = "script.py", "begin.py"
 # Two traces, and a JSON file while it is being written.
 ROOM_BYTES = 256 << 20
 # How long the main thread may take until it runs Python code: it may be in a long call.
 PATIENCE_S = 10.0
-
-Place = Callable[[int, str], float]
 
 
 class NoRoomError(Exception):
@@ -52,9 +50,10 @@ class TraceRun:
         owner, us = owner_of(pid), os.geteuid()
         source = Path(brief_trace.__file__).read_text(encoding="ascii")
         (self._folder / SCRIPT).write_text(f"{source}\n\nBriefTrace({self._inner!r}, {PATIENCE_S}).run()\n")
+        (self._folder / BEGIN).write_text(f"try:\n    {self.line}\nexcept BaseException:\n    pass\n")
         (self._folder / ASKED).touch()
         os.mkfifo(self._folder / ALIVE)
-        for name in (SCRIPT, ASKED, ALIVE, "."):
+        for name in (SCRIPT, BEGIN, ASKED, ALIVE, "."):
             if owner != us:
                 os.chown(self._folder / name, owner, -1)
         self._alive = os.open(self._folder / ALIVE, os.O_RDONLY | os.O_NONBLOCK)
@@ -64,6 +63,11 @@ class TraceRun:
         """The line of Python that begins the trace in the process; later than asked for it does nothing."""
         script = f"{self._inner}/{SCRIPT}"
         return f"__import__('_thread').start_new_thread(exec, (open({script!r}).read(), {{'__name__': 'perfdoctor'}}))"
+
+    @property
+    def file(self) -> str:
+        """A file with that line, as the process sees it."""
+        return f"{self._inner}/{BEGIN}"
 
     def told(self) -> dict[str, list[str]]:
         """What the script has told so far: the last line that begins with each word, split."""

@@ -1,7 +1,8 @@
 """Watch a running job and say what holds it back.
 
 PID may be a trainer, a launcher (torchrun, a shell, a notebook kernel) or a loader worker: the job is found from there.
-Nothing in the job is changed, unless --trace asks for a short run of torch.profiler in it. Ctrl-C ends the watching early and diagnoses what was seen.
+Nothing in the job is changed, unless --trace asks for a short run of torch.profiler in it. Ctrl-C ends the watching
+early and diagnoses what was seen.
 """
 
 from __future__ import annotations

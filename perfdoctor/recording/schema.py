@@ -219,14 +219,15 @@ class TraceCost(NamedTuple):
         way: ``gdb``, ``remote_exec`` or ``kineto``.
         traced_ns: how long the profiler recorded.
         stopped_ns: for how long the process stood still at most, so that it could be entered.
-        held_ns: for how long the training waited at most while the profiler started, stopped and wrote.
+        held_ns: for how long the training waited at most while the profiler started, stopped and wrote; None where it
+            did not: Kineto does so in threads of its own.
     """
 
     pid: int
     way: str
     traced_ns: int
     stopped_ns: int
-    held_ns: int
+    held_ns: int | None
 
 
 class Mark(NamedTuple):

@@ -17,9 +17,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers.elf import Elf
+from perfdoctor.probes.readers.process import python_of
 from perfdoctor.probes.readers.process_memory import Mapping, image_path, mappings
 
+# Versions of CPython on which this was tried.
+OLDEST, NEWEST = (3, 10), (3, 13)
 PAGE = 4096
 # gdb takes 0.3 s, more where a process has thousands of threads or the machine is busy.
 PATIENCE_S = 20.0
@@ -48,9 +52,18 @@ class _Addresses(NamedTuple):
     mmap: int
 
 
-def find_gdb() -> str | None:
-    """Where gdb is; None if it is not installed."""
-    return shutil.which("gdb")
+def refusal(pid: int) -> Refusal | None:
+    """Why no line can be placed in a Python process; None if one can, as far as it shows.
+
+    Raises:
+        OSError: it is gone, or may not be looked at.
+    """
+    if shutil.which("gdb") is None:
+        return Refusal("gdb is not installed.", "apt install gdb, or dnf install gdb")
+    python = python_of(pid)
+    if python is not None and python.version is not None and not OLDEST <= python.version <= NEWEST:
+        return Refusal(f"Pending calls were tried on Python 3.10 to 3.13; process {pid} runs {python}.", "")
+    return None
 
 
 def place_line(pid: int, code: str) -> float:
@@ -66,7 +79,7 @@ def place_line(pid: int, code: str) -> float:
     Raises:
         PlacingError: it was not placed; the process goes on as before.
     """
-    gdb = find_gdb()
+    gdb = shutil.which("gdb")
     if gdb is None:
         raise PlacingError("gdb is not installed.")
     commands = _commands(_find_addresses(Path("/proc", str(pid))), code)

@@ -13,7 +13,7 @@ from perfdoctor.capture.kineto_daemon import TRACE_S, daemon
 from perfdoctor.capture.trace_check import GDB, KINETO, REMOTE_EXEC, environment_of, ladder, refused_inside, unfit
 from perfdoctor.capture.trace_run import PATIENCE_S, NoRoomError, TraceRun, wait_until
 from perfdoctor.probes import Refusal
-from perfdoctor.probes.inside.brief_trace import PROBE, PROBE_S, TRACE
+from perfdoctor.probes.inside.brief_trace import PROBE, TRACE
 from perfdoctor.probes.readers.gdb import PlacingError, place_line
 from perfdoctor.probes.readers.remote_exec import AskingError, run_file
 from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock, now_ns
@@ -25,7 +25,7 @@ MOST_RANKS = 8
 # How large a trace may become: about 10,000 operators with their kernels, or 30,000 without. The profiler then takes
 # about half a second to stop and to write, for which the training waits (measured on one core: 28 ms for a MB).
 TRACE_BYTES = 16_000_000
-LEAST_S, MOST_S = 0.1, 5.0
+MOST_S = 5.0
 # All ranks begin together, when each has seen that it is to.
 _TOGETHER_NS = NS_PER_S // 5
 # How long a trace may take to be written beyond the time that it spans.
@@ -169,7 +169,7 @@ def _begin(pid: int, open_runs: ExitStack) -> _Rank | Refusal:
 
 
 def _take_together(ranks: Sequence[_Rank]) -> None:
-    """Lets all take a short trace, then one that begins at the same time in all and is as long."""
+    """Lets all take a short trace, then one that begins at the same time in all."""
     wait_until(lambda: all("taken" in rank.run.told() or not rank.run.alive() for rank in ranks), PATIENCE_S)
     for rank in ranks:
         if rank.run.withdraw():
@@ -179,20 +179,19 @@ def _take_together(ranks: Sequence[_Rank]) -> None:
     going = [rank for rank in taken if rank.ready(PROBE) and rank.problem() is None]
     if not going:
         return
-    seconds = min(map(_fitting_s, going))
     begin_ns = now_ns() + _TOGETHER_NS
     for rank in going:
         rank.held_ns = _held_ns(rank)
-        rank.run.go(begin_ns, seconds)
-    wait_until(lambda: all(rank.ready(TRACE) for rank in going), seconds + PATIENCE_S + _WRITING_S)
+        rank.run.go(begin_ns, MOST_S, _fitting_cpu_s(rank))
+    wait_until(lambda: all(rank.ready(TRACE) for rank in going), MOST_S + PATIENCE_S + _WRITING_S)
     wait_until(lambda: all("done" in rank.run.told() or not rank.run.alive() for rank in going), PATIENCE_S)
 
 
-def _fitting_s(rank: _Rank) -> float:
-    """How long a trace may be that does not become too large."""
-    told = rank.run.told()
-    spanned_s = max((int(told["stopped"][0]) - int(told["started"][0])) / NS_PER_S, PROBE_S)
-    return min(MOST_S, max(LEAST_S, spanned_s * TRACE_BYTES / max(rank.run.probe_bytes(), 1)))
+def _fitting_cpu_s(rank: _Rank) -> float:
+    """In how much CPU time a trace does not become too large: it grows with what the process does, not with the time
+    that passes. Not less than a hundredth of a second, for an idle process has no events."""
+    used_s = max(float(rank.run.told()["stopped"][2]), 0.01)
+    return used_s * TRACE_BYTES / max(rank.run.probe_bytes(), 1)
 
 
 def _held_ns(rank: _Rank) -> int:

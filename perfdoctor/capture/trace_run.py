@@ -76,15 +76,16 @@ class TraceRun:
             return {line.split()[0]: line.split()[1:] for line in lines if line.endswith("\n") and line.strip()}
         return {}
 
-    def go(self, begin_ns: int, seconds: float) -> None:
+    def go(self, begin_ns: int, seconds: float, cpu_s: float) -> None:
         """Lets it take the trace proper.
 
         Args:
             begin_ns: when, on the one clock.
-            seconds: how long.
+            seconds: how long at most.
+            cpu_s: the CPU time that the process may use meanwhile.
         """
         partial = self._folder / f"{GO}.part"
-        partial.write_text(f"{begin_ns} {seconds}\n")
+        partial.write_text(f"{begin_ns} {seconds} {cpu_s}\n")
         if owner_of(self.pid) != os.geteuid():
             os.chown(partial, owner_of(self.pid), -1)
         partial.rename(self._folder / GO)

@@ -16,7 +16,7 @@ What happens is told in a file, line by line, each a word and what belongs to it
     taken PID             the script runs
     refused WHY DETAIL    nothing was traced, and why; see ``Refused``
     started NS COST_NS    when, on the one clock, and how long the main thread stood still for it
-    stopped NS COST_NS    the same
+    stopped NS COST_NS CPU_S   the same, and what CPU time the process had used meanwhile
     written NAME COST_NS  a trace is complete; how long that took
     broken DETAIL         something failed
     done                  everything has been taken out
@@ -36,13 +36,17 @@ from typing import Any
 
 # Files in the folder that the job and perfdoctor share. ``ASKED`` is there until one of them takes it away: the job,
 # which then begins, or perfdoctor, which has waited for long enough. ``ALIVE`` is open as long as perfdoctor lives.
-# ``GO`` says when the second trace begins, and how long it is.
+# ``GO`` says when the second trace begins, and how long it is at most: in seconds, and in seconds of CPU time.
 ASKED, ALIVE, GO, TOLD, TRACE, PROBE = "asked", "alive", "go", "told", "trace.json", "probe.json"
 
 PROBE_S = 0.05
-# The main thread is asked to stop; where it does not come, in a long call for instance, this thread does it.
+# The main thread is asked to stop; where it does not come, in a long call for instance, this thread does it
+# if it can.
 STOP_PATIENCE_S = 5.0
 GO_PATIENCE_S = 60.0
+# By so much the process may grow meanwhile, should the first trace have been no good measure: the profiler holds some
+# 700 bytes for an operator (measured), and its trace is then about as large.
+MEMORY_BYTES = 64_000_000
 _ASK_S = 0.02
 # Before this version of CUDA, PyTorch keeps CUPTI loaded where CUDA graphs are used: they crash when it is loaded for
 # the second time (torch/profiler/profiler.py).
@@ -51,6 +55,11 @@ _KEEP_CUPTI = {"TEARDOWN_CUPTI": "0", "DISABLE_CUPTI_LAZY_REINIT": "1"}
 
 _NS_PER_S = 1_000_000_000
 now = time.monotonic_ns
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Refused(Exception):
@@ -129,7 +138,7 @@ class MainThreadCall:
 
     def wait(self) -> None:
         """Waits until the interpreter has let go of it: its memory must not be freed before."""
-        while self._outstanding:
+        while self._outstanding and not sys.is_finalizing():
             time.sleep(0.2)
 
 
@@ -149,7 +158,7 @@ class BriefTrace:
         self._running: Any = None
         self._result: Any = None
         self._cost_ns = 0
-        self._starting = False
+        self._starting = self._of_all_threads = False
         self._interrupted = ""
         self._undo: list[Callable[[], object]] = []
         self._calls: list[MainThreadCall] = []
@@ -178,43 +187,43 @@ class BriefTrace:
         self._require_torch()
         self._require_no_profiler()
         self._notice()
-        self._trace(PROBE_S, PROBE)
-        begin_ns, seconds = self._wait_for_go()
+        self._trace(PROBE_S, PROBE_S, PROBE)
+        begin_ns, seconds, cpu_s = self._wait_for_go()
         time.sleep(max(0.0, (begin_ns - now()) / _NS_PER_S))
-        self._trace(seconds, TRACE)
+        self._trace(seconds, cpu_s, TRACE)
 
-    def _trace(self, seconds: float, name: str) -> None:
-        """Profiles for some seconds and writes what was seen.
+    def _trace(self, seconds: float, cpu_s: float, name: str) -> None:
+        """Profiles for some seconds, or until the process has used so much CPU time, and writes what was seen.
 
         Raises:
             Refused: that is not to be.
         """
         self._in_main_thread(self._start, self._patience_s)
         self._tell("started", now(), self._cost_ns)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._interrupted:
-            time.sleep(min(_ASK_S, seconds))
-        try:
-            self._in_main_thread(self._stop_synchronized, STOP_PATIENCE_S)
-        except Refused:
-            self._stop()
+        until, used, pages = time.monotonic() + seconds, time.process_time(), _resident_bytes()
+        while time.monotonic() < until and time.process_time() < used + cpu_s and not self._interrupted:
+            time.sleep(_ASK_S)
+            if _resident_bytes() > pages + MEMORY_BYTES:
+                break
+        used = time.process_time() - used
+        self._stop_from_here()
         result, self._result = self._result, None
         if self._interrupted or result is None:
             raise Refused(self._interrupted or "ending")
-        self._tell("stopped", now(), self._cost_ns)
+        self._tell("stopped", now(), self._cost_ns, used)
         begun = now()
         # Under another name until it is complete.
         result.save(self._file(name + ".part"))
         os.rename(self._file(name + ".part"), self._file(name))
         self._tell("written", name, now() - begun)
 
-    def _wait_for_go(self) -> tuple[int, float]:
+    def _wait_for_go(self) -> tuple[int, float, float]:
         until = time.monotonic() + GO_PATIENCE_S
         while time.monotonic() < until and not self._interrupted and self._is_wanted():
             try:
                 with open(self._file(GO)) as file:
-                    begin_ns, seconds = file.read().split()
-                return int(begin_ns), float(seconds)
+                    begin_ns, seconds, cpu_s = file.read().split()
+                return int(begin_ns), float(seconds), float(cpu_s)
             except OSError:
                 time.sleep(_ASK_S)
         raise Refused(self._interrupted or "unwanted")
@@ -225,12 +234,12 @@ class BriefTrace:
             raise Refused(self._interrupted or "ending")
         if self._torch._C._autograd._profiler_enabled() or self._profiler._is_profiler_enabled:
             raise Refused("profiled")
-        cuda = self._cuda()
-        if cuda is not None and cuda.is_current_stream_capturing():
+        if self._is_capturing():
             raise Refused("capturing")
-        if cuda is not None:
+        device = self._device()
+        if device is not None:
             self._keep_cupti()
-        ours = self._new_profiler(None if cuda is None else "cuda")
+        ours = self._new_profiler(device)
         self._starting = True
         try:
             ours._prepare_trace()
@@ -243,11 +252,20 @@ class BriefTrace:
     def _stop_synchronized(self) -> None:
         """Stops when the device has done what was launched; for the main thread."""
         begun = now()
-        cuda = self._cuda()
-        if self._running is not None and cuda is not None and not cuda.is_current_stream_capturing():
-            cuda.synchronize()
+        device = self._device()
+        if self._running is not None and device is not None and not self._is_capturing():
+            device.synchronize()
         self._stop()
         self._cost_ns = now() - begun
+
+    def _stop_from_here(self) -> None:
+        """Stops without the main thread, where that is possible and it does not come; or else waits for it."""
+        while self._running is not None:
+            try:
+                self._in_main_thread(self._stop_synchronized, STOP_PATIENCE_S)
+            except Refused:
+                if self._of_all_threads:
+                    self._stop()
 
     def _stop(self) -> None:
         with self._stopping:
@@ -256,20 +274,32 @@ class BriefTrace:
                 self._result = self._torch._C._autograd._disable_profiler()
                 self._profiler._run_on_profiler_stop()
 
-    def _new_profiler(self, device: str | None) -> Any:
-        """A profiler of all threads: the training need not be in this one."""
+    def _new_profiler(self, device: Any) -> Any:
+        """A profiler of all threads, where this version has such: the training need not be in the main one."""
+        configuration = self._torch._C._profiler._ExperimentalConfig
         try:
-            every_thread = self._torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
-        except (AttributeError, TypeError):
-            raise Refused("old_torch", str(self._torch.__version__)) from None
-        return self._profiler.profile(
-            use_kineto=True, use_device=device, record_shapes=True, experimental_config=every_thread
-        )
+            threads = configuration(profile_all_threads=True)
+            self._of_all_threads = True
+        except TypeError:  # before 2.7
+            threads = configuration()
+        ours = self._profiler.profile(use_kineto=True, record_shapes=True, experimental_config=threads)
+        activity = None if device is None else device.__name__.rpartition(".")[2].upper()
+        for supported in self._torch.autograd._supported_activities():
+            if supported.name == activity:
+                ours.kineto_activities.add(supported)
+        return ours
 
-    def _cuda(self) -> Any:
-        """``torch.cuda`` where the job uses it."""
+    def _device(self) -> Any:
+        """``torch.cuda`` or ``torch.xpu``, where the job uses it."""
+        for module in (self._torch.cuda, getattr(self._torch, "xpu", None)):
+            if module is not None and module.is_initialized():
+                return module
+        return None
+
+    def _is_capturing(self) -> bool:
+        """Whether a CUDA graph is being captured in this thread."""
         cuda = self._torch.cuda
-        return cuda if cuda.is_initialized() else None
+        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
     def _keep_cupti(self) -> None:
         """Where PyTorch keeps CUPTI loaded for CUDA graphs, does so until we have gone."""
@@ -355,7 +385,7 @@ class BriefTrace:
 
     def _clean_up(self) -> None:
         try:
-            self._stop()
+            self._stop_from_here()
             for undo in self._undo:
                 undo()
             self._undo.clear()

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers.elf import Elf
 from perfdoctor.probes.readers.process import python_of
 from perfdoctor.probes.readers.process_memory import Mapping, image_path, mappings
+from perfdoctor.probes.readers.procfs import status_fields
 
 # Versions of CPython on which this was tried.
 OLDEST, NEWEST = (3, 10), (3, 13)
@@ -40,6 +42,16 @@ except BaseException:
 finally:
  __import__('ctypes').CDLL(None).munmap(__import__('ctypes').c_void_p(%#018lx), {page})
 """
+
+
+# No symbols are needed, and nothing else that takes time while the process stands still (measured on a busy machine:
+# 0.1 s instead of 0.6 s).
+_BEFORE = (
+    "set auto-solib-add off",
+    "set auto-load no",
+    "set debuginfod enabled off",
+    "set sysroot /nonexistent",
+)
 
 
 class PlacingError(Exception):
@@ -74,7 +86,7 @@ def place_line(pid: int, code: str) -> float:
         code: the line; what it raises is lost.
 
     Returns:
-        Seconds for which the process stood still at most.
+        Seconds for which the process stood still, to a few milliseconds.
 
     Raises:
         PlacingError: it was not placed; the process goes on as before.
@@ -86,34 +98,50 @@ def place_line(pid: int, code: str) -> float:
     # A session of its own, and a file, not a pipe, to write to: once it lets the process call something, gdb must come
     # to its end, whatever becomes of us.
     with tempfile.TemporaryFile() as output:
-        begun = time.monotonic()
         process = subprocess.Popen(
-            [gdb, "-batch", "-nx", "-iex", "set auto-solib-add off", "-iex", "set debuginfod enabled off"]
-            + ["-p", str(pid)]
-            + [word for command in commands for word in ("-ex", command)],
+            [gdb, "-batch", "-nx", "--readnever", *_each("-iex", _BEFORE), "-p", str(pid), *_each("-ex", commands)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        _wait(process, output.fileno())
-        took = time.monotonic() - begun
+        stopped_s = _wait(process, pid, output.fileno())
         output.seek(0)
         said = output.read()
     placed = _PLACED.search(said)
     if placed is None or int(placed[1]) != 0:
         raise PlacingError(_complaint(said))
-    return took
+    return stopped_s
 
 
-def _wait(process: subprocess.Popen[bytes], output: int) -> None:
-    """Waits for gdb, and ends it where it takes too long: never once it lets the process call something."""
-    until = time.monotonic() + PATIENCE_S
+def _each(option: str, commands: Iterable[str]) -> Iterator[str]:
+    for command in commands:
+        yield from (option, command)
+
+
+def _wait(process: subprocess.Popen[bytes], pid: int, output: int) -> float:
+    """Waits for gdb, and ends it where it takes too long: never once it lets the process call something.
+
+    Returns:
+        Seconds for which gdb held the process, to a few milliseconds.
+    """
+    begun = time.monotonic()
+    held_from: float | None = None
     while process.poll() is None:
-        if time.monotonic() > until and _CALLING not in _said(output):
+        if held_from is None and _is_traced(pid):
+            held_from = time.monotonic()
+        if time.monotonic() > begun + PATIENCE_S and _CALLING not in _said(output):
             process.kill()
             process.wait()
-        time.sleep(0.01)
+        time.sleep(0.003)
+    return 0.0 if held_from is None else time.monotonic() - held_from
+
+
+def _is_traced(pid: int) -> bool:
+    try:
+        return status_fields(Path(f"/proc/{pid}/status").read_bytes()).get("TracerPid") != "0"
+    except OSError:
+        return False
 
 
 def _said(output: int) -> bytes:

@@ -11,18 +11,16 @@ the same type is a configuration as text, empty for none.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfdoctor.capture.shared_folder import SharedFolder
 from perfdoctor.probes import Refusal
-from perfdoctor.probes.readers.permissions import owner_of
 from perfdoctor.probes.readers.procfs import is_running, status_fields
 
 SWITCH, SOCKET_FOLDER = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
@@ -54,15 +52,14 @@ class Client:
 
     pid: int
     inner_pid: int
-    folder: Path
-    inner_folder: str
+    folder: SharedFolder
     heard: bool = False
     answered: bool = False
 
     @property
     def trace(self) -> Path:
         """The trace; there when it is complete."""
-        return self.folder / f"trace_{self.inner_pid}.json"
+        return self.folder.path / f"trace_{self.inner_pid}.json"
 
 
 def refusal(pids: Sequence[int], environment: Mapping[str, str]) -> Refusal | None:
@@ -98,6 +95,7 @@ def daemon(pids: Sequence[int], environment: Mapping[str, str]) -> Iterator[Daem
 
     Raises:
         OSError: there is one already, or a process is gone.
+        NoRoomError: there is no folder for the trace.
     """
     with ExitStack() as undo:
         ours = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -112,7 +110,8 @@ def daemon(pids: Sequence[int], environment: Mapping[str, str]) -> Iterator[Daem
         clients = []
         for pid in pids:
             clients.append(_client(pid))
-            undo.callback(shutil.rmtree, clients[-1].folder, ignore_errors=True)
+            undo.callback(clients[-1].folder.close)
+            undo.callback(clients[-1].folder.remove)
         yield Daemon(ours, clients)
 
 
@@ -183,7 +182,7 @@ class Daemon:
     def _configuration(self, client: Client) -> str:
         return "\n".join(
             (
-                f"ACTIVITIES_LOG_FILE={client.inner_folder}/trace.json",
+                f"ACTIVITIES_LOG_FILE={client.folder.inner}/trace.json",
                 f"PROFILE_START_TIME={self._start_ms}",
                 f"ACTIVITIES_DURATION_MSECS={int(TRACE_S * 1000)}",
                 "ACTIVITIES_WARMUP_PERIOD_SECS=0",
@@ -193,13 +192,9 @@ class Daemon:
 
 
 def _client(pid: int) -> Client:
-    # Newer versions of Kineto write nowhere else.
-    root = Path(f"/proc/{pid}/root")
-    folder = Path(tempfile.mkdtemp(prefix="perfdoctor-trace-", dir=root / "tmp"))
-    if owner_of(pid) != os.geteuid():
-        os.chown(folder, owner_of(pid), -1)
     numbers = status_fields(Path(f"/proc/{pid}/status").read_bytes())["NSpid"].split()
-    return Client(pid, int(numbers[-1]), folder, f"/tmp/{folder.name}")
+    # Newer versions of Kineto write nowhere else than to /tmp.
+    return Client(pid, int(numbers[-1]), SharedFolder(pid, ("/tmp",)))
 
 
 def _same_network(pid: int) -> bool:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.capture.kineto_daemon import TRACE_S, daemon
+from perfdoctor.capture.shared_folder import NoRoomError
 from perfdoctor.capture.trace_check import GDB, KINETO, REMOTE_EXEC, environment_of, ladder, refused_inside, unfit
-from perfdoctor.capture.trace_run import PATIENCE_S, NoRoomError, TraceRun, wait_until
+from perfdoctor.capture.trace_run import PATIENCE_S, TraceRun, wait_until
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.inside.brief_trace import PROBE, TRACE
 from perfdoctor.probes.readers.gdb import PlacingError, place_line
@@ -134,7 +135,7 @@ def _by_kineto(pids: Sequence[int]) -> Iterator[Profile | TraceCost]:
                 if client.trace.exists():
                     yield _packed(client.pid, client.trace)
                     yield TraceCost(client.pid, KINETO, int(TRACE_S * NS_PER_S), 0, None)
-    except OSError:
+    except (OSError, NoRoomError):
         return
 
 

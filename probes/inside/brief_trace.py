@@ -245,6 +245,7 @@ class BriefTrace:
             ours._prepare_trace()
             ours._start_trace()
             self._running = ours
+            self._say_rank()
         finally:
             self._starting = False
             self._cost_ns = now() - begun
@@ -288,6 +289,14 @@ class BriefTrace:
             if supported.name == activity:
                 ours.kineto_activities.add(supported)
         return ours
+
+    def _say_rank(self) -> None:
+        """Adds to the trace which rank this is, as torch.profiler's own traces have it."""
+        ranks: Any = sys.modules.get("torch.distributed")
+        if ranks is not None and ranks.is_available() and ranks.is_initialized():
+            about = '{"backend": "%s", "rank": %d, "world_size": %d}'
+            said = about % (ranks.get_backend(), ranks.get_rank(), ranks.get_world_size())
+            self._torch.autograd._add_metadata_json("distributedInfo", said)
 
     def _device(self) -> Any:
         """``torch.cuda`` or ``torch.xpu``, where the job uses it."""

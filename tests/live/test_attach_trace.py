@@ -1,0 +1,205 @@
+"""attach --trace enters jobs that nobody prepared, and leaves them as they were."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.files import TARGETS
+from tests.processes.attaching import ENVIRONMENT, WITHOUT_PTRACE, attached, job, needs_root, perfdoctor, until
+from tests.processes.tracing import (
+    costs,
+    folders,
+    left_in,
+    names,
+    profiles,
+    reasons,
+    state,
+    take,
+    told_by,
+    traced_job,
+    while_traced,
+)
+
+
+@pytest.fixture(autouse=True)
+def _removes_its_folders():
+    before = set(folders())
+    yield
+    assert until(lambda: not set(folders()) - before)
+
+
+def test_a_trace_of_an_unmodified_job_and_nothing_left_in_it() -> None:
+    with traced_job("plain") as started:
+        before = state(started)
+        found = take(started.pid)
+        assert reasons(found) == ""
+        seen = names(profiles(found)[started.pid])
+        assert seen.count("Optimizer.step#SGD.step") >= 3
+        assert "aten::addmm" in seen
+        assert "autograd::engine::evaluate_function: AddmmBackward0" in seen
+        (cost,) = costs(found)
+        assert cost.way == "gdb"
+        assert 0 < cost.traced_ns < 7e9
+        assert cost.stopped_ns > 0
+        assert cost.held_ns
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+        # A second time it is no different.
+        assert take(started.pid)
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+@pytest.mark.parametrize("options", [("--threads", "300"), ("--compiled",)], ids=["many threads", "compiled"])
+def test_jobs_of_other_kinds(options: tuple[str, ...]) -> None:
+    with traced_job("plain", *options) as started:
+        found = take(started.pid)
+        assert reasons(found) == ""
+        assert "Optimizer.step#SGD.step" in names(profiles(found)[started.pid])
+
+
+def test_the_training_in_another_thread() -> None:
+    with traced_job("in_thread") as started:
+        found = take(started.pid)
+        assert "aten::addmm" in names(profiles(found)[started.pid])
+
+
+def test_workers_forked_meanwhile_record_nothing() -> None:
+    with traced_job("epochs") as started:
+        before = state(started)
+        with while_traced(started.pid) as found:
+            pass
+        events = profiles(found)[started.pid]["traceEvents"]
+        assert {event["pid"] for event in events if event.get("cat") == "cpu_op"} == {started.pid}
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+def test_a_main_thread_that_waits_is_left_alone() -> None:
+    with traced_job("in_thread_joined") as started:
+        found = take(started.pid)
+        assert "ran no Python code" in reasons(found)
+        assert not profiles(found)
+
+
+def test_a_long_call_is_not_waited_for_and_nothing_happens_after_it() -> None:
+    environment = {**ENVIRONMENT, "LONG_CALL_S": "20"}
+    with traced_job("long_call", env=environment) as started:
+        before = state(started)
+        found = take(started.pid)
+        assert "ran no Python code" in reasons(found)
+        started.wait_for("returned")
+        assert left_in(before, after := state(started)) == {}
+        assert after["threads"] == before["threads"]
+
+
+def test_a_profiler_of_the_jobs_own_is_left_alone() -> None:
+    with traced_job("profiled") as started:
+        found = take(started.pid)
+        assert "uses torch.profiler itself" in reasons(found)
+
+
+def test_gives_way_to_a_profiler_of_the_jobs_own(tmp_path: Path) -> None:
+    when = tmp_path / "now"
+    with traced_job("profiled_later", env={**ENVIRONMENT, "PROFILE_WHEN": str(when)}) as started:
+        before = state(started)
+        with while_traced(started.pid) as found:
+            when.touch()
+            assert started.wait_for("profiled") == 10
+        assert "uses torch.profiler itself" in reasons(found)
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+def test_a_job_that_ends_while_traced_ends_as_it_would() -> None:
+    with traced_job("plain") as started:
+        with while_traced(started.pid) as found:
+            started.process.send_signal(signal.SIGTERM)
+            assert started.process.wait(30) == 0
+        assert "ended before" in reasons(found)
+
+
+def test_a_job_that_is_killed_while_traced() -> None:
+    with traced_job("plain") as started:
+        with while_traced(started.pid) as found:
+            started.process.kill()
+        assert "ended before" in reasons(found)
+
+
+def test_a_stopped_job_is_left_alone() -> None:
+    with traced_job("plain") as started:
+        started.process.send_signal(signal.SIGSTOP)
+        found = take(started.pid)
+        started.process.send_signal(signal.SIGCONT)
+        assert "is stopped" in reasons(found)
+
+
+def test_a_job_without_torch_is_left_alone() -> None:
+    with job(sys.executable, "-c", "import time; print('ready 0', flush=True); time.sleep(60)") as started:
+        assert "not loaded PyTorch" in reasons(take(started.pid))
+
+
+def test_one_at_a_time() -> None:
+    with traced_job("plain") as started, while_traced(started.pid) as found:
+        again = take(started.pid)
+    assert "Another perfdoctor" in reasons(again)
+    assert profiles(found)
+
+
+def test_without_gdb_the_reasons_of_all_ways_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with traced_job("plain") as started:
+        monkeypatch.setenv("PATH", "/nonexistent")
+        said = reasons(take(started.pid))
+    for words in ("not started with KINETO_USE_DAEMON", "sys.remote_exec came with", "gdb is not installed"):
+        assert words in said
+
+
+def test_another_debugger_is_not_disturbed() -> None:
+    with traced_job("plain") as started:
+        debugger = subprocess.Popen(
+            ["gdb", "-batch", "-nx", "--readnever", "-p", str(started.pid), "-ex", "shell sleep 60"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        status = Path(f"/proc/{started.pid}/status")
+        try:
+            assert until(lambda: "TracerPid:\t0\n" not in status.read_text())
+            assert "is debugging process" in reasons(take(started.pid))
+        finally:
+            debugger.kill()
+            debugger.wait()
+
+
+@needs_root
+def test_check_says_why_a_process_may_not_be_entered() -> None:
+    with traced_job("plain") as started:
+        answer = perfdoctor("check", started.pid, prefix=WITHOUT_PTRACE)
+    assert "`attach --trace` takes" in answer.out
+
+
+def test_when_perfdoctor_is_killed_the_job_stops_the_profiler_itself() -> None:
+    with traced_job("plain") as started:
+        before = state(started)
+        with attached(started.pid, "--duration", "1", "--trace") as watching:
+            assert until(lambda: sum(line.startswith("started ") for line in told_by(started.pid)) == 2, 60)
+            os.killpg(watching.pid, signal.SIGKILL)
+            watching.wait()
+        assert until(lambda: not folders())
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+def test_two_ranks_at_the_same_time() -> None:
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0")
+    with job(*launcher, str(TARGETS / "job_ranks.py"), ready="") as started:
+        pids = [started.wait_for("rank"), started.wait_for("rank")]
+        found = take(*pids)
+        assert reasons(found) == ""
+        spans = []
+        for pid, one in profiles(found).items():
+            times = [event["ts"] for event in one["traceEvents"] if event.get("cat") == "cpu_op"]
+            spans.append((min(times), max(times)))
+            assert one["distributedInfo"]["world_size"] == 2
+            assert pid in pids
+        (first, last), (other_first, other_last) = spans
+        assert abs(first - other_first) < 0.5 * (last - first)
+        assert len(costs(found)) == 2

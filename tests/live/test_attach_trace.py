@@ -2,12 +2,17 @@
 
 import os
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from perfdoctor.analysis.from_recording import examine
+from perfdoctor.recording.reader import Recording
 from tests.files import TARGETS
 from tests.processes.attaching import ENVIRONMENT, WITHOUT_PTRACE, attached, job, needs_root, perfdoctor, until
 from tests.processes.tracing import (
@@ -73,7 +78,9 @@ def test_workers_forked_meanwhile_record_nothing() -> None:
             pass
         events = profiles(found)[started.pid]["traceEvents"]
         assert {event["pid"] for event in events if event.get("cat") == "cpu_op"} == {started.pid}
-        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+        # Loaders come and go, with their threads, pipes and handlers.
+        kept = ("wrapped", "profiling", "objects", "names", "modules", "environment")
+        assert until(lambda: all(before[name] == state(started)[name] for name in kept))
 
 
 def test_a_main_thread_that_waits_is_left_alone() -> None:
@@ -184,12 +191,12 @@ def test_when_perfdoctor_is_killed_the_job_stops_the_profiler_itself() -> None:
             assert until(lambda: sum(line.startswith("started ") for line in told_by(started.pid)) == 2, 60)
             os.killpg(watching.pid, signal.SIGKILL)
             watching.wait()
-        assert until(lambda: not folders())
+        assert until(lambda: not told_by(started.pid), 60)
         assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
 
 
 def test_two_ranks_at_the_same_time() -> None:
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0")
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     with job(*launcher, str(TARGETS / "job_ranks.py"), ready="") as started:
         pids = [started.wait_for("rank"), started.wait_for("rank")]
         found = take(*pids)
@@ -200,6 +207,60 @@ def test_two_ranks_at_the_same_time() -> None:
             spans.append((min(times), max(times)))
             assert one["distributedInfo"]["world_size"] == 2
             assert pid in pids
-        (first, last), (other_first, other_last) = spans
+        (first, last), (other_first, _) = spans
         assert abs(first - other_first) < 0.5 * (last - first)
         assert len(costs(found)) == 2
+
+
+def test_kineto_is_asked_where_it_asks_for_a_daemon() -> None:
+    with traced_job("plain", env={**ENVIRONMENT, "KINETO_USE_DAEMON": "1"}) as started:
+        before = state(started)
+        found = take(started.pid)
+        assert reasons(found) == ""
+        (cost,) = costs(found)
+        assert (cost.way, cost.stopped_ns, cost.held_ns) == ("kineto", 0, None)
+        assert names(profiles(found)[started.pid]).count("Optimizer.step#SGD.step") >= 3
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+def test_where_kinetos_daemon_is_somebody_else_the_next_way_is_taken() -> None:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dynolog,
+        traced_job("plain", env={**ENVIRONMENT, "KINETO_USE_DAEMON": "1"}) as started,
+    ):
+        dynolog.bind(b"\0dynolog\0")
+        (cost,) = costs(take(started.pid))
+    assert cost.way == "gdb"
+
+
+def test_the_samples_account_of_a_cpu_job_stands(tmp_path: Path) -> None:
+    with traced_job("plain", "--pause-ms", "0") as started:
+        answer = perfdoctor(
+            "attach", started.pid, "--duration", "3", "--trace", "--json", tmp_path / "a.json",
+            "--recording", tmp_path / "traced",
+        )  # fmt: skip
+        assert answer.status in (0, 1), answer.err
+    assert answer.err == ""
+    assert answer.told["overhead"]["trace_way"] == "gdb"
+    assert answer.told["overhead"]["trace_s"] > 0
+    assert "Then traced" in answer.out
+    with closing(sqlite3.connect(tmp_path / "traced")) as db, db:
+        assert db.execute("SELECT count(*) FROM Profile").fetchone() == (1,)
+        db.execute("DELETE FROM Profile")
+    with Recording.open(tmp_path / "traced") as recording:
+        untraced = examine(recording)
+    assert untraced.verdict.cause == answer.told["verdict"]["cause"]
+    assert untraced.verdict.level == answer.told["verdict"]["level"]
+    assert {row["cause"]: pytest.approx(row["share"], abs=0.001) for row in answer.told["breakdown"]} == dict(
+        untraced.breakdown
+    )
+
+
+def test_without_the_option_the_job_is_not_entered(tmp_path: Path) -> None:
+    with traced_job("plain") as started:
+        before = state(started)
+        answer = perfdoctor("attach", started.pid, "--duration", "1", "--json", tmp_path / "a.json")
+        assert "trace_way" not in answer.told["overhead"]
+        after = state(started)
+        assert left_in(before, after) == {}
+        assert after["threads"] == before["threads"]

@@ -26,9 +26,8 @@ ORIGINAL = autograd_profiler.profile._prepare_trace
 def state():
     """What is in this process that may come from outside."""
     gc.collect()
-    threads = sorted(open(f"/proc/self/task/{thread}/comm").read().strip() for thread in os.listdir("/proc/self/task"))
     return {
-        "threads": len(threads),
+        "threads": len(os.listdir("/proc/self/task")),
         "python_threads": len(sys._current_frames()),
         "wrapped": autograd_profiler.profile._prepare_trace is not ORIGINAL,
         "profiling": bool(autograd_profiler._is_profiler_enabled),

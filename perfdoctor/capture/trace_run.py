@@ -49,8 +49,8 @@ class TraceRun:
     @property
     def line(self) -> str:
         """The line of Python that begins the trace in the process; later than asked for it does nothing."""
-        script = f"{self._folder.inner}/{SCRIPT}"
-        return f"__import__('_thread').start_new_thread(exec, (open({script!r}).read(), {{'__name__': 'perfdoctor'}}))"
+        script = f"__import__('pathlib').Path('{self._folder.inner}/{SCRIPT}').read_text()"
+        return f"__import__('_thread').start_new_thread(exec, ({script}, {{'__name__': 'perfdoctor'}}))"
 
     @property
     def file(self) -> str:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfdoctor.probes import Refusal
-from perfdoctor.probes.readers.elf import Elf
 from perfdoctor.probes.readers.process import python_of
 from perfdoctor.probes.readers.process_memory import Mapping, image_path, mappings
 from perfdoctor.probes.readers.procfs import status_fields
+from perfdoctor.probes.readers.symbols import Elf
 
 # Versions of CPython on which this was tried.
 OLDEST, NEWEST = (3, 10), (3, 13)

@@ -16,6 +16,7 @@ from perfdoctor.capture.trace_run import PATIENCE_S, TraceRun, wait_until
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.inside.brief_trace import PROBE, TRACE
 from perfdoctor.probes.readers.gdb import PlacingError, place_line
+from perfdoctor.probes.readers.procfs import is_running
 from perfdoctor.probes.readers.remote_exec import AskingError, run_file
 from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock, now_ns
 from perfdoctor.recording.schema import Profile, Sample, TraceCost, Unavailable
@@ -94,6 +95,8 @@ def trace(pids: Sequence[int]) -> Iterator[Sample]:
             yield from _by_script([pid for pid in fit if pid not in found])
     except KeyboardInterrupt:
         yield Unavailable(PROBE_NAME, "The trace was interrupted.", "")
+    except OSError as error:
+        yield Unavailable(PROBE_NAME, f"The trace could not be taken: {error.strerror}.", "")
 
 
 def _refusals(pid: int, turns: ExitStack) -> list[Refusal]:
@@ -156,7 +159,8 @@ def _by_script(pids: Sequence[int]) -> Iterator[Sample]:
 
 def _begin(pid: int, open_runs: ExitStack) -> _Rank | Refusal:
     """Lets a process begin, in the first way that works."""
-    refusal = Refusal("Kineto did not ask for a daemon in time.", "attach again later")
+    ended = refused_inside("ending")
+    refusal = Refusal("Kineto did not ask for a daemon in time.", "attach again later") if is_running(pid) else ended
     for way in _serves(pid, REMOTE_EXEC, GDB):
         try:
             run = open_runs.enter_context(closing(TraceRun(pid)))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.capture.shared_folder import SharedFolder
-from perfdoctor.probes.inside import brief_trace
+from perfdoctor.probes.inside import brief_trace, main_thread_call
 from perfdoctor.probes.inside.brief_trace import ALIVE, ASKED, GO, PROBE, TOLD, TRACE
 from perfdoctor.probes.readers.procfs import is_running
 
@@ -38,8 +38,7 @@ class TraceRun:
         self._withdrawn = False
         self._folder = SharedFolder(pid)
         path = self._folder.path
-        source = Path(brief_trace.__file__).read_text(encoding="ascii")
-        self._folder.write(SCRIPT, f"{source}\n\nBriefTrace({self._folder.inner!r}, {PATIENCE_S}).run()\n")
+        self._folder.write(SCRIPT, _script(self._folder.inner))
         self._folder.write(BEGIN, f"try:\n    {self.line}\nexcept BaseException:\n    pass\n")
         self._folder.write(ASKED, "")
         os.mkfifo(path / ALIVE)
@@ -101,6 +100,15 @@ class TraceRun:
         if over:
             self._folder.remove()
         self._folder.close()
+
+
+def _script(folder: str) -> str:
+    """What the process runs: two files of ours as one text, in names of its own."""
+    sources = [Path(str(module.__file__)).read_text(encoding="ascii") for module in (main_thread_call, brief_trace)]
+    return (
+        f"names = {{'__name__': 'perfdoctor'}}\nfor source in {sources!r}:\n    exec(source, names)\n"
+        f"names['BriefTrace']({folder!r}, {PATIENCE_S}, names['MainThreadCall']).run()\n"
+    )
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

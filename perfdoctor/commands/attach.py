@@ -83,6 +83,8 @@ def _traces(path: Path) -> Iterator[Sample]:
 
     with Recording.open(path) as recording:
         trainers = [trainer.pid for trainer in JobTimeline(recording).processes.trainers]
+    if sys.stderr.isatty():
+        print("perfdoctor: tracing the job …", file=sys.stderr)
     yield from trace(trainers)
 
 

@@ -1,7 +1,8 @@
 """A brief run of torch.profiler in a job that nobody prepared: `perfdoctor attach PID --trace`.
 
-The text of this file is what is run in the job, in a thread of its own. perfdoctor need not be installed there, so it
-imports nothing but what every job with PyTorch has loaded. Only starting, stopping and writing the trace happen here.
+The text of this file is what is run in the job, in a thread of its own, after that of ``main_thread_call.py``.
+perfdoctor need not be installed there, so they import nothing but what every job with PyTorch has loaded. Only
+starting, stopping and writing the trace happen here.
 
 The profiler is started and stopped by the main thread, in a pending call: there it is known whether a CUDA graph is
 being captured, in which a device must not be synchronized. A first, very short trace tells perfdoctor how long the
@@ -26,13 +27,15 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import ctypes
 import gc
 import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfdoctor.probes.inside.main_thread_call import MainThreadCall
 
 # Files in the folder that the job and perfdoctor share. ``ASKED`` is there until one of them takes it away: the job,
 # which then begins, or perfdoctor, which has waited for long enough. ``ALIVE`` is open as long as perfdoctor lives.
@@ -76,82 +79,18 @@ class Refused(Exception):
         self.why, self.detail = why, detail
 
 
-class MainThreadCall:
-    """A function that the main thread calls as soon as it runs Python code.
-
-    The interpreter is told to run a line of Python: a callback of ctypes would have to outlive its own return.
-
-    Args:
-        work: what to call.
-    """
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self.error: BaseException | None = None
-        # Whoever takes it, calls it or makes sure that nobody does.
-        self._work = [work]
-        self._outstanding = False
-        self._over = _thread.allocate_lock()
-        self._over.acquire()
-        find = "__import__('ctypes')"
-        self._line = f"{find}.cast({id(self)}, {find}.py_object).value.run()".encode()
-
-    def place(self, patience_s: float) -> bool:
-        """Hands it to the interpreter, and waits.
-
-        Args:
-            patience_s: how long; what has not begun by then will not begin any more.
-
-        Returns:
-            Whether it was called.
-        """
-        interpreter = ctypes.PyDLL(None)
-        place = interpreter.Py_AddPendingCall
-        place.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-        until = time.monotonic() + patience_s
-        line = ctypes.cast(interpreter.PyRun_SimpleString, ctypes.c_void_p)
-        self._outstanding = True
-        while place(line, self._line) != 0:  # the queue is full
-            if time.monotonic() > until:
-                self._outstanding = False
-                return False
-            time.sleep(_ASK_S)
-        if self._over.acquire(timeout=patience_s):
-            return True
-        try:
-            self._work.pop()
-        except IndexError:  # it has begun meanwhile
-            self._over.acquire()
-            return True
-        return False
-
-    def run(self) -> None:
-        """Called in the main thread."""
-        try:
-            for work in [self._work.pop()] if self._work else []:
-                work()
-        except KeyboardInterrupt:  # somebody wants to interrupt the job, not us
-            _thread.interrupt_main()
-        except BaseException as error:  # noqa: BLE001 - nothing of ours may appear in the job
-            self.error = error
-        self._outstanding = False
-        self._over.release()
-
-    def wait(self) -> None:
-        """Waits until the interpreter has let go of it: its memory must not be freed before."""
-        while self._outstanding and not sys.is_finalizing():
-            time.sleep(0.2)
-
-
 class BriefTrace:
     """Takes one trace. Nothing here raises, and everything is taken out again.
 
     Args:
         folder: shared with perfdoctor.
         patience_s: how long the main thread may let us wait.
+        new_call: the class of that name, whose file has been run before this one.
     """
 
-    def __init__(self, folder: str, patience_s: float) -> None:
+    def __init__(self, folder: str, patience_s: float, new_call: type[MainThreadCall]) -> None:
         self._folder = folder
+        self._new_call = new_call
         self._patience_s = patience_s
         self._torch: Any = None
         self._profiler: Any = None
@@ -385,7 +324,7 @@ class BriefTrace:
         Raises:
             Refused: it does not come.
         """
-        call = MainThreadCall(work)
+        call = self._new_call(work)
         self._calls.append(call)
         if not call.place(patience_s):
             raise Refused("busy")

@@ -159,6 +159,9 @@ def _commands(at: _Addresses, code: str) -> list[str]:
     add = f"((int (*)(unsigned long, unsigned long)) {at.add_pending_call:#x})"
     return [
         "set confirm off",
+        # The job's own signals (timers, children) are the job's; one that kills it ends the call.
+        "handle all nostop noprint pass",
+        "handle SIGSTOP SIGSEGV SIGBUS SIGILL SIGFPE SIGABRT stop",
         "set unwindonsignal on",
         "echo calling\\n",
         f"set $page = {allocate}(0, {PAGE}, {_PROTECTION}, {_FLAGS}, -1, 0)",
@@ -200,6 +203,6 @@ def _find(process: Path, images: list[Mapping], name: str) -> int:
 
 def _complaint(said: bytes) -> str:
     """What gdb says is wrong, as a sentence."""
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
-    wrong = [line for line in lines if line.startswith(("ptrace: ", "Could not attach", "Cannot ", "No such"))]
-    return f"gdb could not place it: {(wrong or lines or ['it said nothing'])[0].rstrip('.')}."
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    wrong = [line for line in lines if line.startswith(("ptrace: ", "Could not ", "Cannot ", "The program "))]
+    return f"gdb could not place a line of Python: {(wrong or lines or ['it said nothing'])[0].rstrip('.')}."

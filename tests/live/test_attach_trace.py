@@ -16,6 +16,7 @@ from perfdoctor.recording.reader import Recording
 from tests.files import TARGETS
 from tests.processes.attaching import ENVIRONMENT, WITHOUT_PTRACE, attached, job, needs_root, perfdoctor, until
 from tests.processes.tracing import (
+    JOB,
     costs,
     folders,
     left_in,
@@ -136,6 +137,8 @@ def test_a_job_that_is_killed_while_traced() -> None:
 def test_a_stopped_job_is_left_alone() -> None:
     with traced_job("plain") as started:
         started.process.send_signal(signal.SIGSTOP)
+        status = Path(f"/proc/{started.pid}/status")
+        assert until(lambda: "State:\tT" in status.read_text())
         found = take(started.pid)
         started.process.send_signal(signal.SIGCONT)
         assert "is stopped" in reasons(found)
@@ -175,6 +178,14 @@ def test_another_debugger_is_not_disturbed() -> None:
         finally:
             debugger.kill()
             debugger.wait()
+
+
+@needs_root
+def test_a_job_of_another_user() -> None:
+    with job("setpriv", "--reuid", "65534", "--clear-groups", *JOB, "plain") as started:
+        found = take(started.pid)
+        assert reasons(found) == ""
+        assert profiles(found)
 
 
 @needs_root
@@ -251,9 +262,8 @@ def test_the_samples_account_of_a_cpu_job_stands(tmp_path: Path) -> None:
         untraced = examine(recording)
     assert untraced.verdict.cause == answer.told["verdict"]["cause"]
     assert untraced.verdict.level == answer.told["verdict"]["level"]
-    assert {row["cause"]: pytest.approx(row["share"], abs=0.001) for row in answer.told["breakdown"]} == dict(
-        untraced.breakdown
-    )
+    told = {row["cause"]: row["share"] for row in answer.told["breakdown"]}
+    assert told == pytest.approx({share.cause: share.share for share in untraced.breakdown}, abs=0.001)
 
 
 def test_without_the_option_the_job_is_not_entered(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.probes.inside import brief_trace
+from perfdoctor.probes.inside import main_thread_call
 from perfdoctor.probes.readers import gdb, remote_exec
 from tests.processes.attaching import Started, job, until
 from tests.processes.interpreters import interpreter
@@ -61,8 +61,8 @@ def test_a_process_without_python_is_left_alone() -> None:
 def test_the_main_thread_is_called_from_another_one(version: str) -> None:
     code = f"""
 import _thread, threading, time
-names = {{"__name__": "brief"}}
-exec(open({brief_trace.__file__!r}).read(), names)
+names = {{"__name__": "ours"}}
+exec(open({main_thread_call.__file__!r}).read(), names)
 called = []
 def other():
     call = names["MainThreadCall"](lambda: called.append(threading.current_thread() is threading.main_thread()))

@@ -29,6 +29,7 @@ _BRIEFLY = "start the job with KINETO_USE_DAEMON=1"
 _INSIDE = {
     "no_torch": Refusal("The process has not loaded PyTorch.", _LATER),
     "loading": Refusal("The process is still loading PyTorch.", _LATER),
+    "old_torch": Refusal("This PyTorch is too old to be traced from outside:", "a newer PyTorch"),
     "profiled": Refusal(
         "The script uses torch.profiler itself, so perfdoctor took no trace of its own.", "perfdoctor analyze TRACE"
     ),

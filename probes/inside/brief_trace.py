@@ -56,6 +56,9 @@ _ASK_S = 0.02
 _CUPTI_RELOADS = (12, 6)
 _KEEP_CUPTI = {"TEARDOWN_CUPTI": "0", "DISABLE_CUPTI_LAZY_REINIT": "1"}
 
+# What is used of torch.autograd.profiler; early versions of it lack some.
+_NEEDED = ("profile", "_is_profiler_enabled", "_run_on_profiler_stop")
+
 _NS_PER_S = 1_000_000_000
 now = time.monotonic_ns
 
@@ -69,8 +72,8 @@ class Refused(Exception):
     """The job is left alone.
 
     Args:
-        why: ``no_torch``, ``loading``, ``profiled``, ``capturing``, ``ending``, ``busy`` (the main thread ran no Python
-            code), ``other_tool``.
+        why: ``no_torch``, ``loading``, ``old_torch``, ``profiled``, ``capturing``, ``ending``, ``busy`` (the main
+            thread ran no Python code), ``unwanted`` (perfdoctor has gone, or said nothing).
         detail: more about it; may be empty.
     """
 
@@ -266,6 +269,8 @@ class BriefTrace:
         # While torch is being loaded, not all of it is there.
         if self._profiler is None or not hasattr(self._torch, "profiler") or not hasattr(self._torch, "compile"):
             raise Refused("loading")
+        if not all(hasattr(self._profiler, name) for name in _NEEDED):
+            raise Refused("old_torch", str(self._torch.__version__))
 
     def _require_no_profiler(self) -> None:
         """Looks for a profiler of the job's that records, or is about to.
@@ -311,8 +316,10 @@ class BriefTrace:
 
     def _job_ends(self) -> None:
         self._interrupt("ending")
-        if os.getpid() == self._pid:
-            self._over.acquire(timeout=STOP_PATIENCE_S)
+        until = time.monotonic() + STOP_PATIENCE_S
+        # In short waits: the other thread may wait for this one to run Python code.
+        while os.getpid() == self._pid and time.monotonic() < until and not self._over.acquire(timeout=_ASK_S):
+            pass
 
     def _interrupt(self, why: str) -> None:
         self._interrupted = self._interrupted or why

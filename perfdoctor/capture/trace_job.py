@@ -14,7 +14,7 @@ from perfdoctor.capture.shared_folder import NoRoomError
 from perfdoctor.capture.trace_check import GDB, KINETO, REMOTE_EXEC, environment_of, ladder, refused_inside, unfit
 from perfdoctor.capture.trace_run import PATIENCE_S, TraceRun, wait_until
 from perfdoctor.probes import Refusal
-from perfdoctor.probes.inside.brief_trace import PROBE, TRACE
+from perfdoctor.probes.inside.brief_trace import PROBE, PROBE_S, TRACE
 from perfdoctor.probes.readers.gdb import PlacingError, place_line
 from perfdoctor.probes.readers.procfs import is_running
 from perfdoctor.probes.readers.remote_exec import AskingError, run_file
@@ -28,6 +28,8 @@ MOST_RANKS = 8
 # about half a second to stop and to write, for which the training waits (measured on one core: 28 ms for a MB).
 TRACE_BYTES = 16_000_000
 MOST_S = 5.0
+# Where several ranks are to end at the same time, one may use so much more CPU time than would fit.
+_SPARE = 4.0
 # All ranks begin together, when each has seen that it is to.
 _TOGETHER_NS = NS_PER_S // 5
 # How long a trace may take to be written beyond the time that it spans.
@@ -185,9 +187,11 @@ def _take_together(ranks: Sequence[_Rank]) -> None:
     if not going:
         return
     begin_ns = now_ns() + _TOGETHER_NS
+    # They must end together, too: whoever stops first is not there for the others, and would pass for a straggler.
+    seconds = MOST_S if len(going) == 1 else min([MOST_S, *map(_fitting_s, going)])
     for rank in going:
         rank.held_ns = _held_ns(rank)
-        rank.run.go(begin_ns, MOST_S, _fitting_cpu_s(rank))
+        rank.run.go(begin_ns, seconds, _fitting_cpu_s(rank) * (1 if len(going) == 1 else _SPARE))
     wait_until(lambda: all(rank.ready(TRACE) for rank in going), MOST_S + PATIENCE_S + _WRITING_S)
     wait_until(lambda: all("done" in rank.run.told() or not rank.run.alive() for rank in going), PATIENCE_S)
 
@@ -197,6 +201,13 @@ def _fitting_cpu_s(rank: _Rank) -> float:
     that passes. Not less than a hundredth of a second, for an idle process has no events."""
     used_s = max(float(rank.run.told()["stopped"][2]), 0.01)
     return used_s * TRACE_BYTES / max(rank.run.probe_bytes(), 1)
+
+
+def _fitting_s(rank: _Rank) -> float:
+    """How long that is, if it goes on as in the short trace."""
+    told = rank.run.told()
+    spanned_s = (int(told["stopped"][0]) - int(told["stopped"][1]) - int(told["started"][0])) / NS_PER_S
+    return _fitting_cpu_s(rank) * max(spanned_s, PROBE_S) / max(float(told["stopped"][2]), 0.01)
 
 
 def _held_ns(rank: _Rank) -> int:

@@ -126,14 +126,16 @@ def all_probes(root: Path = Path("/")) -> list[Probe]:
     from perfdoctor.probes.io import IoProbe
     from perfdoctor.probes.memory import MemoryProbe
     from perfdoctor.probes.network import NetworkProbe
+    from perfdoctor.probes.readers.cpython import Layouts
     from perfdoctor.probes.stacks import StacksProbe
     from perfdoctor.probes.threads import ThreadsProbe
 
+    layouts = Layouts()
     return [
         CodeProbe(root),  # closed last: it then looks up the names of functions
         ThreadsProbe(),
-        InterpreterProbe(root),
-        StacksProbe(),
+        InterpreterProbe(root, layouts),
+        StacksProbe(root=root, layouts=layouts),
         CpuProbe(root),
         MemoryProbe(root),
         IoProbe(root),

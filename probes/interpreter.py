@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
-from perfdoctor.probes.readers.cpython import NEWEST, OLDEST, Layout, LayoutError, find_layout
+from perfdoctor.probes.readers.cpython import NEWEST, OLDEST, Layout, LayoutError, Layouts
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.process_memory import Memory
+from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample
 
@@ -30,12 +31,17 @@ _NO_LOCK = "this is a free-threaded CPython: it has no interpreter lock to watch
 class _Interpreter:
     """One process's interpreter."""
 
-    def __init__(self, process: Path, memory: Memory, layout: Layout) -> None:
-        self._process = process
+    def __init__(self, ids: ThreadIds, memory: Memory, layout: Layout) -> None:
+        self._ids = ids
         self._memory = memory
         self._layout = layout
         self._tids: dict[int, int | None] = {}
         self._forget_ns = 0
+
+    @property
+    def has_lock(self) -> bool:
+        """It has an interpreter lock, unlike a free-threaded CPython."""
+        return self._layout.holder is not None
 
     def read(self, now_ns: int) -> tuple[int | None, bool | None] | None:
         """Holder's thread id and the collector's flag; None once the process has gone or has become another
@@ -59,7 +65,7 @@ class _Interpreter:
             self._forget_ns = now_ns + _FORGET_NS
         if thread_state not in self._tids:
             inner = self._layout.thread(self._memory, thread_state)
-            self._tids[thread_state] = _outer_tids(self._process).get(inner) if inner else None
+            self._tids[thread_state] = self._ids.outer(inner) if inner else None
         return self._tids[thread_state]
 
     def close(self) -> None:
@@ -79,17 +85,18 @@ class InterpreterProbe:
 
     Args:
         root: where ``proc`` is found.
+        layouts: of interpreters, shared with others who look for them.
     """
 
     name = "interpreter"
     period_s = 0.02
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), layouts: Layouts | None = None) -> None:
         self._proc = root / "proc"
         self._job: Processes | None = None
         self._open: dict[int, _Interpreter] = {}
         self._failed: dict[int, _Failure] = {}
-        self._layouts: list[Layout] = []
+        self._layouts = layouts or Layouts()
         self._said: set[str] = set()
         self._turn = 0
 
@@ -146,23 +153,18 @@ class InterpreterProbe:
                 if failure.tries == _TRIES:
                     yield from self._unavailable("layout", Refusal(f"process {pid}: {error}", _OTHER_WAY))
             else:
-                if self._layouts and self._layouts[-1].holder is None:
+                if not self._open[pid].has_lock:
                     yield from self._unavailable("no lock", Refusal(_NO_LOCK, _OTHER_WAY))
 
     def _interpreter(self, pid: int) -> _Interpreter:
         process = self._proc / str(pid)
+        ids = ThreadIds(process)
         memory = Memory(process)
         try:
-            tids = frozenset(_outer_tids(process))
-            # A forked child has its parent's addresses; another program's do not pass the check.
-            layout = next((known for known in self._layouts if known.fits(memory, tids)), None)
-            if layout is None:
-                layout = find_layout(process, memory, tids)
-                self._layouts.append(layout)
+            return _Interpreter(ids, memory, self._layouts.of(process, memory, ids.inner()))
         except (OSError, LayoutError):
             memory.close()
             raise
-        return _Interpreter(process, memory, layout)
 
     def _unavailable(self, kind: str, refusal: Refusal) -> Iterator[Unavailable]:
         if kind not in self._said:  # once per kind, not once per worker
@@ -177,29 +179,3 @@ def _refusal(process: Candidate) -> Refusal | None:
     if version and not OLDEST <= version <= NEWEST:
         return Refusal(f"The interpreter lock of {process.python} cannot be read.", f"run the job on {_SUPPORTED}")
     return None if process.rights.trace else process.rights.why_not
-
-
-def _outer_tids(process: Path) -> dict[int, int]:
-    """The process's threads: id as its own pid namespace counts, to id as we see it.
-
-    Raises:
-        OSError: the process is gone.
-    """
-    tids = [int(entry.name) for entry in (process / "task").iterdir()]
-    if _inner_id(process) == int(process.name):
-        return {tid: tid for tid in tids}
-    found = {}
-    for tid in tids:
-        try:
-            found[_inner_id(process / "task" / str(tid))] = tid
-        except OSError:
-            continue  # the thread has just ended
-    return found
-
-
-def _inner_id(task: Path) -> int:
-    """A thread's id in its innermost pid namespace (``NSpid`` in proc(5))."""
-    for line in (task / "status").read_text().splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return int(task.name)

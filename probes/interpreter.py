@@ -149,6 +149,10 @@ class InterpreterProbe:
                 yield from self._unavailable("rights", why_not(pid, self._proc.parent))
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has just ended
+            except OSError as error:  # too many open files, for instance
+                if failure.tries == _TRIES:
+                    why = Refusal(f"process {pid}: {error.strerror}", "raise ulimit -n for perfdoctor")
+                    yield from self._unavailable("files", why)
             except LayoutError as error:
                 if failure.tries == _TRIES:
                     yield from self._unavailable("layout", Refusal(f"process {pid}: {error}", _OTHER_WAY))

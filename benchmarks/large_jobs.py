@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
@@ -19,7 +20,7 @@ import jobs
 from perfdoctor.causes import CONTENTION
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Event, ThreadSample
+from perfdoctor.recording.schema import Event, ProcessSeen, ThreadSample
 
 TRAINER = Path(__file__).with_name("large_trainer.py")
 CROWDS = {
@@ -29,6 +30,7 @@ CROWDS = {
     "3,000 native threads": ["--native", "3000"],
     "3,000 threads, 200 waking": ["--native", "1400", "--python", "1400", "--waking", "200"],
     "128 workers, 3,000 threads": ["--workers", "128", "--threads-each", "20", "--python", "400"],
+    "8 ranks, 128 workers, 3,000 threads": ["--ranks=8", "--workers", "16", "--threads-each", "16", "--native", "120"],
 }
 COLUMNS = ("pace", "cores", "main, Hz", "contention", "slowest tick, ms", "report after, s")
 
@@ -43,10 +45,13 @@ def watched(job: jobs.Job, seconds: float) -> tuple[float, list[float], list[str
         diagnosis = json.loads(target.read_text())
         with Recording.open(kept) as recording:
             start_ns, end_ns = recording.start_ns, recording.end_ns
-            times = [sample.time_ns for sample in recording.rows(ThreadSample) if sample.tid == job.pid]
+            trainers = {
+                process.pid for process in recording.rows(ProcessSeen) if process.uses_torch and not process.forked
+            }
+            times = [sample.time_ns for sample in recording.rows(ThreadSample) if sample.tid == min(trainers)]
             events = [f"{event.kind}: {event.text}" for event in recording.rows(Event) if event.kind != "stopped"]
         laps = job.laps(start_ns, min(end_ns, start_ns + int(seconds * NS_PER_S)))
-        gaps = [(later - time_ns) / NS_PER_S for time_ns, later in zip(times, times[1:], strict=False)]
+        gaps = [(later - time_ns) / NS_PER_S for time_ns, later in pairwise(times)]
         shares = {row["cause"]: row["share"] for row in diagnosis["breakdown"]}
         figures = [
             diagnosis["overhead"]["cpu_cores"],
@@ -80,13 +85,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="length of a window (default 15)")
     arguments = parser.parse_args()
     jobs.end_with_finally()
-    print(f"{'':28}" + "  ".join(COLUMNS), flush=True)
+    print(f"{'':36}" + "  ".join(COLUMNS), flush=True)
     for name, options in CROWDS.items():
         if arguments.only and not name.startswith(tuple(arguments.only)):
             continue
         figures, said = measure(options, arguments.rounds, arguments.seconds)
         cells = [f"{figure:>{len(column)}.3g}" for figure, column in zip(figures, COLUMNS, strict=True)]
-        print(f"{name:28}" + "  ".join(cells), *said, sep="\n    ", flush=True)
+        print(f"{name:36}" + "  ".join(cells), *said, sep="\n    ", flush=True)
     print(f"\n{jobs.machine()}")
 
 

@@ -4,13 +4,11 @@ import argparse
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-
-import torch
-from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import common
@@ -55,6 +53,10 @@ def start_workers(count: int, threads: int) -> list[int]:
 
 def train(run: common.Run) -> None:
     """Steps of some 10 ms on one core."""
+    # Here, not above: what starts the ranks does without.
+    import torch
+    from torch import nn
+
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -66,6 +68,21 @@ def train(run: common.Run) -> None:
         optimizer.step()
 
 
+def start_ranks(count: int) -> None:
+    """Starts this program again as so many ranks, and ends when they have."""
+    options = [option for option in sys.argv[1:] if not option.startswith("--ranks")]
+    ranks = [
+        subprocess.Popen([sys.executable, __file__, *options], env={**os.environ, "RANK": str(rank)})
+        for rank in range(count)
+    ]
+    try:
+        for rank in ranks:
+            rank.wait()
+    finally:
+        for rank in ranks:
+            rank.terminate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -74,7 +91,12 @@ def main() -> None:
     parser.add_argument("--native", type=int, default=0, help="sleeping threads of the C library")
     parser.add_argument("--workers", type=int, default=0, help="forked processes that mostly sleep")
     parser.add_argument("--threads-each", type=int, default=0, help="sleeping threads of each of them")
+    parser.add_argument("--ranks", type=int, default=0, help="so many of all that, started by a process without torch")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if arguments.ranks:
+        start_ranks(arguments.ranks)
+        return
     workers = start_workers(arguments.workers, arguments.threads_each)
     start_native_threads(arguments.native)
     start_python_threads(arguments.python, None)

@@ -134,9 +134,8 @@ class CpuProbe:
         yield from self._host(now_ns, pids)
         yield from self._pressure.sample(now_ns, pids)
         yield from self._quotas.throttling(now_ns, pids)
-        slow = now_ns >= self._slow_next_ns
-        yield from self._cores.affinity(now_ns, pids, again=slow)
-        if slow:
+        yield from self._cores.affinity(now_ns, pids)
+        if now_ns >= self._slow_next_ns:
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
             yield from self._cores.clock(now_ns)
             yield from self._quotas.limits(now_ns, pids)

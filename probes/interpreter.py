@@ -5,6 +5,7 @@ Read from the interpreters' memory, two small reads a sample, without stopping a
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ _RETRY_NS = NS_PER_S // 2
 _TRIES = 6  # an interpreter may be starting, or may change its list of threads just while we read it
 _FORGET_NS = NS_PER_S // 2  # thread states are freed and used again
 _TURNS = 3  # loader workers are alike, and what they are asked for is their collector
+MOST_WORKERS = 12  # in one sample
+_MOST_NEW = 4  # interpreters are taken up in one sample
 _HOLDER = struct.Struct("<Qi")
 
 _SUPPORTED = "CPython {}.{} to {}.{}".format(*OLDEST, *NEWEST)
@@ -79,6 +82,9 @@ class _Failure:
         self.tries = 0
         self.next_ns = 0
 
+    def due(self, now_ns: int) -> bool:
+        return self.tries < _TRIES and now_ns >= self.next_ns
+
 
 class InterpreterProbe:
     """Samples the interpreter lock and the collector of every process of the job that has torch loaded.
@@ -86,6 +92,9 @@ class InterpreterProbe:
     Args:
         root: where ``proc`` is found.
         layouts: of interpreters, shared with others who look for them.
+
+    Attributes:
+        share: of the loader workers that may be looked at in one sample.
     """
 
     name = "interpreter"
@@ -98,7 +107,8 @@ class InterpreterProbe:
         self._failed: dict[int, _Failure] = {}
         self._layouts = layouts or Layouts()
         self._said: set[str] = set()
-        self._turn = 0
+        self.share = 1.0
+        self._turns: deque[int] = deque()  # of forked processes
 
     def check(self, process: Candidate) -> Availability:
         """Both are seen, or neither."""
@@ -110,19 +120,23 @@ class InterpreterProbe:
         yield from self._meet(0)
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """Samples each interpreter; those of forked processes in every third turn."""
+        """Samples each interpreter; those of forked processes in every third turn, of many in turn."""
         yield from self._meet(now_ns)
-        self._turn = (self._turn + 1) % _TURNS
         forked = frozenset(self._job.forked_pids() if self._job else ())
-        for pid, interpreter in list(self._open.items()):
-            if pid in forked and pid % _TURNS != self._turn:
-                continue
-            seen = interpreter.read(now_ns)
-            if seen is None:
-                interpreter.close()
-                del self._open[pid]
-            else:
-                yield InterpreterSample(now_ns, pid, *seen)
+        for pid in [pid for pid in self._open if pid not in forked]:
+            yield from self._read(pid, now_ns)
+        self._turns.extend(sorted(forked.intersection(self._open).difference(self._turns)))
+        for _ in range(min(-(-len(self._turns) // _TURNS), max(1, int(MOST_WORKERS * self.share)))):
+            pid = self._turns.popleft()
+            if pid in self._open:
+                yield from self._read(pid, now_ns)
+
+    def _read(self, pid: int, now_ns: int) -> Iterator[Sample]:
+        seen = self._open[pid].read(now_ns)
+        if seen is None:
+            self._open.pop(pid).close()
+        else:
+            yield InterpreterSample(now_ns, pid, *seen)
 
     def close(self) -> Iterable[Sample]:
         """Lets go of the processes' memory."""
@@ -133,12 +147,10 @@ class InterpreterProbe:
 
     def _meet(self, now_ns: int) -> Iterator[Sample]:
         """Takes up processes that are new, or whose interpreter was not found the last time."""
-        for pid in self._job.torch_pids() if self._job else ():
-            if pid in self._open:
-                continue
+        new = [pid for pid in (self._job.torch_pids() if self._job else ()) if pid not in self._open]
+        due = [pid for pid in new if pid not in self._failed or self._failed[pid].due(now_ns)]
+        for pid in due[:_MOST_NEW]:
             failure = self._failed.setdefault(pid, _Failure())
-            if failure.tries >= _TRIES or now_ns < failure.next_ns:
-                continue
             failure.tries += 1
             failure.next_ns = now_ns + _RETRY_NS
             try:

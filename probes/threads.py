@@ -31,7 +31,7 @@ from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.readers.task import Task
 from perfdoctor.recording.clock import NS_PER_S, seconds
-from perfdoctor.recording.schema import Event, Sample, ThreadSample, ThreadSeen, Unavailable
+from perfdoctor.recording.schema import THINNED, Event, Sample, ThreadSample, ThreadSeen, Unavailable
 
 RATE_HZ = 50
 # At most so many of each kind are looked at in one tick, and so many new threads are taken up.
@@ -168,8 +168,8 @@ class ThreadsProbe:
     def close(self) -> Iterator[Sample]:
         """Gives all files back, and says which threads were sampled more rarely than they are in a small job."""
         now_ns = time.monotonic_ns()
-        if thinned := self._thinned(seconds(now_ns - self._began_ns)):
-            yield Event(now_ns, "threads thinned", f"{', '.join(thinned)}: more would have burdened the job")
+        if thinned := list(self._thinned(seconds(now_ns - self._began_ns))):
+            yield Event(now_ns, self.name + THINNED, f"{', '.join(thinned)}: more would have burdened the job")
         for process in self._processes.values():
             process.close()
         self._processes.clear()
@@ -230,7 +230,6 @@ class ThreadsProbe:
                 continue
             self._room = self._room or Room()  # not before: the recorder raises the limit of open files
             thread = process.threads[tid] = _Thread(process, tid, name, self._room)
-            thread.moved_ns = now_ns
             yield ThreadSeen(now_ns, tid, process.pid, name)
             yield from self._look(thread, now_ns, new=True)
 
@@ -241,9 +240,11 @@ class ThreadsProbe:
         task = thread.task
         try:
             if new or task.is_main or thread.trains or task.moved():
-                thread.moved_ns = now_ns
                 # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
-                yield task.sample(time.monotonic_ns())
+                sample = task.sample(time.monotonic_ns())
+                if not new or sample.state != "S":
+                    thread.moved_ns = now_ns
+                yield sample
         except OSError:
             self._let_go(thread)
             yield ThreadSample(now_ns, thread.tid, "X", None, "", 0, 0, None, None, None, None)

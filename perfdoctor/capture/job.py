@@ -7,7 +7,7 @@ the names of the user's files.
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,12 @@ import psutil
 
 from perfdoctor.capture.redact import mask_command, mask_environment
 from perfdoctor.probes.readers.process import uses_torch
-from perfdoctor.probes.readers.procfs import Births, is_running
+from perfdoctor.probes.readers.procfs import Births, is_running, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 
-# How often threads other than the main one are asked for children, and processes without torch whether they have it
-# now.
+# How often all processes of the machine are listed for children of any thread of the job, and processes without torch
+# asked whether they have it now.
 THOROUGH_NS = 2 * NS_PER_S // 5
 TORCH_AGAIN_NS = 2 * NS_PER_S
 
@@ -109,6 +109,7 @@ class Job:
         self._thorough_ns = 0
         self._births = Births()
         self._born = True
+        self._parents: dict[int, int] = {}  # of all processes that there are
         # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
         # constant.
         self._boot_offset_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -152,37 +153,55 @@ class Job:
             return
         if not self.members and (seen := self._admit(self.root_pid, 0, now_ns)):
             yield seen
-        for pid in list(self.members):
+        # Between thorough searches workers are not asked: they are many, and have hardly ever children.
+        for pid in [pid for pid, member in self.members.items() if thorough or not member.forked]:
             children = self._children(pid, thorough)
             if children is None:
                 os.close(self.members.pop(pid).children_file)
                 yield ProcessGone(now_ns, pid)
                 continue
-            for child in children:
-                if child != os.getpid() and child not in self.members and (seen := self._admit(child, pid, now_ns)):
-                    yield seen
+            yield from self._admit_all(children, pid, now_ns)
         if thorough:
+            if self._born:
+                yield from self._find_by_parent(now_ns)
             self._born = births
             yield from self._ask_again_for_torch(now_ns)
 
     def _children(self, pid: int, thorough: bool) -> list[int] | None:
-        """Children of a process; None if it is gone. Only the main thread's, unless asked to be thorough."""
+        """Children of a process's main thread; None if it is gone, which a thorough search finds out."""
         try:
-            found = os.pread(self.members[pid].children_file, 65536, 0).split()
-            if not thorough:
-                return [int(child) for child in found]
-            if not is_running(pid):
+            if thorough and not is_running(pid):
                 return None
-            threads = os.listdir(f"/proc/{pid}/task") if self._born else []
+            return [int(child) for child in os.pread(self.members[pid].children_file, 65536, 0).split()]
         except OSError:
             return None
-        for thread in threads:
+
+    def _find_by_parent(self, now_ns: int) -> Iterator[Sample]:
+        """Admits the children of any thread: a process says who its parent is, whichever thread has started it.
+
+        To ask each thread instead takes a file for each of them, and there may be thousands.
+        """
+        living = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        self._parents = {pid: parent for pid, parent in self._parents.items() if pid in living}
+        for pid in living - self._parents.keys():
             try:
-                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                    found += file.read().split()
+                self._parents[pid] = int(stat_fields(Path(f"/proc/{pid}/stat").read_bytes())[1])
             except OSError:
                 continue
-        return [int(child) for child in found]
+        children: dict[int, list[int]] = {}
+        for pid, parent in self._parents.items():
+            children.setdefault(parent, []).append(pid)
+        waiting = list(self.members)
+        for pid in waiting:
+            for seen in self._admit_all(children.get(pid, ()), pid, now_ns):
+                waiting.append(seen.pid)  # its children come in their turn
+                yield seen
+
+    def _admit_all(self, children: Iterable[int], parent_pid: int, now_ns: int) -> Iterator[ProcessSeen]:
+        for child in children:
+            known = child == os.getpid() or child in self.members
+            if not known and (seen := self._admit(child, parent_pid, now_ns)):
+                yield seen
 
     def _admit(self, pid: int, parent_pid: int, now_ns: int) -> ProcessSeen | None:
         try:

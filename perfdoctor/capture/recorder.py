@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from perfdoctor.capture.cpu_budget import FAST_S, Governor
+from perfdoctor.capture.cpu_budget import FAST_S, Governor, Used, used_so_far
 from perfdoctor.capture.job import Job
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes import Probe
+from perfdoctor.probes import Probe, Thinnable
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.schema import Event, Reading, Sample
 from perfdoctor.recording.writer import RecordingWriter
@@ -41,6 +41,7 @@ class Recorder:
         self.job = job
         self.probes = list(probes)
         self.writer = writer
+        self._thinnable = [probe for probe in self.probes if isinstance(probe, Thinnable)]
         self._open: list[Probe] = []
         self._due_ns: dict[str, int] = {}
         self._spread = 1.0
@@ -81,13 +82,14 @@ class Recorder:
     def _watch(self, duration_s: float, on_tick: Callable[[float], str | None]) -> None:
         start_ns = now_ns()
         end_ns = start_ns + int(duration_s * NS_PER_S)
+        self._governor.begin(start_ns, self._used())
+        self._keep(_own_cost(start_ns))
         self._keep(self.job.refresh(start_ns))
         ticked_ns = 0
         for probe in self.probes:
             self._due_ns[probe.name] = now_ns()
             self._open.append(probe)
             self._keep(probe.open(self.job))
-        self._governor.begin(now_ns(), time.process_time_ns())
         while not self._stopped:
             now = now_ns()
             if now - self._refreshed_ns >= REFRESH_NS:
@@ -117,13 +119,18 @@ class Recorder:
             self._keep(probe.sample(now_ns()))
             self._due_ns[probe.name] = max(due, now - period) + int(period * self._spread)
         self._spread = 1 + JITTER * (random.random() - 0.5)
-        self._governor.govern(now, time.process_time_ns())
+        self._governor.govern(now, self._used)
+        for thinnable in self._thinnable:
+            thinnable.share = self._governor.share
         if now - self._cost_ns >= _COST_NS:
             self._cost_ns = now
             self._keep(_own_cost(now))
         if now - self._committed_ns >= COMMIT_NS:
             self._committed_ns = now
             self.writer.commit()
+
+    def _used(self) -> Used:
+        return used_so_far(but=self.job.pids())
 
     def _sleep(self, end_ns: int) -> None:
         due = min([end_ns, *self._due_ns.values()])

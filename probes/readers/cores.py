@@ -1,14 +1,18 @@
 """The cores of the machine: what they are, which of them the job may run on, and how fast they run."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfdoctor.probes.readers.procfs import KeptFiles, core_list, core_text, status_fields
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Fact, Reading
 
-# The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked
+# The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked, and of so
+# many processes in one sample.
 _THREADS_ASKED = 64
+_PROCESSES_ASKED = 4
+_AGAIN_NS = 5 * NS_PER_S
 _CLOCKS_READ = 8
 
 
@@ -25,6 +29,7 @@ class Cores:
 
     def __init__(self, root: Path, files: KeptFiles) -> None:
         self.allowed: dict[int, frozenset[int]] = {}
+        self._asked_ns: dict[int, int] = {}
         self._root = root
         self._files = files
         self._online = _online(root)
@@ -47,25 +52,24 @@ class Cores:
         if fastest is not None:
             yield Fact(time_ns, "cpu", "host", "core_clock_max_hertz", str(fastest * 1000))
 
-    def affinity(self, time_ns: int, pids: Iterable[int], again: bool) -> Iterator[Reading | Fact]:
-        """Which cores processes may run on; the masks as text when they are new or changed.
+    def affinity(self, time_ns: int, pids: Sequence[int]) -> Iterator[Reading | Fact]:
+        """Which cores processes may run on, of some processes in turn; the masks as text when they are new or changed.
 
         Args:
             time_ns: now.
             pids: processes of the job.
-            again: also of processes that were asked before.
         """
-        for pid in pids:
-            before = self.allowed.get(pid)
-            if before is not None and not again:
-                continue
-            cores = self._allowed(pid)
+        for pid in self._asked_ns.keys() - set(pids):
+            del self._asked_ns[pid]
+            del self.allowed[pid]
+        due = [pid for pid in pids if time_ns >= self._asked_ns.get(pid, 0) + _AGAIN_NS or pid not in self._asked_ns]
+        for pid in sorted(due, key=lambda pid: self._asked_ns.get(pid, 0))[:_PROCESSES_ASKED]:
+            before, cores = self.allowed.get(pid), self._allowed(pid)
             self.allowed[pid] = cores
+            self._asked_ns[pid] = time_ns
             if cores and before != cores:
                 yield Fact(time_ns, "cpu", f"pid:{pid}", "affinity", core_text(cores))
             yield Reading(time_ns, "cpu", f"pid:{pid}", "allowed_cores", len(cores) or None)
-        for pid in self.allowed.keys() - set(pids):
-            del self.allowed[pid]
 
     def clock(self, time_ns: int) -> Iterator[Reading]:
         """Mean clock of some cores of the job."""
@@ -92,10 +96,10 @@ class Cores:
 
     def _mask(self, status: str) -> frozenset[int]:
         try:
-            fields = status_fields((self._root / status).read_bytes())
+            _, _, found = (self._root / status).read_bytes().partition(b"\nCpus_allowed_list:")
         except OSError:
             return frozenset()
-        return frozenset(core_list(fields.get("Cpus_allowed_list", "")))
+        return frozenset(core_list(found.partition(b"\n")[0].decode()))
 
 
 def _online(root: Path) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ for check in preflight(int(sys.argv[1])):
         lines = as_nobody(code, str(job.pid)).splitlines()
     states = {line.split("|")[0]: line.split("|")[1] for line in lines}
     assert states["cpu"] in ("works", "in part")
-    assert {states[probe] for probe in ("threads", "memory", "io", "network")} == {"in part"}
+    assert {states[probe] for probe in ("threads", "io", "network")} == {"in part"}
     assert {states[probe] for probe in ("stacks", "interpreter", "code")} == {"no"}
     refusal = next(line for line in lines if line.startswith("interpreter|"))
     assert "root (uid 0)" in refusal

@@ -30,7 +30,17 @@ CROWDS = {
     "3,000 native threads": ["--native", "3000"],
     "3,000 threads, 200 waking": ["--native", "1400", "--python", "1400", "--waking", "200"],
     "128 workers, 3,000 threads": ["--workers", "128", "--threads-each", "20", "--python", "400"],
-    "8 ranks, 128 workers, 3,000 threads": ["--ranks=8", "--workers", "16", "--threads-each", "16", "--native", "120"],
+    "8 ranks, 128 workers, 3,000 threads": [
+        "--ranks=8",
+        "--workers",
+        "16",
+        "--threads-each",
+        "16",
+        "--native",
+        "120",
+        "--rest",
+        "0.1",
+    ],
 }
 COLUMNS = ("pace", "cores", "main, Hz", "contention", "slowest tick, ms", "report after, s")
 

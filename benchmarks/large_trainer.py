@@ -51,8 +51,8 @@ def start_workers(count: int, threads: int) -> list[int]:
     return pids
 
 
-def train(run: common.Run) -> None:
-    """Steps of some 10 ms on one core."""
+def train(run: common.Run, rest_s: float) -> None:
+    """Steps of some 10 ms on one core, with rests as of a job that waits for its GPU."""
     # Here, not above: what starts the ranks does without.
     import torch
     from torch import nn
@@ -66,6 +66,7 @@ def train(run: common.Run) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        time.sleep(rest_s)
 
 
 def start_ranks(count: int) -> None:
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--native", type=int, default=0, help="sleeping threads of the C library")
     parser.add_argument("--workers", type=int, default=0, help="forked processes that mostly sleep")
     parser.add_argument("--threads-each", type=int, default=0, help="sleeping threads of each of them")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds in which the trainer sleeps after each step")
     parser.add_argument("--ranks", type=int, default=0, help="so many of all that, started by a process without torch")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -105,7 +107,7 @@ def main() -> None:
         state="fixed", seconds=arguments.seconds, diagnose=None, json=None, recording=None
     )
     try:
-        train(common.Run(common_arguments))
+        train(common.Run(common_arguments), arguments.rest)
     finally:
         for pid in workers:
             os.kill(pid, signal.SIGTERM)

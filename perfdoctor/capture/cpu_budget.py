@@ -13,8 +13,9 @@ from perfdoctor.recording.schema import Event
 BUDGET = 0.046
 # Threads that train are sampled so often at least.
 SLOWEST_HZ = 20.0
-# Probes with a longer period are not slowed down.
-FAST_S = 0.03
+# Probes with a shorter period are slowed down first. Those that read counters, with this period or a longer one, are
+# slowed down where things are thinned, but not beyond the last figure; nor are stacks, whose period lies between.
+FAST_S, COUNTERS_S, RAREST_S = 0.03, 0.4, 2.0
 # The slower probes take their turns within this time, and what is committed is.
 _EVERY_NS = NS_PER_S // 2
 # What was used meanwhile is no more than a hint for the time that follows.
@@ -70,7 +71,7 @@ def _ticks_of(pid: int) -> int:
 
 
 class Governor:
-    """Says by how much the periods of the fast probes are to be stretched, and how much they may look at.
+    """Says how often probes are to look, and at how much.
 
     What a sample costs depends on the job, which owns the caches and may have thousands of threads: it can only be
     measured on the spot.
@@ -79,8 +80,8 @@ class Governor:
         fastest_hz: the rate at which the fast probes sample when nothing is stretched.
 
     Attributes:
-        stretch: of their periods; 1 where the budget suffices.
-        share: of what they can do without, which is thinned once they are as slow as they may be.
+        stretch: of the fast probes' periods; 1 where the budget suffices.
+        share: of what probes can do without, which is thinned once they are as slow as they may be.
     """
 
     def __init__(self, fastest_hz: float) -> None:
@@ -119,6 +120,12 @@ class Governor:
         self._pressure = min(max(self._pressure, 1.0), self._slowest / _LEAST_SHARE)
         self.stretch = min(self._pressure, self._slowest)
         self.share = self.stretch / self._pressure
+
+    def period_s(self, period_s: float) -> float:
+        """The period of a probe that would have this one in a small job."""
+        if period_s < FAST_S:
+            return period_s * self.stretch
+        return min(period_s / self.share, max(period_s, RAREST_S)) if period_s >= COUNTERS_S else period_s
 
     def report(self, now_ns: int) -> Iterator[Event]:
         """At the end: the mean rate, where it was lowered."""

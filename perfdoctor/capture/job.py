@@ -38,6 +38,8 @@ class Member:
     uses_torch: bool | None
     torch_asked_ns: int
     children_file: int
+    command: str
+    environment: str
 
 
 def _arguments(pid: int) -> list[str]:
@@ -54,6 +56,12 @@ def _environment(pid: int) -> dict[str, str] | None:
     except OSError:
         return None
     return dict(entry.split("=", 1) for entry in raw.split("\0") if "=" in entry)
+
+
+def _masked_environment(pid: int) -> str:
+    """As JSON; null where it cannot be read."""
+    environment = _environment(pid)
+    return json.dumps(None if environment is None else mask_environment(environment))
 
 
 def _image(pid: int) -> str | None:
@@ -218,12 +226,15 @@ class Job:
         parent = self.members.get(parent_pid)
         forked = parent is not None and is_forked(pid, parent_pid)
         torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)
-        self.members[pid] = Member(pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file)
+        # A forked process was started with what its parent was.
+        command = parent.command if parent is not None and forked else mask_command(_arguments(pid))
+        environment = parent.environment if parent is not None and forked else _masked_environment(pid)
+        self.members[pid] = Member(
+            pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment
+        )
         return self._seen(self.members[pid], name, now_ns)
 
     def _seen(self, member: Member, name: str, now_ns: int) -> ProcessSeen:
-        environment = _environment(member.pid)
-        kept = None if environment is None else mask_environment(environment)
         return ProcessSeen(
             now_ns,
             member.pid,
@@ -232,8 +243,8 @@ class Job:
             name,
             member.forked,
             member.uses_torch,
-            mask_command(_arguments(member.pid)),
-            json.dumps(kept),
+            member.command,
+            member.environment,
         )
 
     def _ask_again_for_torch(self, now_ns: int) -> Iterator[Sample]:
@@ -244,6 +255,10 @@ class Job:
             member.torch_asked_ns = now_ns
             member.uses_torch = uses_torch(member.pid)
             if member.uses_torch:
+                member.command, member.environment = (
+                    mask_command(_arguments(member.pid)),
+                    _masked_environment(member.pid),
+                )
                 name = Path(f"/proc/{member.pid}/comm")
                 try:
                     yield self._seen(member, name.read_text(errors="replace").strip(), now_ns)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from perfdoctor.capture.cpu_budget import FAST_S, Governor, Used, used_so_far
+from perfdoctor.capture.cpu_budget import Governor, Used, used_so_far
 from perfdoctor.capture.job import Job
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Probe, Thinnable
@@ -109,11 +109,9 @@ class Recorder:
     def _tick(self, now: int) -> None:
         for probe in self.probes:
             due = self._due_ns[probe.name]
-            period = int(probe.period_s * NS_PER_S)
+            period = int(self._governor.period_s(probe.period_s) * NS_PER_S)
             if now + max(TOGETHER_NS, period // TOGETHER_PART) < due:
                 continue
-            if probe.period_s < FAST_S:
-                period = int(period * self._governor.stretch)
             self._ticks += 1
             self._late += now - due > period
             self._keep(probe.sample(now_ns()))

@@ -132,7 +132,7 @@ def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
 
 def _first_mappings(process: Path) -> list[Mapping]:
     images: dict[str, Mapping] = {}
-    for mapping in mappings(process):
+    for mapping in mappings(process, only_images=True):
         if mapping.is_file and mapping.offset == 0:
             images.setdefault(mapping.path, mapping)
     return list(images.values())

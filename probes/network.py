@@ -18,7 +18,7 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import THINNED, Event, Fact, Reading, Sample, Unavailable
 
 SOCKETS_PERIOD_NS = 5 * NS_PER_S
-MOST_PEERS = 64
+MOST_PEERS = 64  # of a server with many clients, enough to name
 KINDS = ("tcp", "udp", "unix", "other")
 
 # So many open files are looked at in one sample; of more, those of some processes in turn.

@@ -48,13 +48,12 @@ _COSTLIEST = 4.0
 _OVERRUN, _OVERRUN_S = 3.0, 0.1
 # A process that takes this much of the budget for one sample per second is not sampled by py-spy.
 _DEAREST = 0.5
-FASTEST_HZ = 20
+# Of trainers: as fast as the budget allows between these rates, and so many of them at most.
+FASTEST_HZ, SLOWEST_HZ, AT_MOST = 20, 2, 8
 # Where py-spy could sample so often or less, we sample those threads that matter.
 ENOUGH_HZ = 8
-SLOWEST_HZ = 2
-AT_MOST = 8
-WORKER_HZ = 3
-WORKERS_AT_MOST = 2
+# Workers of a loader are alike: a few samples of two of them show what they do.
+WORKER_HZ, WORKERS_AT_MOST = 3, 2
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones

@@ -33,7 +33,7 @@ from perfdoctor.probes.readers.task import Task
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.schema import THINNED, Event, Sample, ThreadSample, ThreadSeen, Unavailable
 
-RATE_HZ = 50
+RATE_HZ = 50  # 750 samples in 15 s determine a share of a half to 4 % (two standard errors)
 # At most so many of each kind are looked at in one tick, and so many new threads are taken up.
 MOST_WORKERS, MOST_AWAKE, MOST_ASLEEP, MOST_NEW = 32, 100, 60, 60
 _ASLEEP_NS = NS_PER_S // 4  # a thread that slept for so long will mostly sleep on

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -165,7 +166,7 @@ def governed(own: list[float], helpers: float = 0.0) -> tuple[Governor, list[Eve
     used = 0.0
     for number, part in enumerate(own, 1):
         used += part * 5e8
-        governor.govern(number * 5 * 10**8, lambda: Used(round(used), round(helpers * number * 5e8)))
+        governor.govern(number * 5 * 10**8, partial(Used, round(used), round(helpers * number * 5e8)))
     return governor, list(governor.report(0))
 
 
@@ -209,7 +210,7 @@ def test_the_rate_stays_within_the_budget() -> None:
 def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
     sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfdoctor.capture.recorder.BUDGET", 1e-6)
+    monkeypatch.setattr("perfdoctor.capture.cpu_budget.BUDGET", 1e-6)
     fast, slow = Counting("fast", 0.01), Counting("slow", 0.2)
     Recorder(Job(sleeper.pid), [fast, slow], writer).run(4.0)
     assert fast.turns < 250

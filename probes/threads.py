@@ -139,7 +139,7 @@ class ThreadsProbe:
         self._births = Births(root)
         self._to_list: deque[_Process] = deque()
         self._new: deque[tuple[_Process, int]] = deque()
-        self._list_ns = self._began_ns = 0
+        self._list_ns = self._began_ns = self._last_ns = 0
         self._syscalls_refused = False
 
     def check(self, process: Candidate) -> Availability:
@@ -155,7 +155,7 @@ class ThreadsProbe:
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """Samples the threads whose turn it is."""
         assert self._job is not None
-        self._began_ns = self._began_ns or now_ns
+        self._began_ns, self._last_ns = self._began_ns or now_ns, now_ns
         self._meet(self._job, now_ns)
         training, self._training = self._training, []
         for thread in training:
@@ -167,9 +167,8 @@ class ThreadsProbe:
 
     def close(self) -> Iterator[Sample]:
         """Gives all files back, and says which threads were sampled more rarely than they are in a small job."""
-        now_ns = time.monotonic_ns()
-        if thinned := list(self._thinned(seconds(now_ns - self._began_ns))):
-            yield Event(now_ns, self.name + THINNED, f"{', '.join(thinned)}: more would have burdened the job")
+        if thinned := list(self._thinned(seconds(self._last_ns - self._began_ns))):
+            yield Event(self._last_ns, self.name + THINNED, f"{', '.join(thinned)}: more would have burdened the job")
         for process in self._processes.values():
             process.close()
         self._processes.clear()

@@ -1,7 +1,8 @@
 """Python stacks of those threads of a process that matter, however many others it has.
 
-These are the main thread and the threads that were seen to hold the interpreter lock lately. What was seen is kept in
-the form of py-spy's traces, so that whoever reads a recording need not know who has sampled.
+These are the main thread and the threads that were seen to hold the interpreter lock lately; of the others it is said
+that they are Python's, some in each sample. What was seen is kept in the form of py-spy's traces, so that whoever reads
+a recording need not know who has sampled.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ _AT_MOST = 4  # threads besides the main one
 _FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
 _FORGET_NS = 10 * NS_PER_S  # code objects are freed, and others take their addresses
 _MOST_THREADS = 10_000
+_NAMED_AT_ONCE = 50
 
 
 @dataclass
@@ -69,6 +72,7 @@ class TrainingStacks:
         self._reader = StackReader(self._memory, version)
         self._followed: dict[int, _Followed] = {}  # by address of the thread state
         self._log = _Log(pid)
+        self._others = self._python_threads()
         self._forget_ns = 0
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
@@ -87,6 +91,8 @@ class TrainingStacks:
                 self._log.note(now_ns, thread.ident, ())
             else:
                 yield from self._sample_thread(state, thread.ident, now_ns)
+        for ident, tid in islice(self._others, _NAMED_AT_ONCE):
+            yield PythonThread(now_ns, self._pid, tid, ident, "")
 
     def segment(self, now_ns: int) -> StackSegment | None:
         """What was seen since the last segment; None if nothing was."""
@@ -114,6 +120,25 @@ class TrainingStacks:
         if ident and tid and len(self._followed) <= _AT_MOST:
             self._followed[state] = _Followed(ident, now_ns)
             yield PythonThread(now_ns, self._pid, tid, ident, "")
+
+    def _python_threads(self) -> Iterator[tuple[int, int]]:
+        """Python's identifiers of the threads that there are now, and what the kernel calls them, newest first.
+
+        A list that changes while it is read may lead astray: then some of them are left out.
+        """
+        state = self._lock()[0]
+        for _ in range(_MOST_THREADS):
+            previous = self._memory.word(state)
+            if not previous:
+                break
+            state = previous
+        for _ in range(_MOST_THREADS):
+            ident, inner = self._ident(state), self._layout.thread(self._memory, state)
+            if ident and inner and (tid := self._ids.outer(inner)):
+                yield ident, tid
+            state = self._memory.word(state + 8) or 0
+            if not state:
+                return
 
     def _ident(self, state: int) -> int | None:
         return self._memory.word(state + self._layout.thread_id)

@@ -40,7 +40,7 @@ _ASLEEP_NS = NS_PER_S // 4  # a thread that slept for so long will mostly sleep 
 _TURNS = 5  # and is asked in every fifth tick
 _LIST_THREADS_NS = NS_PER_S // 5
 # Processes whose threads are listed in one tick; and with more threads than this, they are listed more rarely.
-_LISTED, _THREADS_LISTED = 8, 500
+_LISTED, _THREADS_LISTED = 8, 200
 # torch's threads of the backward pass on a device (torch/csrc/autograd/engine.cpp).
 _AUTOGRAD = "pt_autograd_"
 # Of the time since its last sample, how much a thread computes that may be the one that trains; and no longer is.

@@ -13,8 +13,8 @@ from perfdoctor.recording.schema import Event
 BUDGET = 0.046
 # Threads that train are sampled so often at least.
 SLOWEST_HZ = 20.0
-# Probes with a shorter period are slowed down first. Those that read counters, with this period or a longer one, are
-# slowed down where things are thinned, but not beyond the last figure; nor are stacks, whose period lies between.
+# Probes with a shorter period are slowed down first. Where things are thinned, so are those that read counters, which
+# have this period or a longer one, but not beyond the last figure, and stacks, whose period lies between, to a half.
 FAST_S, COUNTERS_S, RAREST_S = 0.03, 0.4, 2.0
 # The slower probes take their turns within this time, and what is committed is.
 _EVERY_NS = NS_PER_S // 2
@@ -125,7 +125,8 @@ class Governor:
         """The period of a probe that would have this one in a small job."""
         if period_s < FAST_S:
             return period_s * self.stretch
-        return min(period_s / self.share, max(period_s, RAREST_S)) if period_s >= COUNTERS_S else period_s
+        rarest_s = max(period_s, RAREST_S) if period_s >= COUNTERS_S else 2 * period_s
+        return min(period_s / self.share, rarest_s)
 
     def report(self, now_ns: int) -> Iterator[Event]:
         """At the end: the mean rate, where it was lowered."""

@@ -22,6 +22,7 @@ from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 # How often all processes of the machine are listed for children of any thread of the job, and processes without torch
 # asked whether they have it now.
 THOROUGH_NS = 2 * NS_PER_S // 5
+_MANY = 32  # of more processes than so, more rarely
 TORCH_AGAIN_NS = 2 * NS_PER_S
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -152,7 +153,7 @@ class Job:
 
     def refresh(self, now_ns: int) -> Iterator[Sample]:
         """Looks for processes that came and went; between thorough searches only if any may have come."""
-        thorough = now_ns - self._thorough_ns >= THOROUGH_NS
+        thorough = now_ns - self._thorough_ns >= THOROUGH_NS * max(1, len(self.members) // _MANY)
         births = self._births.any()
         self._born = self._born or births
         if thorough:

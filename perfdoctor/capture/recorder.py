@@ -102,7 +102,7 @@ class Recorder:
             self._keep(probe.open(self.job))
         while not self._stopped:
             now = now_ns()
-            if now - self._refreshed_ns >= REFRESH_NS:
+            if now - self._refreshed_ns >= REFRESH_NS * self._governor.stretch:
                 self._refreshed_ns = now
                 self._keep(self.job.refresh(now))
             if self.job.ended():

@@ -36,6 +36,7 @@ from perfdoctor.recording.schema import THINNED, Event, Sample, ThreadSample, Th
 RATE_HZ = 50  # 750 samples in 15 s determine a share of a half to 4 % (two standard errors)
 # At most so many of each kind are looked at in one tick, and so many new threads are taken up.
 MOST_WORKERS, MOST_AWAKE, MOST_ASLEEP, MOST_NEW = 32, 100, 60, 60
+_FEWEST_NEW = 20  # however little may be looked at: what is not met is not seen at all
 _ASLEEP_NS = NS_PER_S // 4  # a thread that slept for so long will mostly sleep on
 _TURNS = 5  # and is asked in every fifth tick
 _LIST_THREADS_NS = NS_PER_S // 5
@@ -218,7 +219,7 @@ class ThreadsProbe:
 
     def _take_up(self, now_ns: int) -> Iterator[Sample]:
         """Meets new threads, some in each tick, main threads first."""
-        for _ in range(min(len(self._new), max(_LISTED, int(MOST_NEW * self.share)))):
+        for _ in range(min(len(self._new), max(_FEWEST_NEW, int(MOST_NEW * self.share)))):
             process, tid = self._new.popleft()
             if process.gone:
                 continue

@@ -11,7 +11,9 @@ within a minor version; what was read with an address of something else does not
 
 from __future__ import annotations
 
+import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +25,7 @@ _LONGEST_TEXT = 1024
 _LONGEST_TABLE = 1 << 16
 _MOST_CALLS = 20_000  # remembered at once
 _WORD = struct.Struct("<Q")
+_ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
 
 
 class CodeFrame(NamedTuple):
@@ -96,11 +99,28 @@ class StackChangedError(Exception):
     """A stack changed while it was read."""
 
 
+class _Lines(NamedTuple):
+    """The lines of a code object's instructions.
+
+    Attributes:
+        ends: where spans of instructions end, as frames count them.
+        lines: the line of each span.
+    """
+
+    ends: list[int]
+    lines: list[int]
+
+    def of(self, index: int) -> int:
+        """The line of an instruction; 0 if there is none."""
+        if not self.lines:
+            return 0
+        return self.lines[min(bisect_right(self.ends, index), len(self.lines) - 1)]
+
+
 class _Code(NamedTuple):
     file: str
     name: str
-    first_line: int
-    line_table: bytes
+    lines: _Lines
 
 
 class StackReader:
@@ -114,7 +134,7 @@ class StackReader:
     def __init__(self, memory: Memory, version: tuple[int, int]) -> None:
         self._memory = memory
         self._at = _OFFSETS[version]
-        self._line_of = _line_reader(version)
+        self._lines_of = _reader_of_lines(version)
         self._frame_bytes = max(self._at.previous, self._at.code, self._at.instruction) + 8
         self._code_bytes = max(self._at.line_table, self._at.file_name, self._at.name) + 8
         self._codes: dict[int, _Code | None] = {}
@@ -173,7 +193,7 @@ class StackReader:
         begin = self._at.instructions
         # Where frames count instructions, the number takes 32 bits.
         index = instruction & 0xFFFFFFFF if begin is None else (instruction - address - begin) // 2
-        return CodeFrame(code.file, code.name, self._line_of(code.line_table, code.first_line, index))
+        return CodeFrame(code.file, code.name, code.lines.of(index))
 
     def forget(self) -> None:
         """Reads code objects anew from here on: they may have been freed."""
@@ -189,7 +209,7 @@ class StackReader:
             return None
         table = self._bytes(_word(data, self._at.line_table))
         (first_line,) = struct.unpack_from("<i", data, self._at.first_line)
-        return _Code(file, name, first_line, table)
+        return _Code(file, name, self._lines_of(table, first_line))
 
     def _text(self, address: int) -> str | None:
         """A compact string (PEP 393): its length at 16, its kind in bits 2 to 4 and "is ASCII" in bit 6 at 32."""
@@ -215,62 +235,64 @@ def _word(data: bytes, offset: int) -> int:
     return word
 
 
-def _line_reader(version: tuple[int, int]) -> Callable[[bytes, int, int], int]:
-    """What finds the line of an instruction: from a line table, the first line, and the instruction's index."""
+def _reader_of_lines(version: tuple[int, int]) -> Callable[[bytes, int], _Lines]:
+    """What reads a line table, given the first line."""
     if version >= (3, 11):
-        return _line_in_locations
-    return _line_in_ranges if version == (3, 10) else _line_in_steps
+        return _from_locations
+    return _from_ranges if version == (3, 10) else _from_steps
 
 
-def _line_in_locations(table: bytes, line: int, index: int) -> int:
+def _from_locations(table: bytes, line: int) -> _Lines:
     """From 3.11 on (Objects/locations.md): entries begin with a byte whose highest bit is set."""
-    covered = at = 0
-    while at < len(table):
-        kind, length = table[at] >> 3 & 15, (table[at] & 7) + 1
+    found = _Lines([], [])
+    covered = 0
+    for entry in _ENTRY.findall(table):
+        kind = entry[0] >> 3 & 15
         if kind in (13, 14):  # the line's change is a signed number of variable length
-            line += _signed(table, at + 1)
+            line += _signed(entry)
         elif 10 <= kind <= 12:
             line += kind - 10
-        covered += length
-        if index < covered:
-            return line
-        at += 1
-        while at < len(table) and table[at] < 128:
-            at += 1
-    return line
+        covered += (entry[0] & 7) + 1
+        found.ends.append(covered)
+        found.lines.append(line)
+    return found
 
 
-def _signed(table: bytes, at: int) -> int:
-    number = shift = 0
-    while at < len(table):
-        number |= (table[at] & 63) << shift
-        if not table[at] & 64:
+def _signed(entry: bytes) -> int:
+    """The number that follows an entry's first byte: six bits in each byte, lowest first, and a bit for "more"."""
+    number = 0
+    for shift, byte in enumerate(entry[1:]):
+        number |= (byte & 63) << 6 * shift
+        if not byte & 64:
             break
-        shift += 6
-        at += 1
     return -(number >> 1) if number & 1 else number >> 1
 
 
-def _line_in_ranges(table: bytes, line: int, index: int) -> int:
+def _from_ranges(table: bytes, line: int) -> _Lines:
     """In 3.10 (Objects/lnotab_notes.txt): pairs of a range's length in bytes and the line's change before it."""
+    found = _Lines([], [])
     covered, known = 0, line
-    for at in range(0, len(table) - 1, 2):
-        change = table[at + 1] - 256 if table[at + 1] > 127 else table[at + 1]
+    for length, change in _pairs(table):
         if change != -128:  # else these instructions have no line
             line += change
             known = line
-        covered += table[at]
-        if 2 * index < covered:
-            return known
-    return known
+        covered += length
+        found.ends.append(covered // 2)
+        found.lines.append(known)
+    return found
 
 
-def _line_in_steps(table: bytes, line: int, index: int) -> int:
-    """Before 3.10 (Objects/lnotab_notes.txt): pairs of steps in bytes and in lines; the index counts bytes."""
+def _from_steps(table: bytes, line: int) -> _Lines:
+    """Before 3.10 (Objects/lnotab_notes.txt): pairs of steps in bytes and in lines; frames count bytes."""
+    found = _Lines([], [])
     covered = 0
-    for at in range(0, len(table) - 1, 2):
-        covered += table[at]
-        if covered > index:
-            return line
-        line += table[at + 1] - 256 if table[at + 1] > 127 else table[at + 1]
-    return line
+    for step, change in _pairs(table):
+        covered += step
+        found.ends.append(covered)
+        found.lines.append(line)
+        line += change
+    return _Lines(found.ends, [*found.lines, line])
+
+
+def _pairs(table: bytes) -> Iterator[tuple[int, int]]:
+    return struct.iter_unpack("Bb", table[: len(table) // 2 * 2])

@@ -26,7 +26,7 @@ _NS_PER_US = 1000
 _TRIES = 2  # a stack may change while it is read
 _AT_MOST = 4  # threads besides the main one
 _FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
-_FORGET_NS = 10 * NS_PER_S  # code objects are freed, and others take their addresses
+_FORGET_NS = 30 * NS_PER_S  # code objects are freed, and others take their addresses
 _MOST_THREADS = 10_000
 _NAMED_AT_ONCE = 50
 

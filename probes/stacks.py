@@ -106,6 +106,8 @@ class StacksProbe:
         self._layouts = layouts or Layouts()
         self._direct: dict[int, _Direct] = {}
         self._not_directly: set[int] = set()
+        self._members: tuple[tuple[int, ...], ...] = ()
+        self._workers: frozenset[int] = frozenset()  # and launchers, which are sampled as rarely
         self._round = 0
         self._py_spy = py_spy or find_py_spy()
         self._job: Processes | None = None
@@ -136,10 +138,13 @@ class StacksProbe:
         if self._py_spy is None or self._job is None:
             return
         yield from self._collect_ended()
-        forked = set(self._job.forked_pids()) | self._launchers()
-        torch = [pid for pid in self._job.torch_pids() if pid not in self._failed]
-        for pid in torch:
-            self._first_seen_ns.setdefault(pid, time_ns)
+        members = self._job.torch_pids(), self._job.forked_pids()
+        if members != self._members:
+            self._members = members
+            self._workers = frozenset(self._job.forked_pids()) | self._launchers()
+            for pid in members[0]:
+                self._first_seen_ns.setdefault(pid, time_ns)
+        torch, forked = [pid for pid in members[0] if pid not in self._failed], self._workers
         may_train = [pid for pid in torch if pid not in forked]
         for pid in may_train:
             if pid not in self._running and pid not in self._direct:

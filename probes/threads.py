@@ -135,6 +135,7 @@ class ThreadsProbe:
         self._root, self._room = root, room
         self._job: Processes | None = None
         self._processes: dict[int, _Process] = {}
+        self._members: tuple[tuple[int, ...], ...] = ()
         self._training: list[_Thread] = []
         self._workers, self._awake, self._asleep = _Turns(MOST_WORKERS), _Turns(MOST_AWAKE), _Turns(MOST_ASLEEP, _TURNS)
         self._births = Births(root)
@@ -186,15 +187,10 @@ class ThreadsProbe:
 
     def _meet(self, job: Processes, now_ns: int) -> None:
         """Takes up processes that are new, lets go of those that are gone, and lists the threads of some."""
-        pids = job.pids()
-        training = frozenset(job.torch_pids()) - frozenset(job.forked_pids())
-        for pid in self._processes.keys() - set(pids):
-            self._processes.pop(pid).close()
-        for pid in pids:
-            if pid not in self._processes:
-                self._processes[pid] = _Process(pid, self._root)
-                self._to_list.append(self._processes[pid])
-            self._processes[pid].trains = pid in training
+        members = job.pids(), job.torch_pids(), job.forked_pids()
+        if members != self._members:
+            self._members = members
+            self._take_members(*members)
         if not self._to_list and now_ns >= self._list_ns:
             known = sum(len(process.threads) for process in self._processes.values())
             self._list_ns = now_ns + _LIST_THREADS_NS * max(1, known // _THREADS_LISTED)
@@ -202,6 +198,16 @@ class ThreadsProbe:
                 self._to_list.extend(self._processes.values())
         for _ in range(min(_LISTED, len(self._to_list))):
             self._list_threads(self._to_list.popleft())
+
+    def _take_members(self, pids: tuple[int, ...], torch: tuple[int, ...], forked: tuple[int, ...]) -> None:
+        training = frozenset(torch) - frozenset(forked)
+        for pid in self._processes.keys() - set(pids):
+            self._processes.pop(pid).close()
+        for pid in pids:
+            if pid not in self._processes:
+                self._processes[pid] = _Process(pid, self._root)
+                self._to_list.append(self._processes[pid])
+            self._processes[pid].trains = pid in training
 
     def _list_threads(self, process: _Process) -> None:
         if process.gone:

@@ -4,12 +4,15 @@ Who belongs to the job is read from the kernel's parent and child links and from
 the names of the user's files.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -41,6 +44,12 @@ class Member:
     children_file: int
     command: str
     environment: str
+
+
+class _Roles(NamedTuple):
+    all: tuple[int, ...]
+    torch: tuple[int, ...]
+    forked: tuple[int, ...]
 
 
 def _arguments(pid: int) -> list[str]:
@@ -115,6 +124,7 @@ class Job:
         self.asked_pid = pid
         self.root_pid = find_root(pid)
         self.members: dict[int, Member] = {}
+        self._roles: _Roles | None = None  # asked for in every tick, of hundreds of processes perhaps
         self._thorough_ns = 0
         self._births = Births()
         self._born = True
@@ -125,17 +135,18 @@ class Job:
 
     def pids(self) -> tuple[int, ...]:
         """Process ids of the living processes, parents before children."""
-        return tuple(self.members)
+        return self._find_roles().all
 
     def torch_pids(self) -> tuple[int, ...]:
         """Those of them that have torch loaded."""
-        return tuple(pid for pid, member in self.members.items() if member.uses_torch)
+        return self._find_roles().torch
 
     def close(self) -> None:
         """Gives all files back."""
         for member in self.members.values():
             os.close(member.children_file)
         self.members.clear()
+        self._roles = None
         self._births.close()
 
     def parent_of(self, pid: int) -> int | None:
@@ -145,7 +156,14 @@ class Job:
 
     def forked_pids(self) -> tuple[int, ...]:
         """Those processes that were forked from another one of the job, as loader workers are."""
-        return tuple(pid for pid, member in self.members.items() if member.forked)
+        return self._find_roles().forked
+
+    def _find_roles(self) -> _Roles:
+        if self._roles is None:
+            members = self.members.items()
+            torch = tuple(pid for pid, member in members if member.uses_torch)
+            self._roles = _Roles(tuple(self.members), torch, tuple(pid for pid, member in members if member.forked))
+        return self._roles
 
     def ended(self) -> bool:
         """Whether no process of the job is left."""
@@ -167,6 +185,7 @@ class Job:
             children = self._children(pid, thorough)
             if children is None:
                 os.close(self.members.pop(pid).children_file)
+                self._roles = None
                 yield ProcessGone(now_ns, pid)
                 continue
             yield from self._admit_all(children, pid, now_ns)
@@ -230,6 +249,7 @@ class Job:
         # A forked process was started with what its parent was.
         command = parent.command if parent is not None and forked else mask_command(_arguments(pid))
         environment = parent.environment if parent is not None and forked else _masked_environment(pid)
+        self._roles = None
         self.members[pid] = Member(
             pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment
         )
@@ -255,6 +275,7 @@ class Job:
                 continue
             member.torch_asked_ns = now_ns
             member.uses_torch = uses_torch(member.pid)
+            self._roles = None
             if member.uses_torch:
                 member.command, member.environment = (
                     mask_command(_arguments(member.pid)),

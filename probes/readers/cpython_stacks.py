@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from perfdoctor.probes.readers.process_memory import Memory
 
-_DEEPEST = 500
+_DEEPEST = 2000
 _LONGEST_TEXT = 1024
 _LONGEST_TABLE = 1 << 16
 _MOST_CALLS = 20_000  # remembered at once

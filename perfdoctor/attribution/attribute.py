@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context, read_context
-from perfdoctor.attribution.gpu import Gpus, read_gpus
+from perfdoctor.attribution.gpu import settle_with_gpus
 from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
 from perfdoctor.attribution.trainers import TrainerClassifier
 from perfdoctor.recording.clock import NS_PER_S
@@ -27,13 +27,13 @@ Flags = npt.NDArray[np.bool_]
 def attribute(job: JobTimeline) -> list[Account]:
     """Accounts for every instant at which the trainers were sampled, one account per trainer."""
     context = read_context(job)
-    classifier, gpus = TrainerClassifier(context), read_gpus(job.recording)
-    accounts = [_account_for(context, classifier, gpus, trainer) for trainer in job.processes.trainers]
+    classifier = TrainerClassifier(context)
+    accounts = settle_with_gpus(job, [_account_for(context, classifier, trainer) for trainer in job.processes.trainers])
     accounts = [charge_slowest_stage(context, account) for account in accounts]
     return name_latency(job, charge_excess(accounts))
 
 
-def _account_for(context: Context, classifier: TrainerClassifier, gpus: Gpus | None, trainer: Process) -> Account:
+def _account_for(context: Context, classifier: TrainerClassifier, trainer: Process) -> Account:
     job, code = context.job, context.habits[trainer.pid].code
     account = Account(trainer, interpreter=code.interpreter, libraries=code.libraries)
     main = job.threads.main(trainer.pid)
@@ -44,10 +44,7 @@ def _account_for(context: Context, classifier: TrainerClassifier, gpus: Gpus | N
         if seconds <= 0:
             continue
         seen = job.observe(trainer, time)
-        shares = classifier.shares(seen)
-        if gpus is not None:
-            shares = gpus.share_out(shares, time)
-        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
+        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, classifier.shares(seen))
     return account
 
 

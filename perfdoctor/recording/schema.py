@@ -279,8 +279,12 @@ class Unavailable(NamedTuple):
     enable: str
 
 
+# How the kind of an event ends by which a probe, whose name comes first, says what it saw more rarely or not at all.
+THINNED = " thinned"
+
+
 class Event(NamedTuple):
-    """Something that happened to the recording itself: a late tick, a lowered rate, the job's end."""
+    """Something that happened to the recording itself: a lowered rate, what was thinned, the job's end."""
 
     time_ns: int
     kind: str

@@ -208,7 +208,7 @@ class Trainer:
             yield from self.main.run(compiling.cpu_ms * MS, self.doing.compile)
             yield from self.main.sleep(compiling.blocked_ms * MS, self.doing.compile_waits)
         churn = plan.churn
-        cuts = max(plan.items, churn.times if churn else 0, 8 if plan.own_us else 0, 1)
+        cuts = max(plan.sections, plan.items, churn.times if churn else 0, 8 if plan.own_us else 0, 1)
         for cut in range(cuts):
             some = plan.forward.count * (cut + 1) // cuts - plan.forward.count * cut // cuts
             yield from self._launch(self.main, replace(plan.forward, count=some), self.doing.forward)

@@ -38,6 +38,9 @@ class _Process:
         self._met: set[int] = set()
         self._met_twice = {pid}
         self.has_unasked = True
+        self._on_gpu = False
+        self._run_ns: dict[int, int] = {}
+        self._timed_ns = 0
 
     def new_threads(self, name: bytes) -> list[int]:
         """Those of its threads whose names begin so and that are not sampled yet, as far as their names were asked for.
@@ -53,7 +56,23 @@ class _Process:
         self._met_twice = (self._met_twice | asked & self._met) & tids
         self._met = (self._met | asked) & tids
         self.has_unasked = not tids <= self._met_twice
-        return [tid for tid in asked - self.events.keys() if _is_named(f"{tasks}/{tid}", name)]
+        names = {tid: _name(f"{tasks}/{tid}") for tid in asked}
+        self._on_gpu = self._on_gpu or any(name.startswith(_OF_DRIVER) for name in names.values())
+        return [tid for tid, own in names.items() if own.startswith(name) and tid not in self.events]
+
+    def busy_threads(self, time_ns: int) -> list[int]:
+        """Threads of a process on a GPU that run for long and are not sampled yet, since the last call.
+
+        Autograd's bears its creator's name in old versions of torch, and another than the first thread may train. Where
+        there are many threads nobody is asked.
+        """
+        if not self._on_gpu or not 0 < len(self._met_twice) <= _THREADS_TIMED:
+            return []
+        elapsed, self._timed_ns = time_ns - self._timed_ns, time_ns
+        before, self._run_ns = self._run_ns, {tid: _run_ns(f"{self._folder}/task/{tid}") for tid in self._met_twice}
+        grown = {tid: run_ns - before.get(tid, run_ns) for tid, run_ns in self._run_ns.items()}
+        busy = [tid for tid, ran_ns in grown.items() if ran_ns > _BUSY * elapsed and tid not in self.events]
+        return busy[: max(0, _SAMPLED_THREADS - len(self.events))]
 
     def read(self) -> Iterator[CodeSample]:
         """What was sampled since the last call."""
@@ -70,17 +89,30 @@ class _Process:
         self.events.clear()
 
 
-def _is_named(task: str, name: bytes) -> bool:
+def _name(task: str) -> bytes:
     try:
         with open(f"{task}/comm", "rb") as comm:
-            return comm.read().startswith(name)
+            return comm.read()
     except OSError:  # it has just ended
-        return False
+        return b""
+
+
+def _run_ns(task: str) -> int:
+    try:
+        with open(f"{task}/schedstat", "rb") as schedstat:
+            return int(schedstat.read().split()[0])
+    except (OSError, IndexError):  # it has just ended
+        return 0
 
 
 # Autograd's threads, one for each device, which the first backward pass starts (torch/csrc/autograd/engine.cpp; named
 # since torch 2.4).
 _AUTOGRAD = b"pt_autograd"
+# CUDA's driver has a thread of this name in each process with a context on a GPU.
+_OF_DRIVER = b"cuda-EvtHandlr"
+# Of such processes, threads that take so much of a core are sampled, so many of a process at most, where no more are to
+# be asked for their time.
+_BUSY, _SAMPLED_THREADS, _THREADS_TIMED = 0.05, 6, 200
 _LIST_THREADS_NS = 2 * NS_PER_S
 # One call asks for the names of so many threads of a process, and of processes until so much time has passed: it must
 # not hold up the other probes where there are thousands.
@@ -90,7 +122,7 @@ _ASKING_NS = NS_PER_S // 100
 
 class CodeProbe:
     """Samples the instruction pointers of each process of the job that has torch loaded: of its main thread, and of
-    autograd's.
+    autograd's; of one on a GPU those of its other busy threads, too.
 
     Listing its threads costs 1 µs for each that there is, and 15 µs twice for each new one (Linux 6.18, x86-64).
 
@@ -131,6 +163,9 @@ class CodeProbe:
             self._listed_ns = now_ns
             if self._births.any():
                 self._unlisted.update(self._processes)
+            for process in self._processes.values():
+                for tid in process.busy_threads(now_ns):
+                    yield from self._sample_thread(process, tid)
         yield from self._list_threads()
         for process in self._processes.values():
             yield from process.read()

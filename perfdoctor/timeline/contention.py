@@ -43,7 +43,7 @@ class ThreadKinds:
 
     def _find(self, thread: ThreadSeries) -> Kind:
         process = self._processes.by_pid.get(thread.pid)
-        is_main = thread.tid == thread.pid
+        is_main = thread.tid == self._threads.main_tid(thread.pid)
         if process is None or process.role != "trainer":
             return "supplier" if process is not None and process.trainer_pid and is_main else "other"
         if is_main or thread in self._threads.autograd(thread.pid):

@@ -84,9 +84,10 @@ class JobTimeline:
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         code = _with_symbols(rows(CodeSample), rows(Symbol))
         self.gpus = Gpus(recording, code)
-        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes)
-        self.code = _of_main_threads(code, self.threads)
         self.stacks = Stacks.read(rows(StackSegment))
+        main_threads = _main_threads(self.stacks, rows(PythonThread))
+        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads)
+        self.code = _of_main_threads(code, self.threads)
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
         self.processes = assign_roles(
@@ -136,7 +137,16 @@ def _with_symbols(samples: list[CodeSample], symbols: list[Symbol]) -> list[Code
     return [row if row.symbol else row._replace(symbol=names.get((row.image, row.offset), "")) for row in samples]
 
 
+def _main_threads(stacks: Stacks, python_threads: list[PythonThread]) -> dict[int, int]:
+    """By process, the thread that trains where that is not its first one."""
+    tids = {(thread.pid, thread.ident): thread.tid for thread in python_threads}
+    mains = ((one.pid, tids.get((one.pid, one.ident), one.pid)) for one in stacks.series if one.is_main)
+    return {pid: tid for pid, tid in mains if tid != pid}
+
+
 def _of_main_threads(samples: list[CodeSample], threads: Threads) -> list[CodeSample]:
-    """Samples of autograd's threads as those of the main threads whose work they do."""
-    autograd = {thread.tid: pid for pid in threads.pids for thread in threads.autograd(pid)}
-    return [row._replace(tid=autograd[row.tid]) if row.tid in autograd else row for row in samples]
+    """Samples of main threads under the ids of their processes; autograd's threads do their work."""
+    moved = {thread.tid: pid for pid in threads.pids for thread in threads.autograd(pid)}
+    moved |= {tid: pid for pid in threads.pids if (tid := threads.main_tid(pid)) != pid}
+    idle = {pid for pid in threads.pids if threads.main_tid(pid) != pid}
+    return [row._replace(tid=moved.get(row.tid, row.tid)) for row in samples if row.tid not in idle]

@@ -97,7 +97,7 @@ class Locator:
         if series is None:
             return None
         segment = self._segment_at(pid, time_ns)
-        holds_gil = state.is_runnable and self._gil.holder_at(pid, time_ns) == pid
+        holds_gil = state.is_runnable and self._gil.is_held_by_main(pid, time_ns)
         nearest: int | None = None
         for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
             location = self._stacks.locations[number]

@@ -45,7 +45,7 @@ class StackSeries:
         ident: Python's identifier of the thread (``threading.get_ident``).
         times_ns: when each stack was first seen; it lasted until the next.
         stacks: index into ``Stacks.frames`` per entry; -1 where the thread had no stack, or only a piece was seen.
-        is_main: it is its process's main thread.
+        is_main: it is its process's main thread, or the one that trains in its place.
         torn_ns: when only a piece of its stack was seen, if it is a main thread.
     """
 
@@ -137,6 +137,7 @@ class Stacks:
             found.sort(key=lambda entry: entry[0])
             times, numbers = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
             stacks.series.append(stacks._series(pid, ident, times, numbers))
+        stacks._find_training_threads()
         mains = (one.amounts_ns() for one in stacks.series if one.is_main)
         stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains)
         return stacks
@@ -144,6 +145,22 @@ class Stacks:
     def of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process."""
         return next((one for one in self.series if one.pid == pid and one.is_main), None)
+
+    def _find_training_threads(self) -> None:
+        """Where another thread than a process's first one trains, as Ray has it, that is its main thread."""
+        for pid in {one.pid for one in self.series}:
+            training = {one.ident: self._training_ns(one) for one in self.series if one.pid == pid}
+            ident = max(training, key=lambda ident: training[ident])
+            main = self.of_main(pid)
+            if training[ident] > 0 and (main is None or not training[main.ident]):
+                for one in self.series:
+                    if one.pid == pid:
+                        one.is_main = one.ident == ident
+
+    def _training_ns(self, series: StackSeries) -> float:
+        """How long a thread was seen in a backward pass or an optimizer, which only a thread that trains is in."""
+        amounts = series.amounts_ns().items()
+        return sum(lasted for number, lasted in amounts if self.locations[number].phase in ("backward", "optimizer"))
 
     def code_seen(self) -> dict[int, CodeSeen]:
         """By process, what its main thread was seen in; processes without stacks are missing."""

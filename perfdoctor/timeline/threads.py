@@ -190,15 +190,20 @@ class Threads:
         seen: who they are.
         samples: of all of them, in order of time.
         on_gpu: processes that compute on a GPU.
+        main_threads: by process, its main thread where that is not the first one.
 
     Attributes:
         by_tid: all that were sampled.
     """
 
     def __init__(
-        self, seen: Mapping[int, ThreadSeen], samples: Iterable[ThreadSample], on_gpu: frozenset[int] = frozenset()
+        self,
+        seen: Mapping[int, ThreadSeen],
+        samples: Iterable[ThreadSample],
+        on_gpu: frozenset[int] = frozenset(),
+        main_threads: Mapping[int, int] | None = None,
     ) -> None:
-        self._on_gpu = on_gpu
+        self._on_gpu, self._main_threads = on_gpu, main_threads or {}
         by_tid: dict[int, list[ThreadSample]] = {}
         for sample in samples:
             by_tid.setdefault(sample.tid, []).append(sample)
@@ -218,9 +223,13 @@ class Threads:
         sleeps: what it does then counts as the main thread's.
         """
         if pid not in self._main:
-            main, backward = self.by_tid.get(pid), self.autograd(pid)
+            main, backward = self.by_tid.get(self.main_tid(pid)), self.autograd(pid)
             self._main[pid] = main.with_stand_ins(backward) if main is not None and backward else main
         return self._main[pid]
+
+    def main_tid(self, pid: int) -> int:
+        """The id of a process's main thread: of its first one, or of the one that trains in its place."""
+        return self._main_threads.get(pid, pid)
 
     def autograd(self, pid: int) -> list[ThreadSeries]:
         """Threads that carry out the backward passes of a process on its devices.
@@ -231,7 +240,7 @@ class Threads:
         if pid not in self._autograd:
             others = self.besides_main(pid)
             found = [thread for thread in others if thread.name.startswith(AUTOGRAD)]
-            main = self.by_tid.get(pid)
+            main = self.by_tid.get(self.main_tid(pid))
             if not found and main is not None and pid in self._on_gpu:
                 found = [thread for thread in others if thread.name == main.name and _stands_in(thread, main)]
             self._autograd[pid] = found
@@ -259,7 +268,7 @@ class Threads:
 
     def besides_main(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process but the main one."""
-        return [thread for thread in self.of(pid) if thread.tid != pid]
+        return [thread for thread in self.of(pid) if thread.tid != self.main_tid(pid)]
 
 
 def _stands_in(thread: ThreadSeries, main: ThreadSeries) -> bool:

@@ -79,6 +79,13 @@ def test_the_backward_pass_is_seen_in_the_thread_that_carries_it_out() -> None:
     assert kinds(backward, symbols)["interpreter"] / len(backward) > 0.9
 
 
+def test_busy_threads_of_a_process_on_a_gpu_are_sampled_whatever_their_names() -> None:
+    with target("on_gpu") as pid:
+        samples, symbols = watch(pid, 8.0)
+    others = [sample for sample in samples if sample.tid != pid]
+    assert kinds(others, symbols)["interpreter"] / len(others) > 0.9
+
+
 def test_multiplying_matrices_is_arithmetic() -> None:
     pytest.importorskip("torch")
     with target("matmul") as pid:

@@ -1,5 +1,6 @@
-"""Prints its pid, then computes for a minute: python (a loop in the interpreter), matmul (torch), or backward (a thread
-that is named as autograd's, started a little later, while the main thread sleeps)."""
+"""Prints its pid, then computes for a minute: python (a loop in the interpreter), matmul (torch), backward (a thread
+that is named as autograd's, started a little later, while the main thread sleeps), or on_gpu (the same without a name,
+beside a thread that is named as one of CUDA's driver)."""
 
 import os
 import sys
@@ -17,9 +18,18 @@ def count() -> None:
             total += number * number % 7
 
 
+def name_thread(name: str) -> None:
+    Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+
+
 def pass_backward() -> None:
-    Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("pt_autograd_0")
+    name_thread("pt_autograd_0")
     count()
+
+
+def handle_events() -> None:
+    name_thread("cuda-EvtHandlr")
+    time.sleep(60)
 
 
 if sys.argv[1] == "python":
@@ -29,6 +39,11 @@ elif sys.argv[1] == "backward":
     print(os.getpid(), flush=True)
     time.sleep(0.5)
     threading.Thread(target=pass_backward, daemon=True).start()
+    time.sleep(60)
+elif sys.argv[1] == "on_gpu":
+    threading.Thread(target=handle_events, daemon=True).start()
+    threading.Thread(target=count, daemon=True).start()
+    print(os.getpid(), flush=True)
     time.sleep(60)
 else:
     import torch

@@ -109,6 +109,25 @@ def test_the_thread_of_the_backward_pass_is_judged_in_place_of_the_sleeping_main
     assert "cpu.gil_contention" not in shares([*idle, *backward])
 
 
+def test_the_thread_that_trains_need_not_be_the_first_one() -> None:
+    """Ray trains in a thread of its own, and the first one waits for commands."""
+    samples = [
+        *jobs.process(PID),
+        *jobs.thread(PID, PID, "S", call="poll"),
+        *jobs.thread(PID + 1, PID, "S", name="cuda-EvtHandlr", call="poll"),
+        *jobs.thread(PID + 5, PID, "R", name="TrainingThread(", run=1.0),
+        *jobs.stacks(PID, (Frame("/v/lib/python3.11/site-packages/ray/_private/worker.py", "main_loop", 1),)),
+        *jobs.stacks(PID, (jobs.BOOTSTRAP, *FORWARD), (jobs.BOOTSTRAP, *BACKWARD), ident=2),
+        *jobs.named(PID, PID, 1),
+        *jobs.named(PID + 5, PID, 2),
+        *jobs.code(PID + 5, *DISPATCH, 700),
+        *jobs.code(PID + 5, *DRIVER, 280),
+        *jobs.readings("gpu:0", "busy_fraction", *[0.4] * 20, every_s=0.5, probe="gpu"),
+        *jobs.readings(f"gpu:0/pid:{PID}", "memory_bytes", 1e9, 1e9, probe="gpu"),
+    ]
+    assert shares(samples)["cpu.kernel_launch"] == pytest.approx(0.6, abs=0.02)
+
+
 def test_calls_on_the_drivers_files_are_allocation_and_never_storage() -> None:
     samples = gpu_job(
         "RRRRRRRDDD", {SPIN: 0.2, DRIVER: 0.2, DISPATCH: 0.2, PYTHON: 0.1}, call="ioctl", target="file:/dev/nvidia0",

@@ -45,6 +45,11 @@ USUAL_VALIDATION = Threshold(
     "of the steps",
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
+LONG_STEP = Threshold(
+    3.0,
+    "standard deviations above the median, estimated from the median absolute deviation",
+    "Hampel's identifier with the usual 3 (Davies and Gather 1993; Pearson 2002)",
+)
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from documents import fill
 
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
+from perfdoctor.traces.decode import DEVICE_CATEGORIES
 from perfdoctor.traces.device import classify_work, split_devices
-from perfdoctor.traces.events import DEVICE_CATEGORIES
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace

@@ -24,8 +24,7 @@ import msgspec
 from documents import fill
 
 from perfdoctor.analysis.from_traces import diagnose_traces
-from perfdoctor.traces.decode import TraceFile
-from perfdoctor.traces.events import TraceDocument, TraceEvent
+from perfdoctor.traces.decode import TraceDocument, TraceEvent, TraceFile
 from perfdoctor.traces.reader import find_traces, read_trace
 
 MB = 1e6

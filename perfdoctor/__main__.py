@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"perfdoctor: {clean(str(error))}", file=sys.stderr)
         if error.hint:
             print(f"  {clean(error.hint)}", file=sys.stderr)
-        return error.exit_status
+        return 1
     except BrokenPipeError:
         # The reader of a pipe went away; Python would complain once more at exit.
         sys.stderr.close()

@@ -26,7 +26,7 @@ class Message:
     """Something to tell a reader, in no language yet: ``perfdoctor.reports`` has the words.
 
     Attributes:
-        id: module and function of its words, ``saving.save_behind`` for instance.
+        id: module and function of its words, ``io.save_behind`` for instance.
         values: what it says, by name: plain values, evidence, other messages, or tuples of these.
     """
 

@@ -14,15 +14,7 @@ class PerfDoctorError(Exception):
         recording: the recording that the hint makes use of, and that is therefore kept.
     """
 
-    exit_status = 1
-
     def __init__(self, message: str, *, hint: str = "", recording: Path | None = None) -> None:
         super().__init__(message)
         self.hint = hint
         self.recording = recording
-
-
-class UsageError(PerfDoctorError):
-    """The command line cannot be understood."""
-
-    exit_status = 2

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
 from perfdoctor.probes.readers import perf_events
-from perfdoctor.probes.readers.images import AddressSpace, Images
 from perfdoctor.probes.readers.perf_events import PerfEvent
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
+from perfdoctor.probes.readers.symbols import AddressSpace, Images
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
 
 

@@ -4,25 +4,126 @@ A sample costs 100 µs of CPU and 11 µs per process: 0.02 % of a core for one p
 x86-64).
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.cgroup import Pressure, Quotas
-from perfdoctor.probes.readers.cores import Cores
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import (
     CLOCK_TICKS_PER_S,
     ENDED,
     KeptFiles,
     Tally,
+    core_list,
+    core_text,
     descendants_of_self,
     stat_fields,
+    status_fields,
     uptime_ticks,
 )
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.schema import Reading, Sample
+from perfdoctor.recording.schema import Fact, Reading, Sample
+
+# The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked,
+# and so many cores have their clocks read.
+_THREADS_ASKED, _CLOCKS_READ = 64, 8
+
+
+class Cores:
+    """Reads core counts, affinity masks and clocks.
+
+    Args:
+        root: where /proc and /sys are.
+        files: the probe's files.
+
+    Attributes:
+        allowed: the cores that each process may run on, by process id.
+    """
+
+    def __init__(self, root: Path, files: KeptFiles) -> None:
+        self.allowed: dict[int, frozenset[int]] = {}
+        self._root = root
+        self._files = files
+        self._online = _online(root)
+
+    def widest(self) -> int:
+        """How many cores the least confined process of the job may use."""
+        return max(map(len, self.allowed.values()), default=0) or len(self._online)
+
+    def facts(self, time_ns: int) -> Iterator[Fact]:
+        """What the machine is."""
+        try:
+            cpuinfo = status_fields((self._root / "proc/cpuinfo").read_bytes())
+        except OSError:
+            cpuinfo = {}
+        model = cpuinfo.get("model name") or cpuinfo.get("Model") or cpuinfo.get("CPU part")
+        if model:
+            yield Fact(time_ns, "cpu", "host", "cpu_model", model)
+        yield Fact(time_ns, "cpu", "host", "logical_cores", str(len(self._online)))
+        fastest = self._kilohertz(self._online[0], "cpuinfo_max_freq")
+        if fastest is not None:
+            yield Fact(time_ns, "cpu", "host", "core_clock_max_hertz", str(fastest * 1000))
+
+    def affinity(self, time_ns: int, pids: Iterable[int], again: bool) -> Iterator[Reading | Fact]:
+        """Which cores processes may run on; the masks as text when they are new or changed.
+
+        Args:
+            time_ns: now.
+            pids: processes of the job.
+            again: also of processes that were asked before.
+        """
+        for pid in pids:
+            before = self.allowed.get(pid)
+            if before is not None and not again:
+                continue
+            cores = self._allowed(pid)
+            self.allowed[pid] = cores
+            if cores and before != cores:
+                yield Fact(time_ns, "cpu", f"pid:{pid}", "affinity", core_text(cores))
+            yield Reading(time_ns, "cpu", f"pid:{pid}", "allowed_cores", len(cores) or None)
+        for pid in self.allowed.keys() - set(pids):
+            del self.allowed[pid]
+
+    def clock(self, time_ns: int) -> Iterator[Reading]:
+        """Mean clock of some cores of the job."""
+        cores = sorted(frozenset().union(*self.allowed.values()))[:_CLOCKS_READ]
+        clocks = [clock for core in cores if (clock := self._kilohertz(core, "scaling_cur_freq")) is not None]
+        if clocks:
+            yield Reading(time_ns, "cpu", "host", "core_clock_hertz", sum(clocks) / len(clocks) * 1000)
+
+    def _kilohertz(self, core: int, name: str) -> int | None:
+        try:
+            return int(self._files.read(f"/sys/devices/system/cpu/cpu{core}/cpufreq/{name}"))
+        except (OSError, ValueError):
+            return None
+
+    def _allowed(self, pid: int) -> frozenset[int]:
+        cores = self._mask(f"proc/{pid}/status")
+        if cores >= frozenset(self._online):
+            return cores
+        try:
+            threads = os.listdir(self._root / f"proc/{pid}/task")[:_THREADS_ASKED]
+        except OSError:
+            return cores
+        return cores.union(*(self._mask(f"proc/{pid}/task/{thread}/status") for thread in threads))
+
+    def _mask(self, status: str) -> frozenset[int]:
+        try:
+            fields = status_fields((self._root / status).read_bytes())
+        except OSError:
+            return frozenset()
+        return frozenset(core_list(fields.get("Cpus_allowed_list", "")))
+
+
+def _online(root: Path) -> tuple[int, ...]:
+    try:
+        return core_list((root / "sys/devices/system/cpu/online").read_text())
+    except (OSError, ValueError):
+        return tuple(range(os.cpu_count() or 1))
+
 
 CORES_PERIOD_NS = NS_PER_S
 SLOW_PERIOD_NS = 5 * NS_PER_S

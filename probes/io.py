@@ -9,16 +9,15 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.cgroup import Pressure
-from perfdoctor.probes.readers.disks import Disks, server_readings
-from perfdoctor.probes.readers.mounts import KERNEL_TYPES, Mount, block_device_of, read_mounts
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, counters, stat_fields, uptime_ticks
+from perfdoctor.probes.readers.storage import KERNEL_TYPES, Disks, Mount, block_device_of, read_mounts, server_readings
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 SERVERS_PERIOD_NS = NS_PER_S
-MOST_MOUNTS = 256
+MOST_MOUNTS = 256  # a host of containers may have thousands
 
 NAMES = {
     "rchar": "read_call_bytes_total",

@@ -18,7 +18,7 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
 SOCKETS_PERIOD_NS = 5 * NS_PER_S
-MOST_PEERS = 64
+MOST_PEERS = 64  # of a server with many clients, enough to name
 KINDS = ("tcp", "udp", "unix", "other")
 
 # Listing all sockets may take so long; where it takes longer, they are listed more rarely in proportion.

@@ -10,22 +10,86 @@ process at the same rate. Processes that may train are sampled as often as the b
 are alike, a few are sampled now and then.
 """
 
+import calendar
 import json
 import os
+import re
 import resource
+import shutil
 import signal
 import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.permissions import memory_refusal
 from perfdoctor.probes.readers.process import Candidate
-from perfdoctor.probes.readers.py_spy import ENVIRONMENT, complaint, find_py_spy, knows, missed_stacks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.schema import Event, PythonThread, Sample, StackSegment, Unavailable
+from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
+
+_MODULE = re.compile(rb"python_bindings\W{1,2}v3_(\d+)_0")
+# Of Python 3.
+_OLDEST_MINOR = 3
+
+# Makes py-spy (env_logger) say which of its samples failed, and when, in UTC with nanoseconds.
+ENVIRONMENT = {"RUST_LOG": "py_spy=warn"}
+_WARNING = re.compile(
+    rb"^\[(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(?P<ns>\d{9})Z WARN +py_spy\] "
+    rb"Failed to get stack trace from (?P<pid>\d+): Failed to call get_stack_trace for thread (?P<ident>\d+)",
+    re.MULTILINE,
+)
+
+
+def find_py_spy() -> str | None:
+    """The py-spy program beside this Python, or else on the PATH."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.is_file() else shutil.which("py-spy")
+
+
+def knows(py_spy: str, version: tuple[int, int]) -> bool:
+    """Whether a py-spy can read the stacks of a Python of this version; true where it does not show."""
+    newest = newest_of_py_spy(py_spy)
+    return version >= (3, _OLDEST_MINOR) and (newest is None or version <= (3, newest))
+
+
+def newest_of_py_spy(py_spy: str) -> int | None:
+    """The newest minor version of Python 3 that a py-spy knows; None if it does not show.
+
+    py-spy does not say, but its program names a module per version, as in ``python_bindings::v3_13_0``.
+
+    Args:
+        py_spy: path of the program.
+    """
+    try:
+        minors = _MODULE.findall(Path(py_spy).read_bytes())
+    except OSError:
+        return None
+    return max(map(int, minors), default=None)
+
+
+def missed_stacks(said: bytes) -> Iterator[StackMissed]:
+    """Each sample that py-spy says has failed, on the one clock.
+
+    Args:
+        said: what py-spy wrote to its standard error.
+    """
+    # Both clocks tick alike over some seconds, unless somebody sets the time meanwhile.
+    zero_ns = time.time_ns() - now_ns()
+    for found in _WARNING.finditer(said):
+        second = calendar.timegm(time.strptime(found["second"].decode(), "%Y-%m-%dT%H:%M:%S"))
+        yield StackMissed(second * NS_PER_S + int(found["ns"]) - zero_ns, int(found["pid"]), int(found["ident"]))
+
+
+def complaint(said: str) -> str:
+    """What py-spy has to say of a failure, without the backtrace that may follow."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    named = [line for line in lines if line.lower().startswith(("error", "thread '"))]
+    return [*named, *lines[-1:], "it said nothing"][0]
+
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
 BUDGET = 0.022
@@ -34,11 +98,10 @@ BUDGET = 0.022
 _START_S, _START_THREAD_S = 0.014, 0.0006
 _SAMPLE_S, _SAMPLE_THREAD_S = 0.0005, 0.00013
 _COSTLIEST = 4.0
-FASTEST_HZ = 20
-SLOWEST_HZ = 2
-AT_MOST = 8
-WORKER_HZ = 3
-WORKERS_AT_MOST = 2
+# Of trainers: as fast as the budget allows between these rates, and so many of them at most.
+FASTEST_HZ, SLOWEST_HZ, AT_MOST = 20, 2, 8
+# Workers of a loader are alike: a few samples of two of them show what they do.
+WORKER_HZ, WORKERS_AT_MOST = 3, 2
 # A process younger than this may be gone before py-spy has read its binaries.
 MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones

@@ -26,7 +26,7 @@ MAX_POINTS_PER_LINE = 300
 MIN_POINTS_PER_LINE = 20
 
 _SIZE_INCHES = (5.6, 2.1)
-_LONGEST_UNIT = 16
+_LONGEST_UNIT = 16  # letters that fit beside an axis of this height
 _STEPS = (1, 2, 2.5, 5, 10)  # ticks that people count in
 _INK, _GRID = "#010101", "#020202"
 _LINES = tuple(f"#0300{number:02x}" for number in range(MAX_LINES))

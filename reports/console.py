@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
-from perfdoctor.reports.outline import COST, Outline, Part, RankBar, outline
-from perfdoctor.reports.tables import Rows
+from perfdoctor.reports.outline import COST, Outline, Part, RankBar, Rows, outline
 from perfdoctor.reports.text import lower_first
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-_MIN_WIDTH = 40
+_MIN_WIDTH = 40  # narrower, the tables' words break
 _MAX_WIDTH = 110  # longer lines are hard to read
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})

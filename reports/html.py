@@ -44,4 +44,4 @@ class _Mark(HTMLParser):
 
 
 def _asset(name: str) -> str:
-    return files("perfdoctor.reports.assets").joinpath(name).read_text("utf-8")
+    return files("perfdoctor.reports").joinpath("assets").joinpath(name).read_text("utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 from perfdoctor.diagnosis import Diagnosis, Finding
 from perfdoctor.reports.wording import worded_diagnosis
 
-SCHEMA = 1
+SCHEMA = 1  # grows when a reader of the old one would misread the new one
 
 _VERDICT = (
     "bottleneck", "cause", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",

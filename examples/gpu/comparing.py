@@ -103,8 +103,8 @@ def _row(source: str, pair: Pair, ours: dict[str, float], theirs: dict[str, floa
 def means_of(recording: Path) -> tuple[str | None, dict[str, float]]:
     """The job's first GPU and the mean of each of its readings; None if there is no recording, or no GPU in it."""
     from perfdoctor.metrics.gpu import job_gpus
-    from perfdoctor.metrics.readings import Readings
     from perfdoctor.recording.reader import Recording
+    from perfdoctor.timeline.readings import Readings
 
     if not recording.exists():
         return None, {}

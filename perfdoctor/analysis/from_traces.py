@@ -11,6 +11,7 @@ from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import straggler, surest
@@ -27,7 +28,6 @@ from perfdoctor.traces.rank_merge import (
     number_ranks,
     order_ranks,
 )
-from perfdoctor.traces.statistics import median
 
 
 def diagnose_traces(traces: Iterable[Trace]) -> Diagnosis:

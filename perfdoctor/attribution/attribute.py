@@ -14,8 +14,7 @@ import numpy.typing as npt
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context, read_context
 from perfdoctor.attribution.gpu import Gpus, read_gpus
-from perfdoctor.attribution.pipeline import charge_slowest_stage
-from perfdoctor.attribution.ranks import charge_excess, name_latency
+from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
 from perfdoctor.attribution.trainers import TrainerClassifier
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline

@@ -15,9 +15,8 @@ import numpy as np
 from perfdoctor.attribution.share import Share, Shares, scaled
 from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
-from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.reader import Recording
-from perfdoctor.timeline.counters import Counter
+from perfdoctor.timeline.readings import Counter, Readings
 
 # Host work in a step, while the GPU waits for it, is launching.
 _LAUNCHING = {MODEL_COMPUTE: KERNEL_LAUNCH, PYTHON_OVERHEAD: KERNEL_LAUNCH}

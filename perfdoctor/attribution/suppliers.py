@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perfdoctor.attribution.context import Context
-from perfdoctor.attribution.share import Share, Shares, all_of, equally, running, scaled
-from perfdoctor.attribution.writing import Writing, blocked_cause
+from perfdoctor.attribution.share import Share, Shares, Writing, all_of, blocked_cause, equally, running, scaled
 from perfdoctor.causes import (
     DATA_TRANSFER,
     GARBAGE_COLLECTION,
@@ -22,8 +21,7 @@ from perfdoctor.causes import (
     STORAGE_READ,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.syscalls import AWAITS_CONNECTIONS, HANDS_OVER, SLEEPS, WRITES
-from perfdoctor.knowledge.threads import COLLECTIVES, NOT_INPUT, PINS
+from perfdoctor.knowledge.threads import AWAITS_CONNECTIONS, COLLECTIVES, HANDS_OVER, NOT_INPUT, PINS, SLEEPS, WRITES
 from perfdoctor.timeline.code_location import UNKNOWN
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.processes import Process

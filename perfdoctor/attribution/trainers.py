@@ -6,33 +6,98 @@ it has nothing to say, and the first answer wins. What no classifier knows is un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from perfdoctor.attribution.code_mix import SPIN
 from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.attribution.context import LOADER_WAITS, Context
-from perfdoctor.attribution.running import arithmetic, running_trainer
-from perfdoctor.attribution.share import Share, Shares, all_of, running, scaled, unattributed
+from perfdoctor.attribution.share import WRITTEN, Share, Shares, all_of, blocked_cause, running, scaled, unattributed
 from perfdoctor.attribution.suppliers import input_wait
-from perfdoctor.attribution.writing import WRITTEN, blocked_cause
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
     DATA_TRANSFER,
+    GARBAGE_COLLECTION,
     GIL_CONTENTION,
     INPUT_PREPROCESSING,
     LOCK_CONTENTION,
     LOG_WRITE,
     MODEL_COMPUTE,
     NETWORK_READ,
+    PYTHON_OVERHEAD,
     STORAGE_READ,
     UNOBSERVED_RANK,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.syscalls import AWAITS_PROCESSES, CHANNELS, FILE_LOCKS, SENDS, SLEEPS, WRITES
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.threads import AWAITS_PROCESSES, CHANNELS, FILE_LOCKS, SENDS, SLEEPS, WRITES
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import Observation
 from perfdoctor.timeline.processes import Process
+
+Causes = Mapping[str, float]
+
+
+def running_trainer(context: Context, seen: Observation) -> Shares:
+    """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
+    location = seen.location
+    cause = _cause_of(seen)
+    causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
+    shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line)
+    # Whoever has the CPU that a barrier waits for is not at this line.
+    shares = [replace(share, line="") if share.cause in queued else share for share in shares]
+    switching = context.habits[seen.pid].gil_switching
+    if not switching:
+        return shares
+    return [*scaled(shares, 1 - switching), Share(GIL_CONTENTION, switching, line=location.line)]
+
+
+def arithmetic(location: CodeLocation) -> str:
+    """What arithmetic on tensors counts for at a location."""
+    return INPUT_PREPROCESSING if location.detail == PREPARES else MODEL_COMPUTE
+
+
+def _cause_of(seen: Observation) -> str:
+    """What all that runs at a location is for; "" where its machine code says more."""
+    location = seen.location
+    if seen.collecting and location.detail not in LOADER_WAITS:
+        # While a batch is unpickled, its many objects are what the collector is called for.
+        return GARBAGE_COLLECTION
+    if location.phase in WRITTEN:
+        return WRITTEN[location.phase]
+    if location.detail in _BY_DETAIL:
+        return _BY_DETAIL[location.detail]
+    return INPUT_PREPROCESSING if location.phase == "data" else _BY_DETAIL_OUTSIDE_DATA.get(location.detail, "")
+
+
+_BY_DETAIL = {"loader start": WORKER_STARTUP, **dict.fromkeys(LOADER_WAITS, DATA_TRANSFER)}
+# Whether all ranks wait for bytes or for messages is determined at the end, from the whole recording.
+_BY_DETAIL_OUTSIDE_DATA = {"compile": PYTHON_OVERHEAD, "collective": BANDWIDTH}
+
+
+def _at_barrier(context: Context, seen: Observation) -> tuple[Causes, Causes]:
+    """Spinning at a barrier is waiting for the pool's other threads: for those that compute, or that get no CPU.
+
+    Returns:
+        What the thread computes, and why those that it waits for get no CPU: cause to weight, summing to 1.
+    """
+    job, location = context.job, seen.location
+    lacking = job.kinds.pool_delay(seen.pid, seen.time_ns)
+    mix = context.habits[seen.pid].code.causes(location, held_up=lacking >= thresholds.SURE_DELAY)
+    spin = mix.get(SPIN, 0.0)
+    if not spin:
+        return mix, {}
+    # The parts of a pool are alike: nearly all spinning is for a thread that got no CPU, if there is one.
+    delay = min(1.0, lacking / thresholds.SURE_DELAY)
+    why = job.cpu.delay_parts(seen.time_ns)
+    causes = Amounts({cause: weight for cause, weight in mix.items() if cause != SPIN})
+    causes[arithmetic(location)] += spin * (1 - delay * sum(why.values()))
+    queued = Amounts({cause: spin * delay * weight for cause, weight in why.items() if weight > 0})
+    for cause in set(queued) & set(causes):
+        queued[cause] += causes.pop(cause)
+    return causes, queued
 
 
 @dataclass

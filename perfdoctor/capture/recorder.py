@@ -1,19 +1,82 @@
-"""The recorder: runs probes on one clock and writes what they see into a recording."""
+"""Recording a job, as `attach` and the sidecar of `diagnose()` both do it: probes, one clock, one file.
 
+What perfdoctor itself may use of the CPU is governed: it samples less often where a sample costs more.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
 import random
 import resource
+import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from perfdoctor.capture.cpu_budget import FAST_S, Governor
+from perfdoctor import __version__
 from perfdoctor.capture.job import Job
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Probe
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.schema import Event, Reading, Sample
 from perfdoctor.recording.writer import RecordingWriter
+
+# Of one core, for everything but py-spy, which has a budget of its own: DESIGN allows 5 % for both.
+BUDGET = 0.026
+SLOWEST_HZ = 5.0
+# Probes with a longer period are not worth slowing down.
+FAST_S = 0.1
+# The slower probes take their turns within this time, and what is committed is.
+_EVERY_NS = NS_PER_S // 2
+# What was used meanwhile is no more than a hint for the time that follows.
+_STEP = 1.5
+# A mean rate below this part of the intended one is reported.
+_WORTH_REPORTING = 0.9
+
+
+class Governor:
+    """Says by how much the periods of the fast probes are to be stretched.
+
+    What a sample costs depends on the job, which owns the caches: it can only be measured on the spot.
+
+    Args:
+        fastest_hz: the rate at which the fast probes sample when nothing is stretched.
+
+    Attributes:
+        stretch: 1 where the budget suffices.
+    """
+
+    def __init__(self, fastest_hz: float) -> None:
+        self.stretch = 1.0
+        self._fastest_hz = fastest_hz
+        self._rates_hz: list[float] = []
+        self._since_ns = self._used_ns = 0
+
+    def begin(self, now_ns: int, used_ns: int) -> None:
+        """Counts from here on, with ``used_ns`` of CPU time used so far."""
+        self._since_ns, self._used_ns = now_ns, used_ns
+
+    def govern(self, now_ns: int, used_ns: int) -> None:
+        """Twice a second: adapts the stretch to the CPU time that was used."""
+        elapsed = now_ns - self._since_ns
+        if elapsed < _EVERY_NS:
+            return
+        step = (used_ns - self._used_ns) / elapsed / BUDGET
+        self.begin(now_ns, used_ns)
+        self._rates_hz.append(self._fastest_hz / self.stretch)
+        self.stretch *= min(max(step, 1 / _STEP), _STEP)
+        self.stretch = min(max(self.stretch, 1.0), max(self._fastest_hz / SLOWEST_HZ, 1.0))
+
+    def report(self, now_ns: int) -> Iterator[Event]:
+        """At the end: the mean rate, where it was lowered."""
+        mean_hz = sum(self._rates_hz) / len(self._rates_hz) if self._rates_hz else self._fastest_hz
+        if mean_hz < _WORTH_REPORTING * self._fastest_hz:
+            text = f"threads were sampled at {mean_hz:.0f} Hz instead of {self._fastest_hz:.0f}"
+            yield Event(now_ns, "rate lowered", f"{text}: more would have cost over {BUDGET:.1%} of a core")
+
 
 COMMIT_NS = NS_PER_S // 2
 # How often new processes are looked for: a loader worker that computes one batch lives longer than this.
@@ -168,3 +231,75 @@ def _own_cost(now: int) -> Iterable[Sample]:
     yield Reading(now, "recorder", "perfdoctor", "own_cpu_seconds_total", own.ru_utime + own.ru_stime)
     yield Reading(now, "recorder", "perfdoctor", "helpers_cpu_seconds_total", helpers.ru_utime + helpers.ru_stime)
     yield Reading(now, "recorder", "perfdoctor", "memory_peak_bytes", (own.ru_maxrss + helpers.ru_maxrss) * 1024)
+
+
+def record(
+    job: Job,
+    path: Path,
+    duration_s: float,
+    probes: Sequence[Probe],
+    *,
+    on_tick: Callable[[float], str | None] = lambda _: None,
+    afterwards: Callable[[], Iterable[Sample]] = tuple,
+) -> None:
+    """Watches a job for some seconds, or until it ends or a signal comes.
+
+    Args:
+        job: whom to watch.
+        path: the file to write; it must not exist, or be empty.
+        duration_s: how long at most.
+        probes: what to look at.
+        on_tick: called with the seconds watched so far, about ten times a second; says why to stop, if that.
+        afterwards: called when the watching has ended, for what is recorded without a clock.
+
+    Raises:
+        PerfDoctorError: the recording cannot be written; its ``recording`` is set where something of it is kept.
+    """
+    _allow_many_files()
+    with RecordingWriter(path, _facts(job.asked_pid)) as writer:
+        recorder = Recorder(job, probes, writer)
+        with _stopped_by_signals(recorder):
+            recorder.run(duration_s, on_tick=on_tick)
+        try:
+            writer.add(afterwards())
+            writer.commit()
+        except sqlite3.Error as error:
+            raise cut_short(path, error) from None
+
+
+def _facts(pid: int) -> dict[str, str]:
+    """What is known when a recording begins; the clock starts here."""
+    return {
+        "start_ns": str(now_ns()),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "perfdoctor": __version__,
+        "asked_pid": str(pid),
+        "host": platform.node(),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "cores": str(os.cpu_count() or 1),
+        "reachable_cores": str(len(os.sched_getaffinity(0))),
+    }
+
+
+def _allow_many_files() -> None:
+    """Watching a thread takes three open files, and a soft limit of 1024 is common."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def _stopped_by_signals(recorder: Recorder) -> Iterator[None]:
+    """Lets Ctrl-C, SIGTERM and a terminal that closes end the watching between two ticks; nothing is left half done.
+
+    A signal that is ignored (``nohup``, a background process of a script) stays so.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda *_: recorder.stop())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

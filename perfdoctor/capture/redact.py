@@ -5,15 +5,14 @@ a shown password does.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 MASK = "***"
 
+# Characters kept of a masked command line: enough for every launcher, small enough for a report.
 LONGEST_COMMAND = 4_096
-"""Characters kept of a masked command line: enough for every launcher, small enough for a report."""
-
+# Characters kept of one environment variable.
 LONGEST_VALUE = 1_024
-"""Characters kept of one environment variable."""
 
 # Text beyond this is not even searched, so that a 2 MB command line (ARG_MAX) cannot hold up the recorder.
 _LONGEST_SEARCHED = 4 * LONGEST_COMMAND
@@ -98,17 +97,12 @@ def mask_command(arguments: Sequence[str | bytes]) -> str:
     return mask_text(" ".join(shown))[:LONGEST_COMMAND]
 
 
-def mask_environment(environment: Mapping[str, str], keep: Iterable[str] = KEEP) -> dict[str, str]:
-    """Those variables that matter for performance, by name, secrets masked.
-
-    Args:
-        environment: all variables of a process.
-        keep: names to keep; a final ``*`` stands for any ending.
-    """
-    patterns = tuple(keep)
-    names = {pattern for pattern in patterns if not pattern.endswith("*")}
-    prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
-    kept = (name for name in sorted(environment) if name in names or name.startswith(prefixes))
+def mask_environment(
+    environment: Mapping[str, str],
+) -> dict[str, str]:
+    """Of all variables of a process those that matter for performance (``KEEP``), by name, secrets masked."""
+    prefixes = tuple(name[:-1] for name in KEEP if name.endswith("*"))
+    kept = (name for name in sorted(environment) if name in KEEP or name.startswith(prefixes))
     return {
         _text(name): MASK if _names_a_secret(name) else mask_text(_text(environment[name]))[:LONGEST_VALUE]
         for name in kept

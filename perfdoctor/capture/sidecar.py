@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.record import record
+from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import all_probes

@@ -15,13 +15,14 @@ from importlib import import_module
 from pathlib import Path
 
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.record import record
+from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file, report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
+# Enough for a verdict that is right (docs/accuracy.md), and short enough to wait for.
 DEFAULT_DURATION_S = 15.0
 _ANALYSIS = (
     *("perfdoctor.analysis.from_recording", "perfdoctor.reports.console"),

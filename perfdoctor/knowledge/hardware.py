@@ -84,7 +84,7 @@ def find_peak(device: str) -> Peak | None:
 
 
 def arithmetic(peak: Peak, precision: str) -> float | None:
-    """Operations per second in a precision of ``perfdoctor.knowledge.kernels``; None where the table has no figure."""
+    """Operations per second in a precision of ``perfdoctor.knowledge.profiler``; None where the table has no figure."""
     rates = {
         "bf16": peak.half if peak.bf16 else None,
         "fp16": peak.half,

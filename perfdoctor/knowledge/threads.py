@@ -1,4 +1,4 @@
-"""Names that libraries give to their threads, by how they begin."""
+"""What a thread is by the name that a library gives it, and what it waits in by its system call (man 2 of each)."""
 
 # Main threads of torch's loader workers (torch/utils/data/_utils/worker.py, old and new).
 LOADER_WORKERS = ("pt_data_worker", "pt_multiprocess")
@@ -21,3 +21,39 @@ COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
 NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl")
 # torch's own among a trainer's threads, which prepare no input.
 NOT_INPUT = ("pt_gloo", "pt_autograd")
+
+
+# Something is written, or made to last; what is closed or renamed may have to be written first.
+WRITES = frozenset((
+    "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "ftruncate", "fallocate",
+    "sync_file_range", "msync", "syncfs", "close", "rename", "renameat", "renameat2", "unlink", "unlinkat",
+    "mkdir", "copy_file_range",
+))  # fmt: skip
+# Something is handed to whoever is at the other end of a pipe or a socket.
+SENDS = frozenset(("write", "writev", "sendto", "sendmsg", "sendfile"))
+# A worker's queue thread that sits in one of these hands a batch over.
+HANDS_OVER = frozenset(("write", "sendmsg", "sendto"))
+# Calls on a socket of which the kind could not be looked up before it was closed. Python's multiprocessing uses plain
+# reads and recvmsg on its own (unix) sockets, never these.
+ON_CONNECTIONS = frozenset(("recvfrom", "poll", "ppoll", "connect", "select", "epoll_wait", "sendto"))
+# A loader worker without work polls the pipe of its index queue (multiprocessing.Queue.get), or reads it.
+AWAITS_WORK = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read"))
+AWAITED_WORK = frozenset(("pipe", ""))
+# A server's wait for whoever may come.
+AWAITS_CONNECTIONS = frozenset(("accept", "accept4", "epoll_wait"))
+SLEEPS = frozenset(("nanosleep", "clock_nanosleep"))
+# Locks of files, and of System V.
+FILE_LOCKS = frozenset(("flock", "fcntl", "semtimedop"))
+AWAITS_PROCESSES = frozenset(("wait4", "waitid"))
+# A thread waits for somebody to send or signal something.
+AWAITS_OTHERS = AWAITS_PROCESSES | {
+    "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "read", "recvfrom", "recvmsg",
+    "accept", "accept4",
+}  # fmt: skip
+# All that a thread of an OpenMP or similar pool is ever seen in.
+OF_POOLS = frozenset(("futex", "sched_yield", "madvise", "munmap", "mmap", "fault"))
+# Kinds of targets (``perfdoctor.recording.schema.ThreadSample``) whose other end is somebody else.
+CHANNELS = ("pipe", "socket", "anon")
+NETWORK_TARGETS = ("socket:tcp", "socket:udp")
+# Files in memory that processes share, as torch hands tensors over in.
+SHARED_MEMORY = "file:/dev/shm/"

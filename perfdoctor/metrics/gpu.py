@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.names import Numbers, put
-from perfdoctor.metrics.readings import Readings
+from perfdoctor.timeline.readings import Readings
 
 # Number, the reading that it is the mean of, and what to divide by for its unit.
 _MEANS = (

@@ -5,20 +5,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from statistics import median
 
+import numpy as np
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.threads import AWAITED_WORK, AWAITS_WORK
 from perfdoctor.metrics.gpu import measure_gpus
-from perfdoctor.metrics.names import Measured, Numbers, Trainers, put
-from perfdoctor.metrics.readings import Readings, total
-from perfdoctor.metrics.threads import measure_threads
+from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
+from perfdoctor.recording.clock import NS_PER_S, seconds
+from perfdoctor.recording.reader import Recording
+from perfdoctor.timeline.readings import Readings, total
+from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, Times
 
-if TYPE_CHECKING:
-    from perfdoctor.recording.reader import Recording
-    from perfdoctor.timeline.threads import Threads
+# How often a worker polls its queue (torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL).
+_POLL_S = 5.0
 
-_MB = 1e6
 
+def measure_threads(recording: Recording, threads: Threads, trainers: Trainers) -> Measured:
+    """Numbers from the samples of threads and the comings and goings of processes."""
+    numbers: Numbers = {}
+    by_trainer: dict[int, Numbers] = {pid: {} for pid, _ in trainers}
+    _measure_trainers(numbers, threads, [pid for pid, _ in trainers])
+    _measure_workers(numbers, by_trainer, threads, trainers)
+    _measure_starts(numbers, recording, trainers)
+    put(numbers, "runnable_threads", _grown(threads.by_tid.values(), with_delay=True))
+    return Measured(numbers, by_trainer)
+
+
+def _measure_trainers(numbers: Numbers, threads: Threads, pids: Sequence[int]) -> None:
+    mains = [main for pid in pids if (main := threads.main(pid)) is not None]
+    put(numbers, "trainer_running", _mean_rate((main, main.run_ns / NS_PER_S) for main in mains))
+    put(numbers, "trainer_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
+    put(numbers, "trainer_switches", _mean_rate((main, main.voluntary) for main in mains))
+    put(numbers, "trainer_major_faults", _mean_rate((main, main.major_faults) for main in mains))
+    cores = _grown(thread for pid in pids for thread in threads.of(pid))
+    put(numbers, "trainer_cores", None if cores is None else cores / len(pids))
+
+
+def _measure_workers(numbers: Numbers, by_trainer: dict[int, Numbers], threads: Threads, trainers: Trainers) -> None:
+    shares, busy = [], []
+    for pid, workers in trainers:
+        mains = [main for worker in workers if (main := threads.main(worker)) is not None]
+        samples = [_samples(main) for main in mains]
+        idle = np.concatenate([idle for _, idle in samples]) if samples else np.array([])
+        if len(idle) < thresholds.WORKER_SAMPLES:
+            continue
+        shares.append(1 - float(idle.mean()))
+        alive = _alive_at_a_time([times for times, _ in samples if len(times)])
+        if alive is not None:
+            busy.append(shares[-1] * alive)
+            put(by_trainer[pid], "workers_busy", busy[-1], of_process(pid))
+        at_work = [idle for main, (_, idle) in zip(mains, samples, strict=True) if _comes_for_work(main)]
+        _measure_balance(by_trainer[pid], pid, at_work)
+    put(numbers, "worker_busy", _mean(shares))
+    put(numbers, "workers_busy", _mean(busy))
+    pids = [worker for _, workers in trainers for worker in workers]
+    if pids:
+        mains = [main for worker in pids if (main := threads.main(worker)) is not None]
+        put(numbers, "worker_cores", _grown(thread for pid in pids for thread in threads.of(pid)))
+        put(numbers, "worker_run_delay", _mean_rate((main, main.delay_ns / NS_PER_S) for main in mains))
+
+
+def _measure_balance(numbers: Numbers, pid: int, idle: Sequence[Floats]) -> None:
+    """How busy the busiest worker is and the next one."""
+    shares = sorted((1 - float(one.mean()) for one in idle if len(one) >= thresholds.WORKER_SAMPLES), reverse=True)
+    if len(shares) > 1:
+        put(numbers, "busiest_worker", shares[0], of_process(pid))
+        put(numbers, "next_busiest_worker", shares[1], of_process(pid))
+
+
+def _comes_for_work(worker: ThreadSeries) -> bool:
+    """Whether it has something to do all along: who waits for work polls its queue once in 5 s."""
+    known = ~np.isnan(worker.voluntary)
+    if known.sum() < 2:
+        return False
+    times_ns = worker.counted_ns[known].astype(np.float64)
+    edges = np.linspace(times_ns[0], times_ns[-1], int(thresholds.WORKER_LIFE_PARTS) + 1)
+    switches = np.diff(np.interp(edges, times_ns, worker.voluntary[known]))
+    polls = seconds(float(edges[1] - edges[0])) / _POLL_S
+    return bool((switches > thresholds.WORKER_SWITCHES + polls).all())
+
+
+def _samples(worker: ThreadSeries) -> tuple[Times, Floats]:
+    """When the main thread of a worker was seen well enough to know whether it had work, and 1 where it had none."""
+    times, idle = [], []
+    for time_ns, state, call, target in zip(
+        worker.times_ns.tolist(), worker.states, worker.syscalls, worker.targets, strict=True
+    ):
+        if state not in "XZ" and (state != "S" or call is not None):
+            times.append(time_ns)
+            idle.append(state == "S" and call in AWAITS_WORK and target in AWAITED_WORK)
+    return np.array(times, dtype=np.int64), np.array(idle, dtype=np.float64)
+
+
+def _alive_at_a_time(times_of_each: Sequence[Times]) -> float | None:
+    """Mean number of workers over the time in which there were any: the sum of their lives by its length."""
+    whole = max(times[-1] for times in times_of_each) - min(times[0] for times in times_of_each)
+    lived = sum(int(times[-1] - times[0]) for times in times_of_each)
+    return float(lived / whole) if whole > thresholds.SHORTEST_RATE_S * NS_PER_S else None
+
+
+def _measure_starts(numbers: Numbers, recording: Recording, trainers: Trainers) -> None:
+    """How often workers are started anew. Those found at the first sample were not started while we watched."""
+    seen, ended_ns = recording.processes, recording.ended_ns
+    known = [seen[worker] for _, workers in trainers for worker in workers if worker in seen]
+    watched_s = seconds(recording.end_ns - recording.start_ns)
+    if not known or watched_s < thresholds.SHORTEST_RATE_S:
+        return
+    began = [worker for worker in known if worker.started_ns >= recording.start_ns]
+    put(numbers, "worker_starts", 60 * len(began) / watched_s)
+    lives = [ended_ns[worker.pid] - worker.started_ns for worker in began if worker.pid in ended_ns]
+    if lives:
+        put(numbers, "worker_life", seconds(median(lives)))
+
+
+def _grown(threads: Iterable[ThreadSeries], *, with_delay: bool = False) -> float | None:
+    """Cores that some threads kept busy, or with their delay wanted, in the time in which any of them was sampled."""
+    seen = [thread for thread in threads if len(thread.counted_ns)]
+    if not seen:
+        return None
+    watched = max(thread.counted_ns[-1] for thread in seen) - min(thread.counted_ns[0] for thread in seen)
+    if watched < thresholds.SHORTEST_RATE_S * NS_PER_S:
+        return None
+    used = sum(thread.run_ns[-1] - thread.run_ns[0] for thread in seen)
+    if with_delay:
+        used += sum(thread.delay_ns[-1] - thread.delay_ns[0] for thread in seen)
+    return float(used / watched)
+
+
+def _mean_rate(counters: Iterable[tuple[ThreadSeries, Floats]]) -> float | None:
+    """Growth of a counter per second, as a mean over threads; None where none was read twice."""
+    return _mean([rate for thread, values in counters if (rate := _rate(thread, values)) is not None])
+
+
+def _rate(thread: ThreadSeries, values: Floats) -> float | None:
+    known = np.flatnonzero(~np.isnan(values))
+    if len(known) < 2:
+        return None
+    first, last = known[0], known[-1]
+    elapsed = int(thread.counted_ns[last] - thread.counted_ns[first])
+    if elapsed < thresholds.SHORTEST_RATE_S * NS_PER_S:
+        return None
+    return float(values[last] - values[first]) * NS_PER_S / elapsed
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+_MB = 1e6  # bytes
 # Number, subject, counter that it is the rate of, and what to divide by for its unit.
 _RATES = (
     ("job_cores", "job", "cpu_seconds_total", 1),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from perfdoctor.knowledge.libraries import package_of
+from perfdoctor.knowledge.frames import package_of
 from perfdoctor.timeline.amounts import Amounts
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import numpy as np
 
 from perfdoctor.diagnosis import Series
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.counters import Counter, Counters
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.readings import Counter, Counters
 from perfdoctor.timeline.threads import Times
 
-_GRID_S = 0.5
+_GRID_S = 0.5  # the slower probes' readings are this far apart, or farther
 # (chart, reading, label, unit, factor to that unit, whether it is a counter)
 _CHARTS = (
     ("Storage of the job", "storage_read_bytes_total", "read", "MB/s", 1e-6, True),

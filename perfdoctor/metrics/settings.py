@@ -42,9 +42,9 @@ from perfdoctor.knowledge.frames import Frame, in_ddp, in_loader, reads_tensors
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.names import Trainers
-from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessSeen
+from perfdoctor.timeline.readings import Readings
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording

@@ -2,7 +2,7 @@
 
 import time
 
-NS_PER_S = 1_000_000_000
+NS_PER_S = 1_000_000_000  # nanoseconds in a second
 
 now_ns = time.monotonic_ns
 

@@ -12,10 +12,8 @@ from perfdoctor.rules.gpu import GPU_RULES
 from perfdoctor.rules.gpu_idle import GPU_IDLE_RULES
 from perfdoctor.rules.input import INPUT_RULES
 from perfdoctor.rules.interpreter import INTERPRETER_RULES
-from perfdoctor.rules.remote import REMOTE_RULES
+from perfdoctor.rules.io import IO_RULES
 from perfdoctor.rules.rule import Rule
-from perfdoctor.rules.saving import SAVING_RULES
-from perfdoctor.rules.storage import STORAGE_RULES
 from perfdoctor.rules.users_rules import find_of_users
 
 # Of several rules of a cause the first that applies is taken.
@@ -24,9 +22,7 @@ RULES: tuple[Rule, ...] = (
     *INTERPRETER_RULES,
     *GPU_IDLE_RULES,
     *CORE_RULES,
-    *STORAGE_RULES,
-    *REMOTE_RULES,
-    *SAVING_RULES,
+    *IO_RULES,
     *GPU_RULES,
     *COMMUNICATION_RULES,
 )

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, Message, advise, say
-from perfdoctor.knowledge import environment, libraries, thresholds
+from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.knowledge.frames import FORMAT_TRACEBACKS, OF_A_STEP
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, unset
 
@@ -14,7 +15,7 @@ _SHOWN = 2  # functions and packages
 def stop_debugging(case: Case) -> Iterator[Advice]:
     """Takes away what is for debugging and slows down every call."""
     below = case.below.get(PYTHON_OVERHEAD, {})
-    if sum(below.get(package, 0.0) for package in libraries.FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS:
+    if sum(below.get(package, 0.0) for package in FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS:
         yield advise("interpreter.no_anomaly_detection")
     for name, level in environment.DEBUGGING.items():
         if level in (None, (case.variable(name) or "").upper()):
@@ -52,7 +53,7 @@ def _compile_once(case: Case) -> Iterator[Advice]:
 
 
 def _say_which_libraries(case: Case) -> Message:
-    others = (name for name in case.below.get(PYTHON_OVERHEAD, {}) if name not in libraries.OF_A_STEP)
+    others = (name for name in case.below.get(PYTHON_OVERHEAD, {}) if name not in OF_A_STEP)
     return say("interpreter.others_work", packages=tuple(others)[:_SHOWN])
 
 

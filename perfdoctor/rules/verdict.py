@@ -12,7 +12,7 @@ import numpy.typing as npt
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.resampling import with_replacement
+from perfdoctor.metrics.statistics import with_replacement
 from perfdoctor.timeline.amounts import Amounts
 
 if TYPE_CHECKING:

@@ -19,17 +19,15 @@ from perfdoctor.recording.schema import (
     TrialSeen,
 )
 from perfdoctor.timeline.code_location import CodeLocation
-from perfdoctor.timeline.counters import Counters
-from perfdoctor.timeline.cpu_contention import CpuContention
+from perfdoctor.timeline.contention import CpuContention, Locks, ThreadKinds
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.locator import Locator
-from perfdoctor.timeline.locks import Locks
 from perfdoctor.timeline.marks import read_marks
 from perfdoctor.timeline.processes import Process, assign_roles
+from perfdoctor.timeline.readings import Counters
 from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
-from perfdoctor.timeline.thread_kinds import ThreadKinds
 from perfdoctor.timeline.threads import Threads, ThreadState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.knowledge.syscalls import AWAITS_OTHERS, CHANNELS, SLEEPS
+from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location

@@ -26,7 +26,7 @@ from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed,
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 
-_NS_PER_US = 1000
+_NS_PER_US = 1000  # py-spy counts in microseconds
 # A stack belongs to an instant if it was seen within this time of it.
 STACK_REACH_NS = int(thresholds.STACK_REACH_S * NS_PER_S)
 # py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfdoctor.causes import CHECKPOINT_WRITE, STORAGE_READ, SWAP
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.counters import Counters
+from perfdoctor.timeline.readings import Counters
 
 
 class StorageWork:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.syscalls import NETWORK_TARGETS, ON_CONNECTIONS
+from perfdoctor.knowledge.threads import NETWORK_TARGETS, ON_CONNECTIONS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 

@@ -15,12 +15,11 @@ import numpy as np
 
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.libraries import is_library_in_trace
+from perfdoctor.knowledge.frames import is_library_in_trace
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount
+from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount, find_arithmetic
+from perfdoctor.traces.device import IdleReason
 from perfdoctor.traces.host import Activity, Host
-from perfdoctor.traces.host_only import find_arithmetic
-from perfdoctor.traces.idle import IdleReason
 from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, nest
 from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Trace
 
@@ -36,7 +35,7 @@ _OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
     IdleReason.COMPILING: Activity.COMPILING,
     IdleReason.OWN_CODE: Activity.OWN_CODE,
 }
-_SAMPLES = 1000
+_SAMPLES = 1000  # instants that are looked up: fractions to about a hundredth
 
 
 class HostInstants(NamedTuple):

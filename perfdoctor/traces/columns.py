@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.traces.events import (
+from perfdoctor.traces.decode import (
     IGNORED,
     KINDS,
     NO_DURATION,

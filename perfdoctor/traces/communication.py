@@ -14,12 +14,12 @@ import numpy as np
 
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
+from perfdoctor.metrics.statistics import quantiles
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Floats, Intervals
 from perfdoctor.traces.model import Bools, Int8s, Int64s, Trace, distinct
-from perfdoctor.traces.statistics import quantiles
 
 # What exposed communication is split into.
 SPLIT = (BANDWIDTH, LATENCY, UNOBSERVED_RANK)

@@ -6,7 +6,7 @@ from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.idle import IdleReason
+from perfdoctor.traces.device import IdleReason
 from perfdoctor.traces.model import Trace
 
 _STEADY = (

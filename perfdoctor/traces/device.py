@@ -2,19 +2,34 @@
 
 Where several things run at once, the time goes to the most useful of them (see ``Work``): what is hidden behind
 arithmetic costs nothing.
+
+Why a device was idle: what did the thread do that launched what came next?
+
+A gap ends with an event on the device. Its launch call says which thread brought it, and when. If the call was over
+before the gap began, the work was queued, and the device itself was not ready for it. Otherwise the host was late,
+and the gap goes to what that thread did in a span as long as the gap that ends with the launch: loading, allocating,
+waiting for the device, copying, or launching operators one by one.
+
+A host that waits for the device (``.item()``), loads, saves or does whatever else launches nothing loses its lead: it
+could have launched more work meanwhile. So later idle time in which it launches is the fault of what it did then, as
+far as the device was busy during it. Beyond that the host is slow by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import has_tf32
-from perfdoctor.knowledge.kernels import Work, name_work
-from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Trace, distinct, is_among
+from perfdoctor.knowledge.profiler import Work, name_work
+from perfdoctor.metrics.statistics import median
+from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.intervals import Floats, Intervals
+from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Int64s, Trace, distinct, is_among
 from perfdoctor.traces.steps import Window
 
 
@@ -90,3 +105,165 @@ def _split(trace: Trace, work: Int8s, window: Window, device: int) -> DeviceTime
             hidden = whole.total - alone[kind].total
         busy = busy | whole
     return DeviceTime(device, alone, busy, Intervals.one(window.start, window.end) - busy, hidden)
+
+
+class IdleReason(Enum):
+    """Why a device was idle."""
+
+    LOADING = "fetching a batch"
+    SAVING = "saving a checkpoint"
+    COMPILING = "compiling the model"
+    ALLOCATING = "allocating or freeing device memory"
+    SYNCHRONIZING = "waiting for the device"
+    COPYING_IN = "copying from the host"
+    COLLECTIVE = "in a collective on the host"
+    SPREADING = "spreading the model over the GPUs and collecting from them"
+    SETTING_UP = "setting up what is used for the first time"
+    DISPATCHING = "launching work"
+    OWN_CODE = "running Python code that launches nothing"
+    SWITCHING = "going from one queued kernel to the next"
+    UNEXPLAINED = "nothing that the trace shows"
+
+
+_REASON = {one: IdleReason[one.name] for one in Activity}
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """A device's idle times and their reasons.
+
+    Attributes:
+        start: where each begins.
+        end: where each ends.
+        thread: which one launched what came next; the main one where that is not known.
+        until: when it had done so, or should have.
+        reasons: nanoseconds per gap by reason; over all reasons they sum to the gap's length.
+        launch_delay_ns: median time from a launch call's start to its kernel's on an empty device; None without any.
+    """
+
+    start: Int64s
+    end: Int64s
+    thread: Int64s
+    until: Int64s
+    reasons: dict[IdleReason, Floats]
+    launch_delay_ns: float | None
+
+
+def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
+    """Gives every idle moment of a device to a reason.
+
+    Args:
+        host: what the host did.
+        launches: the rows of the calls that launched what the trace's devices did.
+        time: the device's.
+    """
+    start, end = time.idle.start, time.idle.end
+    length = end - start
+    called, ready, thread = _launches(host, launches, time, end)
+    known = ready != UNKNOWN
+    latency = _latency(start, end, ready, known)
+    until = np.where(known, np.minimum(ready, end), end - latency)
+    queued = known & (ready + latency <= start)
+    reasons = {reason: np.zeros(len(start)) for reason in IdleReason}
+    _explain_queued(host, reasons, start, end, queued)
+    late = np.flatnonzero(~queued)
+    spent = _spent(host, thread[late], until[late] - length[late], until[late])
+    for one in Activity:
+        reasons[_REASON[one]][late] += spent[:, one]
+    reasons[IdleReason.UNEXPLAINED][late] += length[late] - spent.sum(axis=1)
+    _charge_lost_lead(host, time, reasons, until)
+    delays = (end - called)[known & (called >= start)]
+    return Gaps(start, end, thread, until, reasons, median(delays) if len(delays) else None)
+
+
+def _launches(host: Host, launches: Int64s, time: DeviceTime, ends: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """For the event that ends each gap: start and end of its launch call (``UNKNOWN`` if unseen), and the thread."""
+    device, calls = host.trace.device, host.trace.calls
+    main = np.full(len(ends), UNKNOWN if host.main is None else host.main, dtype=np.int64)
+    unknown = np.full(len(ends), UNKNOWN, dtype=np.int64)
+    here = np.flatnonzero(device.device == time.device)
+    if not len(here) or not len(calls):
+        return unknown, unknown, main
+    event = here[np.minimum(np.searchsorted(device.start[here], ends), len(here) - 1)]
+    call = launches[event]
+    found = (call != UNKNOWN) & (device.start[event] == ends)
+    return (
+        np.where(found, calls.start[call], UNKNOWN),
+        np.where(found, calls.end[call], UNKNOWN),
+        np.where(found, calls.thread[call], main),
+    )
+
+
+def _latency(start: Int64s, end: Int64s, ready: Int64s, known: Bools) -> int:
+    empty = known & (ready > start) & (ready <= end)
+    if not empty.any():
+        return int(thresholds.LAUNCH_LATENCY_NS)
+    return int(np.clip(median((end - ready)[empty]), 0, thresholds.MOST_LAUNCH_LATENCY_NS))
+
+
+def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], start: Int64s, end: Int64s, queued: Bools) -> None:
+    """Gaps before work that was launched already: the device's own switching, or a stream that waits.
+
+    If it waits long, and the host waits for the device meanwhile, then neither works.
+    """
+    length = (end - start).astype(np.float64)
+    short = queued & (length <= thresholds.KERNEL_SWITCH_NS)
+    reasons[IdleReason.SWITCHING][short] = length[short]
+    long = np.flatnonzero(queued & ~short)
+    waiting = host.activity(host.main)[Activity.SYNCHRONIZING].within(start[long], end[long])
+    reasons[IdleReason.SYNCHRONIZING][long] = waiting
+    reasons[IdleReason.UNEXPLAINED][long] = length[long] - waiting
+
+
+def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
+    """What was done in each span, seen from the thread that launched."""
+    found = np.zeros((len(start), len(Activity)))
+    for one in distinct(thread):
+        rows = thread == one
+        found[rows] = host.spent(int(one) if one != UNKNOWN else None, start[rows], end[rows])
+    return found
+
+
+def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[IdleReason, Floats], until: Int64s) -> None:
+    """Moves idle time from launching to what cost the host its lead before."""
+    for reason, lost in _leads_lost(host, time):
+        charged = _charged(reasons[IdleReason.DISPATCHING], until, lost, time.busy)
+        reasons[reason] += charged
+        reasons[IdleReason.DISPATCHING] -= charged
+
+
+def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[IdleReason, Intervals]]:
+    """When the host launched nothing, and why: the most specific reasons first, since they are charged first.
+
+    A launch that takes long is none of them: it waits while the device's queue is full, which is all the lead there
+    is. A copy to the device is one if the call lasts until the device gets to it.
+    """
+    calls = host.trace.calls
+    for reason, rows in ((IdleReason.SYNCHRONIZING, host.draining), (IdleReason.COPYING_IN, host.blocked)):
+        yield reason, Intervals.union(calls.start[rows], calls.end[rows])
+    main, everywhere = host.activity(host.main), host.activity(None)
+    for one in (Activity.LOADING, Activity.SAVING, Activity.COMPILING, Activity.ALLOCATING, Activity.COLLECTIVE):
+        yield _REASON[one], main[one]
+    yield IdleReason.OWN_CODE, everywhere[Activity.OWN_CODE]
+    seen = Intervals.union(
+        np.concatenate([times.start for times in everywhere.values()]),
+        np.concatenate([times.end for times in everywhere.values()]),
+    )
+    yield IdleReason.UNEXPLAINED, (time.busy | time.idle) - seen
+
+
+def _charged(launching: Floats, until: Int64s, lost: Intervals, busy: Intervals) -> Floats:
+    """How much of each gap's launching goes to earlier spans in which the host launched nothing.
+
+    A span adds to the lead that was lost, as far as the device worked meanwhile; idle time while launching takes from
+    it. What is taken beyond is the host's own.
+    """
+    if not len(lost) or not len(until):
+        return np.zeros(len(launching))
+    gained = busy.within(lost.start, lost.end).astype(np.float64)
+    order = np.argsort(np.concatenate((lost.end, until)), kind="stable")
+    balance = np.cumsum(np.concatenate((gained, -launching))[order])
+    lowest = np.minimum.accumulate(np.minimum(balance, 0.0))
+    beyond = np.empty(len(order))
+    beyond[order] = -np.diff(lowest, prepend=0.0)
+    return np.clip(launching - beyond[len(lost) :], 0.0, launching)

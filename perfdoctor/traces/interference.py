@@ -15,14 +15,14 @@ from functools import partial
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
+from perfdoctor.metrics.statistics import Comparison, compare_kinds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.intervals import NONE, Floats, Int64s, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, distinct
-from perfdoctor.traces.statistics import Comparison, compare_kinds
 from perfdoctor.traces.stragglers import Attendance
 
 

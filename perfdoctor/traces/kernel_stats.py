@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import (
+from perfdoctor.knowledge.profiler import (
     FUNCTOR,
     FUSED_ATTENTION,
     LAYOUT,
@@ -26,14 +26,14 @@ from perfdoctor.knowledge.kernels import (
     name_precision,
 )
 from perfdoctor.metrics.names import TRACE
+from perfdoctor.metrics.statistics import median
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.intervals import NONE, nest
 from perfdoctor.traces.model import Bools, DeviceKind, HostKind, is_among
-from perfdoctor.traces.statistics import median
 
-_SHOWN = 3
+_SHOWN = 3  # kernels or operators of each cause that a finding names
 _IN_PRECISION = {precision: f"traced_matrix_{precision}" for precision in PRECISIONS}
 
 

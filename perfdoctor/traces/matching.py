@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.statistics import median
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats, Int64s
-from perfdoctor.traces.statistics import median
 
 
 def match_collectives(

@@ -185,7 +185,6 @@ class Trace:
     origin_ns: int | None = None
     notes: tuple[str, ...] = ()
     events: int = 0
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def matching(self, pattern: re.Pattern[str], rows: Int32s) -> Bools:
         """Which rows have a name in which a pattern is found.

@@ -9,8 +9,9 @@ import numpy as np
 
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.knowledge.kernels import Work
+from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
+from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import RankAccount, account_for
@@ -23,7 +24,6 @@ from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
-from perfdoctor.traces.statistics import median
 from perfdoctor.traces.steps import Window
 
 

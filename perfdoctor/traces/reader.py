@@ -14,8 +14,7 @@ import msgspec
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.schema import is_recording
 from perfdoctor.traces.columns import Columns
-from perfdoctor.traces.decode import Pieces, TraceFile
-from perfdoctor.traces.events import TraceDocument
+from perfdoctor.traces.decode import Pieces, TraceDocument, TraceFile
 from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
 
 # Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).

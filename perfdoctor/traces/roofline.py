@@ -16,7 +16,7 @@ import numpy as np
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.hardware import Peak, arithmetic, find_peak
-from perfdoctor.knowledge.kernels import name_precision
+from perfdoctor.knowledge.profiler import name_precision
 from perfdoctor.metrics.names import ROOFLINE
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts

@@ -28,7 +28,7 @@ from perfdoctor.probes.inside.ring import (
 from perfdoctor.probes.inside.store_barrier import StoreBarrier, store_barrier
 from perfdoctor.recording.clock import NS_PER_S
 
-STEPS = 4
+STEPS = 4  # their phases run one after the other, so there are no more than a median needs
 # A rank waits for the others as long as so many steps take: a straggler may take much longer than the rest.
 PATIENT_STEPS, LEAST_S, MOST_S = 5, 2.0, 20.0
 # Ranks end their observed steps within this time of each other; they go on training meanwhile.

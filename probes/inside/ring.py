@@ -53,7 +53,7 @@ KINDS = (
 )
 SCOPE, DATA, LOADER_START, FORWARD, LOSS, BACKWARD, OPTIMIZER, SYNC, COLLECTOR, STEP, OBSERVED, CLOSURE = range(12)
 SERIALISED, RANK_WAIT, TRANSFER = 12, 13, 14
-OWN = 64
+OWN = 64  # the numbers below are for phases of perfdoctor's own
 BEGIN, END, POINT = 0, 1 << 8, 2 << 8
 # Added to a border: when the device came to it, and not the host.
 DEVICE = 3 << 8

@@ -16,7 +16,7 @@ import perfdoctor
 from perfdoctor.probes.inside.options import Options
 from perfdoctor.probes.inside.ring import anonymous_file
 
-PR_SET_PTRACER = 0x59616D61
+PR_SET_PTRACER = 0x59616D61  # linux/prctl.h
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 # The folder of the script, or the current one, may hold files named like modules of the standard library.
 _START = (

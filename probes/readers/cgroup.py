@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.probes import Refusal
-from perfdoctor.probes.readers.mounts import Mount, read_mounts
 from perfdoctor.probes.readers.procfs import KeptFiles, counters
+from perfdoctor.probes.readers.storage import Mount, read_mounts
 from perfdoctor.recording.schema import Fact, Reading
 
 UNIFIED = ""

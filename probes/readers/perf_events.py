@@ -18,13 +18,13 @@ from typing import NamedTuple
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers.permissions import CAP_PERFMON, CAP_SYS_ADMIN, NO_FILTER, capable
 
+# Numbers of <linux/perf_event.h>, and of <time.h> for the clock.
 _SYSCALL = {"x86_64": 298, "aarch64": 241}  # perf_event_open
 _ATTR = struct.Struct("<IIQQQQQIIQQQQIiQIHH")
 _TYPE_SOFTWARE, _CPU_CLOCK = 1, 0
 _SAMPLE_IP, _SAMPLE_TID, _SAMPLE_TIME = 1, 2, 4
 _EXCLUDE_KERNEL, _EXCLUDE_HV, _FREQ, _USE_CLOCKID = 1 << 5, 1 << 6, 1 << 10, 1 << 25
-_CLOCK_MONOTONIC = 1
-_FLAG_CLOEXEC = 8
+_CLOCK_MONOTONIC, _FLAG_CLOEXEC = 1, 8
 _DATA_HEAD, _DATA_TAIL = 1024, 1032  # offsets in struct perf_event_mmap_page
 _DATA_PAGES = 2  # 8 KiB hold 256 samples, 2.5 s at 99 Hz, and stay far below kernel.perf_event_mlock_kb
 _RECORD = struct.Struct("<IHH")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.readers.procfs import status_fields
 
+# Bits of a capability set (linux/capability.h).
 CAP_SYS_PTRACE = 19
 CAP_SYS_ADMIN = 21
 CAP_PERFMON = 38

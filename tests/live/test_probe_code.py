@@ -16,7 +16,7 @@ import pytest
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.probes import code
 from perfdoctor.probes.code import CodeProbe
-from perfdoctor.probes.readers.elf import Elf
+from perfdoctor.probes.readers.symbols import Elf
 from perfdoctor.recording.schema import CodeSample, Sample, Symbol, Unavailable
 from tests.processes.watching import Watched
 

@@ -95,8 +95,8 @@ MECHANISMS: dict[str, Change] = {
     ),
     "steps too short for code samples (blurred)": Change(f"{_ATTRIBUTION}.code_mix", "is_blurred", "no"),
     "libraries within a step": Change(f"{_ATTRIBUTION}.code_mix", "misplaced", "zero"),
-    "cores idle outside the job's mask": Change(f"{_TIMELINE}.cpu_contention", "CpuContention._idle_outside", "zero"),
-    "locks of the job's own": Change(f"{_TIMELINE}.locks", "Locks.part", "zero"),
+    "cores idle outside the job's mask": Change(f"{_TIMELINE}.contention", "CpuContention._idle_outside", "zero"),
+    "locks of the job's own": Change(f"{_TIMELINE}.contention", "Locks.part", "zero"),
 }
 
 

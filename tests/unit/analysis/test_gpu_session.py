@@ -13,8 +13,8 @@ import pytest
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.causes import CAUSES
 from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
-from perfdoctor.metrics.readings import Readings
 from perfdoctor.recording.schema import Fact, Reading, Sample
+from perfdoctor.timeline.readings import Readings
 from perfdoctor.traces.reader import read_trace
 from tests.builders import jobs
 from tests.builders.traces import ELEMENTWISE, GEMM, MadeTrace

@@ -7,8 +7,17 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.attribution.code_counts import IN_STEP, _apart, mark_in_step, misplaced
-from perfdoctor.attribution.code_mix import SPIN, CodeMix, _fractions, _libraries, read_code_mix
+from perfdoctor.attribution.code_mix import (
+    IN_STEP,
+    SPIN,
+    CodeMix,
+    _apart,
+    _fractions,
+    _libraries,
+    mark_in_step,
+    misplaced,
+    read_code_mix,
+)
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES
 from perfdoctor.timeline.code_location import AFTERWARDS, UNKNOWN, CodeLocation

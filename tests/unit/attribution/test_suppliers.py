@@ -1,7 +1,7 @@
 """A process that waits for threads of its own: those that take turns with the GIL, and event loops."""
 
+from perfdoctor.attribution.share import Writing
 from perfdoctor.attribution.suppliers import _event_loop, _thread_shares
-from perfdoctor.attribution.writing import Writing
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import Sample
 from perfdoctor.timeline.job import JobTimeline

@@ -16,7 +16,7 @@ from perfdoctor.probes import Availability, all_probes
 from perfdoctor.probes.readers.perf_events import refusal as perf_refusal
 from perfdoctor.probes.readers.permissions import memory_refusal, rights_over
 from perfdoctor.probes.readers.process import python_of
-from perfdoctor.probes.readers.py_spy import find_py_spy, newest_of_py_spy
+from perfdoctor.probes.stacks import find_py_spy, newest_of_py_spy
 from tests.processes.watching import as_nobody, plant, program
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

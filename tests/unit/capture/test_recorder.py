@@ -11,9 +11,8 @@ from statistics import fmean
 
 import pytest
 
-from perfdoctor.capture.cpu_budget import BUDGET, SLOWEST_HZ, Governor
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.recorder import Recorder
+from perfdoctor.capture.recorder import BUDGET, SLOWEST_HZ, Governor, Recorder
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.process import Candidate
@@ -182,7 +181,7 @@ def test_the_rate_stays_within_the_budget() -> None:
 def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
     sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfdoctor.capture.cpu_budget.BUDGET", 1e-6)
+    monkeypatch.setattr("perfdoctor.capture.recorder.BUDGET", 1e-6)
     fast, slow = Counting("fast", 0.01), Counting("slow", 0.2)
     Recorder(Job(sleeper.pid), [fast, slow], writer).run(4.0)
     assert fast.turns < 250

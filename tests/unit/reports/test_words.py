@@ -86,8 +86,8 @@ def test_no_words_are_left_over(language: str) -> None:
 
 
 def test_messages_in_messages_become_text_too() -> None:
-    why = say("storage.device_full", busy=0.9)
-    advice = advise("storage.fewer_bytes", 1.5, share=0.5, no_more_workers=why)
+    why = say("io.device_full", busy=0.9)
+    advice = advise("io.fewer_bytes", 1.5, share=0.5, no_more_workers=why)
     fix = worded_fix(advice)
     assert isinstance(advice, Advice)
     assert fix.predicted_speedup == 1.5

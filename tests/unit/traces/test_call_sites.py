@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.knowledge.kernels import name_precision
+from perfdoctor.knowledge.profiler import name_precision
 from perfdoctor.traces.call_sites import own_line
 from perfdoctor.traces.intervals import NONE, Nesting
 from perfdoctor.traces.model import Int64s

@@ -10,7 +10,7 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.traces.account import account_for
-from perfdoctor.traces.idle import IdleReason
+from perfdoctor.traces.device import IdleReason
 from perfdoctor.traces.reader import find_traces, read_trace
 from tests.builders.planted_traces import LOADER, Event, Planted
 from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, diagnose_traces

@@ -1,16 +1,63 @@
-"""Readings of a recording, asked for by subject and name: rates of counters, means of levels."""
+"""Readings of a recording: how much a counter grew in a span, its rate, and the means of levels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.counters import Counters
 
 if TYPE_CHECKING:
     from perfdoctor.recording.reader import Recording
+
+
+@dataclass
+class Counter:
+    """A counter, or a level, over time; between two readings it is interpolated."""
+
+    times_ns: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]
+
+    def growth(self, from_ns: float, to_ns: float) -> float:
+        """How much it grew in a span; where it began anew, what it fell by does not count."""
+        first, last = np.searchsorted(self.times_ns, [from_ns, to_ns])
+        ends = np.interp([from_ns, to_ns], self.times_ns, self.values)
+        values = np.concatenate([ends[:1], self.values[first:last], ends[1:]])
+        return float(np.maximum(np.diff(values), 0.0).sum())
+
+
+class Counters:
+    """All counters of a recording, by subject and name."""
+
+    def __init__(self, series: Mapping[tuple[str, str], tuple[Sequence[int], Sequence[float]]]) -> None:
+        self._series = {
+            key: Counter(np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
+            for key, (times, values) in series.items()
+        }
+
+    def get(self, subject: str, name: str) -> Counter | None:
+        """One counter; None if it was never read."""
+        return self._series.get((subject, name))
+
+    def growth(self, subject: str, name: str, from_ns: float = -math.inf, to_ns: float = math.inf) -> float:
+        """How much one grew in a span, or all the time; 0 if it was never read."""
+        counter = self.get(subject, name)
+        return counter.growth(from_ns, to_ns) if counter is not None else 0.0
+
+    def subjects(self, name: str) -> list[str]:
+        """Subjects that have a counter of this name."""
+        return [subject for subject, found in self._series if found == name]
+
+    def median(self, name: str) -> float | None:
+        """Median of all readings of a name; None if there are none."""
+        found = [counter.values for (_, found), counter in self._series.items() if found == name]
+        return float(np.median(np.concatenate(found))) if found else None
 
 
 class Readings:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.attribution.gil_switches import gil_switching
+from perfdoctor.attribution.context import gil_switching
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.job import JobTimeline

@@ -8,7 +8,7 @@ from perfdoctor.diagnosis import Evidence, Finding
 from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.workers import WorkerPlan, plan_workers
+from perfdoctor.rules.input import WorkerPlan, plan_workers
 
 CAUSE = "cpu.input_preprocessing"
 

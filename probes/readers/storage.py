@@ -1,11 +1,12 @@
-"""Which file system a path is on, and whether that is on this machine or across a network."""
+"""Where files lie and what that moved: file systems and their mounts, block devices, file servers."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdoctor.recording.schema import Fact
+from perfdoctor.probes.readers.procfs import KeptFiles
+from perfdoctor.recording.schema import Reading
 
 _NETWORK = """
 nfs nfs4 cifs smb3 smbfs lustre 9p ceph afs beegfs gpfs wekafs glusterfs orangefs pvfs2 ocfs2 gfs2 acfs panfs
@@ -82,18 +83,6 @@ def read_mounts(root: Path = Path("/"), pid: int | str = "self") -> list[Mount]:
     return parse_mountinfo((root / f"proc/{pid}/mountinfo").read_text(errors="replace"))
 
 
-def filesystem_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that an absolute path lies on: the deepest above it, and of equal ones the last made."""
-    best: Mount | None = None
-    for mount in mounts:
-        point = mount.point.rstrip("/")
-        if (path == point or path.startswith(point + "/")) and (
-            best is None or len(point) >= len(best.point.rstrip("/"))
-        ):
-            best = mount
-    return best
-
-
 def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
     """Name of the whole block device under a mount (``vda`` for ``/dev/vda1``); None if there is none."""
     links = [root / "sys/dev/block" / mount.number]
@@ -106,17 +95,77 @@ def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
     return None
 
 
-def mounts_from_facts(facts: Iterable[Fact]) -> list[Mount]:
-    """The mounts that the ``io`` probe wrote into a recording, for ``filesystem_of``."""
-    named: dict[str, dict[str, str]] = {}
-    for fact in facts:
-        if fact.probe == "io" and fact.subject.startswith("mount:"):
-            named.setdefault(fact.subject.removeprefix("mount:"), {})[fact.name] = fact.value
-    return [
-        Mount(point, filesystem=known.get("filesystem", ""), source=known.get("source", ""))
-        for point, known in named.items()
-    ]
-
-
 def _unescaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+SECTOR_BYTES = 512  # whatever the device's own sectors are (Documentation/admin-guide/iostats.rst)
+
+
+def device_readings(time_ns: int, line: str) -> Iterator[Reading]:
+    """One line of /proc/diskstats, fields as in Documentation/admin-guide/iostats.rst; times are in ms."""
+    _, _, name, *fields = line.split()
+    numbers = [int(field) for field in fields[:11]]
+    reads, _, sectors_read, reading_ms, writes, _, sectors_written, writing_ms, _, busy_ms, queue_ms = numbers
+    values = {
+        "read_bytes_total": sectors_read * SECTOR_BYTES,
+        "written_bytes_total": sectors_written * SECTOR_BYTES,
+        "reads_total": reads,
+        "writes_total": writes,
+        "read_seconds_total": reading_ms / 1e3,
+        "write_seconds_total": writing_ms / 1e3,
+        "busy_seconds_total": busy_ms / 1e3,
+        "queue_seconds_total": queue_ms / 1e3,
+    }
+    for key, value in values.items():
+        yield Reading(time_ns, "io", f"device:{name}", key, value)
+
+
+def server_readings(time_ns: int, mountstats: str) -> Iterator[Reading]:
+    """What NFS mounts exchanged with their servers, from /proc/PID/mountstats (net/sunrpc/stats.c)."""
+    subject = ""
+    for line in mountstats.splitlines():
+        words = line.split()
+        if line.startswith("device ") and " mounted on " in line:
+            point = line.split(" mounted on ", 1)[1].split(" with fstype ")[0]
+            subject = f"mount:{point}" if " with fstype nfs" in line else ""
+        elif subject and words[:1] == ["bytes:"]:
+            # Bytes by: read(), write(), O_DIRECT read and write, then read from and written to the server.
+            yield Reading(time_ns, "io", subject, "server_read_bytes_total", int(words[5]))
+            yield Reading(time_ns, "io", subject, "server_write_bytes_total", int(words[6]))
+        elif subject and words[:1] == ["READ:"]:
+            # Operations, transmissions, timeouts, bytes sent and received; ms queued, on the way, in all.
+            yield Reading(time_ns, "io", subject, "server_read_seconds_total", int(words[8]) / 1e3)
+
+
+class Disks:
+    """Reads the whole block devices that have ever been used.
+
+    Args:
+        root: where /proc and /sys are.
+        files: the probe's files.
+        wanted: devices that are read even where they are loop devices.
+    """
+
+    def __init__(self, root: Path, files: KeptFiles, wanted: frozenset[str] = frozenset()) -> None:
+        self._files = files
+        self._wanted = wanted
+        try:
+            self._whole = frozenset(path.name for path in (root / "sys/block").iterdir())
+        except OSError:
+            self._whole = frozenset()
+
+    def sample(self, time_ns: int) -> Iterator[Reading]:
+        """Samples all of them."""
+        try:
+            lines = self._files.read("/proc/diskstats").decode().splitlines()
+        except OSError:
+            return
+        for line in lines:
+            name = line.split(maxsplit=3)[2]
+            if self._whole and name not in self._whole:
+                continue  # A partition: what it moves is counted for its device.
+            if name.startswith(("loop", "ram")) and name not in self._wanted:
+                continue
+            if line.split()[3:11] != ["0"] * 8:
+                yield from device_readings(time_ns, line)

@@ -18,9 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.resampling import with_replacement
-from perfdoctor.traces.intervals import Floats, Int64s
-from perfdoctor.traces.model import Bools
+
+Floats = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def with_replacement(random: Random, draws: int, count: int) -> npt.NDArray[np.int64]:
+    """Numbers below ``count``, as many of them in each draw, one row per draw.
+
+    Python's random bytes: to load numpy's generators takes longer than to read a small trace.
+    """
+    numbers = np.frombuffer(random.randbytes(8 * draws * count), dtype=np.uint64) % np.uint64(count)
+    return np.asarray(numbers.astype(np.int64).reshape(draws, count))
 
 
 def quantiles(values: npt.ArrayLike, fractions: Sequence[float]) -> npt.NDArray[np.float64]:
@@ -41,7 +51,7 @@ def median(values: npt.ArrayLike) -> float:
     return float(quantiles(values, (0.5,))[0])
 
 
-_DRAWS = 100
+_DRAWS = 100  # of which one in twenty may be chance
 # Of each kind so many are drawn, and of so many kinds: those that took most.
 _DRAWN = 64
 _KINDS = 24

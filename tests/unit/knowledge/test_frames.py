@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.knowledge.libraries import is_library, is_library_in_trace, package_of
+from perfdoctor.knowledge.frames import is_library, is_library_in_trace, package_of
 
 
 def test_packages_are_told_from_paths() -> None:

@@ -1,0 +1,248 @@
+"""What threads contend for: who is on the CPUs while one waits for a CPU, and who queues for locks of the job's own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPROCESSING, THROTTLED
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.threads import EXCHANGES, FILE_LOCKS, NOT_IN_POOL, OF_POOLS
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import holds_lock_frame
+from perfdoctor.timeline.gil import Gil
+from perfdoctor.timeline.locator import Locator
+from perfdoctor.timeline.processes import ProcessRoles
+from perfdoctor.timeline.readings import Counters
+from perfdoctor.timeline.threads import Threads, ThreadSeries, ThreadState
+
+Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
+"""A trainer's main thread; one of its intra-op thread pool; a supplier of input (a worker, another helper process, a
+thread of the trainer's own that it waits for); a Python thread of the trainer that only holds the GIL; one that moves
+and adds up what ranks exchange; or another."""
+
+
+class ThreadKinds:
+    """What each thread of the job is to the trainer that it shares cores with."""
+
+    def __init__(self, threads: Threads, processes: ProcessRoles, gil: Gil, locator: Locator) -> None:
+        self._threads, self._processes, self._gil, self._locator = threads, processes, gil, locator
+        self._pools: dict[int, list[ThreadSeries]] = {}
+        self._supplied: dict[int, bool] = {}
+        self._exchanging: list[ThreadSeries] | None = None
+
+    def of(self, thread: ThreadSeries) -> Kind:
+        """The kind of a thread."""
+        process = self._processes.by_pid.get(thread.pid)
+        is_main = thread.tid == thread.pid
+        if process is None or process.role != "trainer":
+            return "supplier" if process is not None and process.trainer_pid and is_main else "other"
+        if is_main:
+            return "trainer"
+        if thread.name.startswith(EXCHANGES):
+            return "collective"
+        if thread.tid not in self._gil.python_threads(thread.pid):
+            return "pool" if thread in self.pool(thread.pid) else "other"
+        if self._is_supplied_by_threads(thread.pid):
+            return "supplier"
+        return "GIL holder" if self._gil.keeps(thread.pid, thread.tid) else "other"
+
+    def pool(self, pid: int) -> list[ThreadSeries]:
+        """A process's intra-op thread pool: native threads (OpenMP and the like) that wait in futexes only."""
+        if pid not in self._pools:
+            python = self._gil.python_threads(pid)
+            self._pools[pid] = [
+                thread
+                for thread in self._threads.besides_main(pid)
+                if thread.tid not in python
+                and not thread.name.startswith(NOT_IN_POOL)
+                and set(thread.syscalls) <= {None, *OF_POOLS}
+            ]
+        return self._pools[pid]
+
+    def pool_works(self, pid: int, time_ns: int) -> bool:
+        """Whether a thread of a process's intra-op pool is busy at an instant."""
+        return any(thread.at(time_ns).is_busy for thread in self.pool(pid))
+
+    def pool_delay(self, pid: int, time_ns: int) -> float:
+        """Of the time in which a thread of the pool wants a CPU, the fraction that it lacks one; the worst of them."""
+        states = [thread.at(time_ns) for thread in self.pool(pid)]
+        return max((state.delay_fraction for state in states if state.is_runnable), default=0.0)
+
+    def exchange_at(self, time_ns: int) -> bool:
+        """Whether ranks of this host exchange something at an instant: threads of a collective are at work."""
+        if self._exchanging is None:
+            threads = (thread for rank in self._processes.trainers for thread in self._threads.of(rank.pid))
+            self._exchanging = [thread for thread in threads if thread.name.startswith(EXCHANGES)]
+        return any(thread.at(time_ns).is_runnable for thread in self._exchanging)
+
+    def _is_supplied_by_threads(self, pid: int) -> bool:
+        """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
+        if pid not in self._supplied:
+            times = self._threads.main_times(pid)
+            waits = sum(self._waits_for_others(pid, time) for time in times)
+            self._supplied[pid] = waits >= thresholds.SUPPLIED_BY_THREADS * len(times)
+        return self._supplied[pid]
+
+    def _waits_for_others(self, pid: int, time_ns: int) -> bool:
+        state = self._threads.main_at(pid, time_ns)
+        if state.is_runnable or state.is_blocked:
+            return False
+        location = self._locator.locate(pid, time_ns, state)
+        return location.waits or location.phase == "data"
+
+
+# Who has the cores that a runnable thread lacks, and what that makes the cause.
+_CAUSES = {
+    "supplier": INPUT_PREPROCESSING,
+    "GIL holder": GIL_CONTENTION,
+    "collective": BANDWIDTH,
+    "other": CONTENTION,
+}
+_BUCKET_NS = NS_PER_S // 10
+_SPAN_NS = 3 * NS_PER_S // 20
+
+
+class CpuContention:
+    """Who is on the CPUs while a runnable thread of the job is not.
+
+    Args:
+        cores: how many the job may use.
+        reachable: how many perfdoctor could use; 0 if unknown. A container confines both, the job's own mask not.
+        kinds: what each thread is to the trainer.
+    """
+
+    def __init__(
+        self,
+        threads: Threads,
+        processes: ProcessRoles,
+        kinds: ThreadKinds,
+        counters: Counters,
+        cores: float,
+        reachable: float = 0.0,
+    ) -> None:
+        self._threads, self._processes, self._kinds, self._counters = threads, processes, kinds, counters
+        self._cores = cores
+        self._quotas = [
+            (throttled, periods)
+            for group in counters.subjects("throttled_periods_total")
+            if (throttled := counters.get(group, "throttled_periods_total"))
+            and (periods := counters.get(group, "quota_periods_total"))
+        ]
+        masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in processes.trainers]
+        widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
+        self._by_mask = cores == widest < reachable  # and no quota is stricter
+        self._known: dict[int, Amounts[str]] = {}
+
+    def delay_parts(self, time_ns: int) -> dict[str, float]:
+        """Why a runnable thread does not run: cause to weight.
+
+        The quota, if it stopped the group; else whoever is on the CPUs instead: those that prepare input, whose work is
+        then the cause; a Python thread of the trainer that serves nobody, which takes the GIL as well;
+        threads of a collective, which run beside the backward pass; or other threads of the job and neighbours. Cores
+        that were idle are nobody's fault but the scheduler's: their weight is missing in the sum. Where the job's mask
+        leaves out cores of the host that are idle, not the work of suppliers is the cause, but that they must share
+        these few.
+        """
+        stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
+        key = time_ns // _BUCKET_NS
+        if key not in self._known:
+            self._known[key] = self._occupants(time_ns)
+        occupants = self._known[key].fractions()
+        causes = {cause: (1 - stopped) * occupants.get(kind, 0.0) for kind, cause in _CAUSES.items()}
+        return {THROTTLED: stopped, **causes}
+
+    def throttled_fraction(self, time_ns: int) -> float:
+        """Fraction of quota periods around an instant in which the job's control group was stopped."""
+        span = (time_ns - NS_PER_S / 2, time_ns + NS_PER_S / 2)
+        ran = [(throttled.growth(*span), periods.growth(*span)) for throttled, periods in self._quotas]
+        return max((stopped / periods for stopped, periods in ran if periods > 0), default=0.0)
+
+    def _occupants(self, time_ns: int) -> Amounts[str]:
+        """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by nobody."""
+        used, wanted = Amounts[str](), Amounts[str]()
+        for thread in self._threads.by_tid.values():
+            running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
+            kind = self._kinds.of(thread)
+            used[kind] += running
+            wanted[kind] += running + delayed
+        unused = max(0.0, self._cores - used.total)
+        elsewhere = self._counters.get("host", "neighbours_seconds_total")
+        neighbours = unused
+        if elsewhere is not None:
+            neighbours = min(unused, elsewhere.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2)
+        # A pool that fits on the cores together with its main thread does not crowd it out; a larger one does.
+        demand = wanted["trainer"] + wanted["pool"]
+        crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
+        others = used["other"] + neighbours + used["pool"] * crowd
+        if (ranks := len(self._processes.trainers)) > 1:
+            # Ranks crowd each other out where there are more of them than cores, or where their pools fill these.
+            others += used["trainer"] * (1.0 if ranks > self._cores else crowd)
+        if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= thresholds.IDLE_CORES_LEFT_OUT:
+            others += used.pop("supplier", 0.0)
+        kept = {kind: used[kind] for kind in ("supplier", "GIL holder", "collective")}
+        idle = max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
+        return Amounts({**kept, "other": others, "nobody": idle})
+
+    def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
+        """Idle cores of the host that the job's mask leaves out."""
+        idle = self._counters.get("host", "idle_seconds_total")
+        if idle is None or not self._by_mask:
+            return 0.0
+        return idle.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2 - idle_inside
+
+
+# Queues for short locks form and vanish within a sample, so the mean over this much time is taken.
+_AROUND_NS = int(thresholds.LOCK_QUEUE_AROUND_S * NS_PER_S)
+
+
+class Locks:
+    """Locks of the job's own: which workers queue for one, and what it costs them together.
+
+    Args:
+        cores: how many the job may use.
+    """
+
+    def __init__(self, threads: Threads, processes: ProcessRoles, locator: Locator, cores: float) -> None:
+        self._threads, self._processes, self._locator, self._cores = threads, processes, locator, cores
+        self._known: dict[tuple[int, int], float] = {}
+
+    def queues(self, pid: int, time_ns: int, state: ThreadState) -> bool:
+        """Whether a main thread waits for a lock of the job's own inside its work: multiprocessing's, or a file's."""
+        if state.syscall != "futex" and state.syscall not in FILE_LOCKS:
+            return False
+        stack = self._locator.stack_at(pid, time_ns, state)
+        if stack is None:
+            return state.syscall in FILE_LOCKS
+        frames, location = stack
+        if location.detail in ("worker idle", "hand over", "worker start"):
+            return False
+        return state.syscall in FILE_LOCKS or holds_lock_frame(frames)
+
+    def part(self, trainer_pid: int, time_ns: int) -> float:
+        """How much of the workers' pace a lock takes at an instant: 1 minus how many run over how many could."""
+        key = (trainer_pid, time_ns // _AROUND_NS)
+        if key not in self._known:
+            self._known[key] = self._part_around(trainer_pid, time_ns)
+        return self._known[key]
+
+    def _part_around(self, trainer_pid: int, time_ns: int) -> float:
+        span = (time_ns - _AROUND_NS, time_ns + _AROUND_NS)
+        queueing = running = active = 0.0
+        for worker in self._processes.workers_of(trainer_pid):
+            series = self._threads.main(worker.pid)
+            if series is None or not worker.alive_at(time_ns):
+                continue
+            first, last = np.searchsorted(series.times_ns, span)
+            times = series.times_ns[first:last].tolist()
+            waits = [self.queues(worker.pid, time, series.at(time)) for time in times]
+            used = series.use(*span)[0]
+            queueing += sum(waits) / max(1, len(waits))
+            running += used
+            active += used > thresholds.IDLE_WORKER_USE or any(waits)
+        trainer = self._threads.main(trainer_pid)
+        taken = trainer.use(*span)[0] if trainer is not None else 0.0
+        could = min(active, max(1.0, self._cores - taken))
+        return max(0.0, 1 - running / could) if queueing > thresholds.LOCK_QUEUE and could > 0 else 0.0

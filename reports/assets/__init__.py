@@ -1,1 +1,0 @@
-"""What the page is made from: its template and its style."""

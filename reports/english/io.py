@@ -1,0 +1,246 @@
+"""Input and output: reading from storage and networks, paging, and writing checkpoints and logs."""
+
+import shlex
+
+from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.english.phrases import amount, percent, then
+
+
+def reading() -> str:
+    return "Reading from storage"
+
+
+def reading_refuted() -> str:
+    return (
+        "Read the same files twice in a row: if the second pass, from the page cache, is as slow as the first, storage "
+        "is not the cause."
+    )
+
+
+def fewer_bytes(*, share: float, no_more_workers: str | None) -> Fix:
+    return Fix(
+        "Read fewer bytes",
+        f"Reading holds the job up for {percent(share)} of the time.{then(no_more_workers)}",
+        "Store samples smaller: compressed, resized to the training size, as uint8 or float16.",
+    )
+
+
+def device_full(*, busy: float) -> str:
+    return f"More workers will not help: the device had requests under way for {percent(busy)} of the time."
+
+
+def mapped_pieces(*, faults: Evidence) -> Fix:
+    return Fix(
+        "Read mapped files in larger pieces",
+        f"Most bytes come through page faults of a mapped file ({amount(faults)}), a few pages at a time, and not "
+        "through read calls.",
+        "Shuffle blocks of neighbouring samples instead of single ones, or read a sample with one os.pread(); before "
+        "random access: mm.madvise(mmap.MADV_WILLNEED).",
+    )
+
+
+def larger_files(*, size: float, rate: float | None) -> Fix:
+    calls = f" ({rate:,.0f} calls each second)" if rate is not None else ""
+    return Fix(
+        "Pack samples into larger files",
+        f"A read call asks for {size:,.0f} bytes on average{calls}: the cost is in the number of requests.",
+        "Write samples into shards of 100 MB or more (tar with WebDataset, Parquet, LMDB) and read a shard in order, "
+        "shuffling within a buffer.",
+    )
+
+
+def copy_to_local(*, path: str, system: str) -> Fix:
+    return Fix(
+        "Copy the data to local storage before training",
+        f"{path} is on a network file system ({system}).",
+        f"rsync -a {_folder(path)} $TMPDIR/   # then train from there",
+    )
+
+
+def keep_in_memory(*, path: str | None, available: float | None) -> Fix:
+    room = f" {available / 1000:,.1f} GB of memory are available." if available is not None else ""
+    return Fix(
+        "Keep the data in memory, if it fits",
+        f"The reads reach the device instead of the page cache.{room}",
+        f"find {_folder(path)} -type f -exec cat {{}} + > /dev/null   # once, before training",
+    )
+
+
+def part_per_host(*, refaults: float) -> Fix:
+    return Fix(
+        "Train on a part of the data per host",
+        f"The page cache is too small for the data: {refaults:,.0f} pages each second are read again soon after they "
+        "were dropped.",
+        "Give each host its own fixed share of the files, small enough for its memory.",
+    )
+
+
+def _folder(path: str | None) -> str:
+    """The folder of a path, safe to paste into a shell."""
+    return shlex.quote(path.rpartition("/")[0] or "/") if path else "DATA"
+
+
+def fetching() -> str:
+    return "Waiting for data from the network"
+
+
+def fetching_refuted() -> str:
+    return (
+        "Serve the same samples from local files: if the pace stays the same, the network is not what holds the job up."
+    )
+
+
+def at_the_same_time(*, received: Evidence | None) -> Fix:
+    rate = f" They deliver {amount(received)}." if received is not None else ""
+    return Fix(
+        "Fetch the samples of a batch at the same time",
+        f"A reader spends its time waiting for answers, not computing: many can wait at once without more cores.{rate}",
+        "def __getitems__(self, indices):  # DataLoader calls it with the whole batch\n"
+        "    return list(self._pool.map(self._fetch, indices))  # self._pool = ThreadPoolExecutor(32), made in the "
+        "worker",
+    )
+
+
+def local_copy() -> Fix:
+    return Fix(
+        "Keep a local copy",
+        "What is fetched once need not be fetched again in the next epoch.",
+        "Write each object to $TMPDIR/cache at its first use and look there first.",
+    )
+
+
+def larger_objects() -> Fix:
+    return Fix(
+        "Fetch fewer, larger objects over kept connections",
+        "Every request waits at least one round trip; a new connection waits for two or three.",
+        "Use shards of 100 MB or more, and one session per worker (requests.Session, urllib3.PoolManager).",
+    )
+
+
+def further_ahead() -> Fix:
+    return Fix(
+        "Fetch further ahead",
+        "By default each worker prepares two batches ahead; more hide answers that are late now and then.",
+        "DataLoader(..., prefetch_factor=8)",
+    )
+
+
+def paging() -> str:
+    return "Paging memory in from swap"
+
+
+def paging_refuted() -> str:
+    return "Watch si in vmstat 1 while the job runs: if it stays 0, the job does not wait for swap."
+
+
+def fewer_workers(*, workers: int) -> Fix:
+    return Fix(
+        f"Use fewer loader workers than {workers}, and fewer batches ahead",
+        "Every worker holds its own copy of what it touches, and prefetch_factor batches ready.",
+        f"DataLoader(..., num_workers={max(1, workers // 2)}, prefetch_factor=1)",
+    )
+
+
+def no_python_objects(*, workers: int) -> Fix:
+    return Fix(
+        "Keep the dataset out of Python objects",
+        "Lists and dicts are copied into each worker page by page, since reading them changes their reference counts."
+        if workers
+        else "A Python object takes several times the memory of the numbers or letters that it holds.",
+        "Hold names, labels and offsets in NumPy arrays or tensors; map large arrays: numpy.load(path, mmap_mode='r').",
+    )
+
+
+def more_memory(*, limit: float | None) -> Fix:
+    capped = f" The control group may use {limit / 1e9:.3g} GB." if limit else ""
+    return Fix(
+        "Give the job more memory",
+        f"Memory is short, so pages go to the swap device and back.{capped}",
+        "swapon --show; free -h",
+    )
+
+
+def checkpoints() -> str:
+    return "Saving checkpoints"
+
+
+def checkpoints_refuted() -> str:
+    return "Leave saving out for some hundred steps: if the pace stays the same, it is not the cause."
+
+
+def save_behind(*, path: str | None, share: float, line: str | None, ranks: int) -> Fix:
+    done = f" It is done at {line}." if line else ""
+    return Fix(
+        "Save while training goes on",
+        f"The trainer stands still while {path or 'a checkpoint'} is written: {percent(share)} of the time.{done} Only "
+        "the copy in memory must be made in the step.",
+        "from torch.distributed.checkpoint import async_save\n"
+        "# needs a CPU backend too: init_process_group('cpu:gloo,cuda:nccl')\n"
+        "if saving is not None: saving.result()\n"
+        "saving = async_save({'model': model.state_dict()}, checkpoint_id=folder)"
+        if ranks > 1
+        else "state = {name: value.detach().to('cpu', copy=True) for name, value in model.state_dict().items()}\n"
+        "if saving is not None: saving.result()\n"
+        "saving = saver.submit(torch.save, state, path)  # saver = ThreadPoolExecutor(1)",
+    )
+
+
+def save_less_often(*, share: float, times: int, bearable: float) -> Fix:
+    return Fix(
+        f"Save {times} times less often",
+        f"At the present pace of saving {percent(share)} of the time goes there; {times} times rarer leaves less than "
+        f"{percent(bearable)}.",
+        f"if step % ({times} * save_every) == 0: save(...)",
+    )
+
+
+def faster_storage() -> Fix:
+    return Fix(
+        "Save to faster storage first",
+        "A copy to a fast local disk, moved on by another process, frees the step sooner.",
+        "torch.save(state, f'{local}/checkpoint.pt')  # then rsync in the background",
+    )
+
+
+def logs() -> str:
+    return "Writing logs"
+
+
+def logs_refuted() -> str:
+    return "Leave logging out, or send the log to /dev/null: if the pace stays the same, writing it is not the cause."
+
+
+def log_less_often(*, path: str | None, share: float, line: str | None, times: int) -> Fix:
+    return Fix(
+        f"Log {times} times less often",
+        f"Writing {path or 'the log'} takes {percent(share)} of the time{f', at {line}' if line else ''}.",
+        f"if step % {times} == 0: log(...)",
+    )
+
+
+def no_flush() -> Fix:
+    return Fix(
+        "Do not flush every line to the disk",
+        "A flush hands the line to the system; fsync, and a file opened for synchronous writing, wait for the device.",
+        "log = open(path, 'a', buffering=1 << 16)  # no flush(), no os.fsync() in the step",
+    )
+
+
+def faster_reader() -> Fix:
+    return Fix(
+        "Let whoever reads the log keep up",
+        "It is written into a pipe or a connection, which is full: a line waits until the program at the other end has "
+        "read others.",
+        "python train.py >> train.log 2>&1  # instead of a pipe: a file, which tail -F may follow\n"
+        "logging.FileHandler(path)          # instead of a connection: a file, which the collector reads by itself",
+    )
+
+
+def another_thread() -> Fix:
+    return Fix(
+        "Write from another thread",
+        "The step then only queues the record.",
+        "from logging.handlers import QueueHandler, QueueListener\n"
+        "records = queue.SimpleQueue(); logger.addHandler(QueueHandler(records))\n"
+        "QueueListener(records, handler).start()  # handler: the one that is slow now",
+    )

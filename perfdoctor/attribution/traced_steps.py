@@ -31,6 +31,7 @@ from perfdoctor.causes import (
     INPUT_CAUSES,
     INPUT_PREPROCESSING,
     KERNEL_LAUNCH,
+    LOCK_CONTENTION,
     LOW_OCCUPANCY,
     MEMORY_BANDWIDTH,
     MODEL_COMPUTE,
@@ -123,13 +124,15 @@ def join_traced(traced: TracedSteps, observed: ObservedSteps) -> Account:
     Returns:
         An account that sums to the observed time; its phases, files and lines are the sampled ones.
     """
-    sampled = _by_block(observed.account)
-    excess = {block: _without(places, TOLD_BY_TRACE) for block, places in _by_block(observed.excess).items()}
+    sampled, slices = _by_block(observed.account), _ordinary_slices(traced)
+    excess = _beside_the_device(
+        {block: _without(places, TOLD_BY_TRACE) for block, places in _by_block(observed.excess).items()},
+        observed.account.seconds - observed.steps * traced.step_s * _device_part(slices),
+    )
     ordinary_s = {
         block: max(0.0, places.total - excess.get(block, Places()).total) for block, places in sampled.items()
     }
     usual = _less(Amounts.summed(sampled.values()), Amounts.summed(excess.values()))
-    slices = _ordinary_slices(traced)
     longer = 1.0
     if observed.steps and traced.step_s:
         longer = sum(ordinary_s.values()) / observed.steps / traced.step_s
@@ -224,6 +227,23 @@ def laid_over(seconds: Mapping[int, float], slices: Sequence[Places]) -> dict[in
     return found
 
 
+def _device_part(slices: Sequence[Places]) -> float:
+    """Of a traced step, the fraction in which the device works."""
+    parts = Amounts.summed(slices).fractions()
+    return sum(part for (cause, _), part in parts.items() if cause in DEVICE_WORK or cause == HOST_TRANSFER)
+
+
+def _beside_the_device(excess: Mapping[int, Places], room_s: float) -> dict[int, Places]:
+    """What long steps hold, as far as the device leaves room for it.
+
+    A host that is ahead of its device and drains its queue now and then has long steps too. They only make up for the
+    short ones: each step takes what the device works for it.
+    """
+    told = sum(places.total for places in excess.values())
+    part = min(1.0, max(0.0, room_s) / told) if told else 0.0
+    return {block: _times(places, part) for block, places in excess.items()}
+
+
 def _ordinary_slices(traced: TracedSteps) -> list[Places]:
     """The traced window's slices in order, those of long steps left out."""
     slices = _by_block(traced.account)
@@ -231,11 +251,17 @@ def _ordinary_slices(traced: TracedSteps) -> list[Places]:
 
 
 def _by_block(account: Account) -> dict[int, Places]:
-    """An account's amounts by block."""
+    """An account's amounts by block.
+
+    A trainer that waits for a device whose driver is not known seems to wait for a lock. So locks count where loader
+    workers queue for them, and for the trainer's own waits there is the trace.
+    """
     found: dict[int, Places] = {block: Places() for block in sorted(account.block_numbers)}
     for block, amounts in account.own.items():
         for cause, amount in amounts.items():
-            found[block][cause, None] += amount
+            known = account.awaited.get(block, Amounts())[cause] if cause == LOCK_CONTENTION else amount
+            found[block][cause, None] += known
+            found[block][UNATTRIBUTED, None] += amount - known
     for (block, rank), amounts in account.waits.items():
         for cause, amount in amounts.items():
             found[block][cause, rank] += amount

@@ -57,6 +57,21 @@ def test_long_steps_of_which_samples_tell_nothing_have_more_of_the_same() -> Non
     assert shares == pytest.approx({COMPUTE: 0.6, SYNC: 0.4})
 
 
+def test_a_host_that_drains_its_queue_now_and_then_has_no_excess() -> None:
+    """Nine of ten steps only launch; in the tenth the host waits for the device, which is never idle."""
+    sampled = account({HOST: 1.0, "io.log_write": 9.0})
+    shares = joined(traced({COMPUTE: 0.5}), sampled, account({"io.log_write": 8.0}), steps=100)
+    assert shares == pytest.approx({COMPUTE: 1.0})
+
+
+def test_long_steps_cost_what_the_device_leaves_room_for() -> None:
+    """The device works for 0.06 s a step, and a step takes 0.1 s in the mean."""
+    trace = traced({COMPUTE: 0.3, LAUNCH: 0.2}, step_s=0.1)
+    shares = joined(trace, account({HOST: 4.0, SAVE: 6.0}), account({SAVE: 6.0}), steps=100)
+    assert shares[SAVE] == pytest.approx(0.4)
+    assert shares[COMPUTE] == pytest.approx(0.6)
+
+
 def test_the_profilers_own_slowdown_is_no_finding() -> None:
     """Traced steps took 0.2 s instead of 0.1: what the host launches was spread out by the profiler."""
     trace = traced({COMPUTE: 0.3, FETCH: 0.1, LAUNCH: 0.5, SYNC: 0.1}, step_s=0.2)
@@ -82,6 +97,16 @@ def test_a_checkpoint_in_the_trace_is_not_counted_twice() -> None:
 def test_samples_tell_what_fetching_is() -> None:
     shares = joined(traced({COMPUTE: 0.25, FETCH: 0.25}), account({READ: 4.0, FETCH: 2.0, HOST: 4.0}))
     assert shares == pytest.approx({COMPUTE: 0.5, READ: 1 / 3, FETCH: 1 / 6})
+
+
+def test_a_wait_for_the_device_that_looks_like_one_for_a_lock_is_told_by_the_trace() -> None:
+    lock = "cpu.lock_contention"
+    sampled = account({READ: 2.0, lock: 8.0})
+    trace = traced({COMPUTE: 0.25, FETCH: 0.25})
+    assert joined(trace, sampled, account({lock: 4.0})) == pytest.approx({COMPUTE: 0.5, READ: 0.5})
+    sampled.awaited[0] = Amounts({lock: 2.0})
+    shares = joined(trace, sampled)
+    assert shares == pytest.approx({COMPUTE: 0.5, READ: 0.25, lock: 0.25}), "workers that queue for one are known"
 
 
 def test_samples_tell_what_holds_up_launching() -> None:

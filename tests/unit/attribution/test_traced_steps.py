@@ -88,8 +88,8 @@ def test_a_slowdown_larger_than_all_launching_leaves_the_rest_as_it_was() -> Non
 
 
 def test_a_checkpoint_in_the_trace_is_not_counted_twice() -> None:
-    """One of five traced steps saved for 0.5 s: its slices are left out, and samples tell how often that happens."""
-    trace = traced({COMPUTE: 0.4}, {COMPUTE: 0.1, SAVE: 0.5}, ordinary=(1.0, 0.0))
+    """One of five traced steps saved for 0.5 s: that is left out, and samples tell how often it happens."""
+    trace = traced({COMPUTE: 0.4}, {COMPUTE: 0.1, SAVE: 0.4, UNKNOWN: 0.1}, ordinary=(1.0, 0.0), step_s=0.2)
     shares = joined(trace, account({HOST: 9.5, SAVE: 0.5}), account({SAVE: 0.5}), steps=95)
     assert shares == pytest.approx({COMPUTE: 0.95, SAVE: 0.05})
 

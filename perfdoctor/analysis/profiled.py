@@ -67,7 +67,7 @@ class Profiled:
         for rank, account, one, excess in zip(ranks, traced, sampled, attribute_long_steps(job), strict=True):
             steps = job.steps.get(one.trainer.pid)
             observed = ObservedSteps(one, excess, len(steps.all) if steps else 0)
-            joined.append(join_traced(_ordinary(rank, account, steps), observed))
+            joined.append(join_traced(_traced_steps(rank, account, steps), observed))
         return joined
 
     def summary(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _read(row: Profile) -> Rank:
         ) from None
 
 
-def _ordinary(rank: Rank, account: Account, steps: Steps | None) -> TracedSteps:
+def _traced_steps(rank: Rank, account: Account, steps: Steps | None) -> TracedSteps:
     """The traced steps of a rank, of which those are long that would be among the observed ones.
 
     Args:
@@ -125,17 +125,15 @@ def _ordinary(rank: Rank, account: Account, steps: Steps | None) -> TracedSteps:
     """
     from perfdoctor.traces.account import slice_edges
 
-    lengths = np.array([end - start for start, end in rank.window.steps], dtype=np.float64)
-    edges = slice_edges(rank.window).astype(np.float64)
-    if steps is None or not steps.all or not len(lengths):
-        return TracedSteps(account, [1.0] * (len(edges) - 1), 0.0)
+    window, edges = rank.window, slice_edges(rank.window).astype(np.float64)
+    ordinary = np.ones(len(edges) - 1)
+    if steps is None or not steps.all or not window.steps:
+        return TracedSteps(account, ordinary.tolist(), 0.0)
+    lengths = np.array([end - start for start, end in window.steps], dtype=np.float64)
+    # A profiler makes all of them longer.
     most = longest_ordinary(steps.lengths_ns) / float(np.median(steps.lengths_ns)) * float(np.median(lengths))
-    ordinary = lengths <= most
-    # What no step holds, at the end of the window for instance, is what the steps before have launched.
-    outside = np.ones(len(edges) - 1)
-    for (start, end), is_ordinary in zip(rank.window.steps, ordinary.tolist(), strict=True):
-        if not is_ordinary:
-            inside = np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0, None)
-            outside -= inside / np.diff(edges)
-    kept = outside.clip(0, 1)
-    return TracedSteps(account, kept.tolist(), rank.window.length / NS_PER_S * float(kept.mean()) / int(ordinary.sum()))
+    for (start, end), length in zip(window.steps, lengths.tolist(), strict=True):
+        if length > most:
+            inside = np.minimum(edges[1:], end) - np.maximum(edges[:-1], start)
+            ordinary -= inside.clip(0) / np.diff(edges)
+    return TracedSteps(account, ordinary.clip(0, 1).tolist(), window.length / NS_PER_S / len(lengths))

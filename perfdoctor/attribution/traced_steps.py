@@ -14,13 +14,14 @@ as traced:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import (
+    CHECKPOINT_WRITE,
     CONTENTION,
     GARBAGE_COLLECTION,
     GIL_CONTENTION,
@@ -34,6 +35,7 @@ from perfdoctor.causes import (
     LOCK_CONTENTION,
     LOW_OCCUPANCY,
     MEMORY_BANDWIDTH,
+    MEMORY_PRESSURE,
     MODEL_COMPUTE,
     NO_TENSOR_CORES,
     PYTHON_OVERHEAD,
@@ -54,6 +56,8 @@ LAUNCHING = frozenset((KERNEL_LAUNCH, PYTHON_OVERHEAD))
 # A profiler writes down each operator and each call, so that a device that waits for the next launch waits longer. A
 # queue that was drained is refilled by launches too.
 SLOWED_BY_PROFILER = LAUNCHING | {SYNCHRONIZATION}
+# While a device idles for these the host does something, or nothing that a trace shows.
+IDLE = LAUNCHING | {INPUT_PREPROCESSING, CHECKPOINT_WRITE, SYNCHRONIZATION, MEMORY_PRESSURE, UNATTRIBUTED}
 # Of these samples show only that the host works or waits, whatever the device does meanwhile: the trace knows better.
 TOLD_BY_TRACE = DEVICE_WORK | {MODEL_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION, HOST_TRANSFER, UNATTRIBUTED}
 
@@ -76,7 +80,7 @@ class Reason:
 REASONS = (
     Reason(frozenset((INPUT_PREPROCESSING,)), INPUT_CAUSES),
     Reason(
-        LAUNCHING,
+        LAUNCHING | {UNATTRIBUTED},
         frozenset((CONTENTION, THROTTLED, SWAP, GIL_CONTENTION, GARBAGE_COLLECTION)),
         LAUNCHING | {MODEL_COMPUTE},
     ),
@@ -90,8 +94,8 @@ class TracedSteps:
 
     Attributes:
         account: of the traced window, by equal slices of it instead of seconds.
-        ordinary: of each slice, the fraction that lies in ordinary steps, 0 to 1.
-        step_s: how long an ordinary one took; 0 where that is not known.
+        ordinary: of each slice, the fraction that lies in ordinary steps on the host, 0 to 1.
+        step_s: how long one took in the mean; 0 where that is not known.
     """
 
     account: Account
@@ -125,17 +129,18 @@ def join_traced(traced: TracedSteps, observed: ObservedSteps) -> Account:
         An account that sums to the observed time; its phases, files and lines are the sampled ones.
     """
     sampled, slices = _by_block(observed.account), _ordinary_slices(traced)
+    step_s = traced.step_s * _total(slices) / (_total(_by_block(traced.account).values()) or 1.0)
     excess = _beside_the_device(
         {block: _without(places, TOLD_BY_TRACE) for block, places in _by_block(observed.excess).items()},
-        observed.account.seconds - observed.steps * traced.step_s * _device_part(slices),
+        observed.account.seconds - observed.steps * step_s * _device_part(slices),
     )
     ordinary_s = {
         block: max(0.0, places.total - excess.get(block, Places()).total) for block, places in sampled.items()
     }
     usual = _less(Amounts.summed(sampled.values()), Amounts.summed(excess.values()))
     longer = 1.0
-    if observed.steps and traced.step_s:
-        longer = sum(ordinary_s.values()) / observed.steps / traced.step_s
+    if observed.steps and step_s:
+        longer = sum(ordinary_s.values()) / observed.steps / step_s
     slices = with_reasons(without_profiler(slices, longer), usual)
     beyond = beyond_traced(Amounts.summed(slices).fractions(), usual.fractions(), longer)
     laid = laid_over({block: (1 - beyond.total) * seconds for block, seconds in ordinary_s.items()}, slices)
@@ -239,15 +244,26 @@ def _beside_the_device(excess: Mapping[int, Places], room_s: float) -> dict[int,
     A host that is ahead of its device and drains its queue now and then has long steps too. They only make up for the
     short ones: each step takes what the device works for it.
     """
-    told = sum(places.total for places in excess.values())
+    told = _total(excess.values())
     part = min(1.0, max(0.0, room_s) / told) if told else 0.0
     return {block: _times(places, part) for block, places in excess.items()}
 
 
 def _ordinary_slices(traced: TracedSteps) -> list[Places]:
-    """The traced window's slices in order, those of long steps left out."""
+    """The traced window's slices in order, without what the device idled for in long steps.
+
+    What it worked meanwhile was launched by the steps before.
+    """
     slices = _by_block(traced.account)
-    return [_times(slices.get(number, {}), part) for number, part in enumerate(traced.ordinary)]
+    return [
+        Places(
+            {
+                place: amount * (part if place[0] in IDLE else 1.0)
+                for place, amount in slices.get(number, Places()).items()
+            }
+        )
+        for number, part in enumerate(traced.ordinary)
+    ]
 
 
 def _by_block(account: Account) -> dict[int, Places]:
@@ -291,3 +307,7 @@ def _less(places: Places, others: Mapping[Place, float]) -> Places:
 
 def _times(places: Mapping[Place, float], factor: float) -> Places:
     return Places({place: amount * factor for place, amount in places.items()})
+
+
+def _total(parts: Iterable[Places]) -> float:
+    return sum(part.total for part in parts)

@@ -58,5 +58,6 @@ def build(folder: Path) -> dict[str, str]:
 
 def _package(name: str) -> Path:
     spec = importlib.util.find_spec(name)
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     return Path(spec.origin).parent

@@ -101,7 +101,7 @@ class Job:
         self.loops = name == "optimizer"
         self.saves = name == "checkpoints"
         if self.tiny_kernels:
-            self.operators = 60
+            self.operators = 30
         self.loader = DataLoader(Numbers(30 if name == "input" else 0.3), batch_size=1)
         self.model = torch.nn.Sequential(*(Layer(self) for _ in range(LAYERS)))
         self.optimizer = LoopingSGD(self, self.model.parameters(), lr=1e-6, momentum=0.9, foreach=False)

@@ -54,8 +54,8 @@ Places = Amounts[Place]
 DEVICE_WORK = frozenset((GPU_COMPUTE, MEMORY_BANDWIDTH, LOW_OCCUPANCY, NO_TENSOR_CORES))
 LAUNCHING = frozenset((KERNEL_LAUNCH, PYTHON_OVERHEAD))
 # A profiler writes down each operator and each call, so that a device that waits for the next launch waits longer. A
-# queue that was drained is refilled by launches too.
-SLOWED_BY_PROFILER = LAUNCHING | {SYNCHRONIZATION}
+# queue that was drained is refilled by launches too, and what a profiler does for itself is in no trace.
+SLOWED_BY_PROFILER = LAUNCHING | {SYNCHRONIZATION, UNATTRIBUTED}
 # While a device idles for these the host does something, or nothing that a trace shows.
 IDLE = LAUNCHING | {INPUT_PREPROCESSING, CHECKPOINT_WRITE, SYNCHRONIZATION, MEMORY_PRESSURE, UNATTRIBUTED}
 # Of these samples show only that the host works or waits, whatever the device does meanwhile: the trace knows better.

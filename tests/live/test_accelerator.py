@@ -1,6 +1,6 @@
 """Training jobs on a real asynchronous device, torch's test backend, each with one planted bottleneck and without it.
 
-The job with its bottleneck and the fixed one are measured in the same run; the difference is the truth.
+The job with its bottleneck and the fixed one are measured in the same run; what their steps differ by is the truth.
 """
 
 import json
@@ -22,9 +22,10 @@ SCRIPT = "accelerator_training.py"
 STEPS = 120
 # Neighbours on the machine disturb both measurements and the diagnosis.
 BOUND = 0.15
+NEIGHBOURS = "cpu.contention"
 
 
-def train(folder: Path, accelerator: dict[str, str], job: str, observe: int = 0) -> Run:
+def train(folder: Path, accelerator: dict[str, str], job: str, observe: int = STEPS) -> Run:
     run = run_inside(folder, "--job", job, "--observe", str(observe), script=SCRIPT, **accelerator)
     assert run.status == 0, run.err
     return run
@@ -52,19 +53,25 @@ def shares(run: Run) -> dict[str, float]:
     return {one["cause"]: one["share"] for one in run.told["breakdown"]}
 
 
+def first_of_its_own(run: Run) -> dict[str, Any]:
+    """The first finding; what neighbours on the machine do to the job was not planted."""
+    findings: list[dict[str, Any]] = run.told["findings"]
+    return next(one for one in findings if one["cause"] != NEIGHBOURS)
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory, accelerator: dict[str, str]) -> Run:
     """The job without a bottleneck, measured and diagnosed."""
-    return train(tmp_path_factory.mktemp("sound"), accelerator, "", STEPS)
+    return train(tmp_path_factory.mktemp("sound"), accelerator, "")
 
 
 def test_a_device_that_is_busy_is_no_bottleneck(sound: Run) -> None:
-    verdict = sound.told["verdict"]
-    assert (verdict["cause"], verdict["level"]) == ("gpu.compute", "traced"), sound.err
-    assert verdict["share"] >= 0.6
-    # The main thread waits for autograd's, and for the device.
     found = shares(sound)
-    assert found.get("cpu.lock_contention", 0.0) + found.get("cpu.gil_contention", 0.0) < 0.1
+    busy = found.pop("gpu.compute")
+    assert sound.told["verdict"]["level"] == "traced", sound.err
+    assert busy + found.pop(NEIGHBOURS, 0.0) >= 0.75, sound.err
+    # The main thread waits for autograd's, and for the device.
+    assert max(found.values()) < 0.1, sound.err
 
 
 def test_what_the_device_does_is_timed_in_ordinary_steps(sound: Run) -> None:
@@ -93,12 +100,11 @@ def test_a_planted_bottleneck_is_found_at_what_it_costs(
     job: str, cause: str, tmp_path: Path, accelerator: dict[str, str], sound: Run
 ) -> None:
     run = train(tmp_path, accelerator, job, 200 if job == "checkpoints" else STEPS)
-    verdict = run.told["verdict"]
-    truth = 1 - float(sound.said["step_s"]) / float(run.said["step_s"])
-    assert (verdict["cause"], verdict["level"]) == (cause, "traced"), run.err
-    # Whoever shares the machine takes cores from a host at work; without the bottleneck it would have less of that.
-    cost = verdict["share"] + shares(run).get("cpu.contention", 0.0)
-    assert cost == pytest.approx(truth, abs=BOUND), run.err
+    finding = first_of_its_own(run)
+    truth = 1 - sound.steps["mean_s"] / run.steps["mean_s"]
+    assert (finding["cause"], run.told["verdict"]["level"]) == (cause, "traced"), run.err
+    # Neighbours take cores from a host at work, and without the bottleneck there would be less for them to take.
+    assert finding["share"] + shares(run).get(NEIGHBOURS, 0.0) == pytest.approx(truth, abs=BOUND), run.err
     assert sum(shares(run).values()) == pytest.approx(1, abs=0.001)
     _tells_where(job, run.steps)
 

@@ -1,4 +1,4 @@
-"""Trains on PyTorch's test backend with one bottleneck or without it, measures its own pace, then is diagnosed.
+"""Trains on PyTorch's test backend with one bottleneck or without it, and is diagnosed.
 
 The host's side is real: a loader, operators, autograd's thread, an optimizer. The device's work is played, at a planned
 length, and asynchronous as on a GPU.
@@ -23,7 +23,6 @@ FORWARD_MS, BACKWARD_MS = 0.7, 1.4
 # In ordinary jobs the loss is printed now and then.
 PRINT_EVERY = 10
 SAVE_EVERY, SAVED_BYTES = 50, 300 << 20
-MEASURED_S = 2.5
 
 
 class Numbers(Dataset):
@@ -125,30 +124,15 @@ class Job:
             torch.save(self.state, "state.pt")
 
 
-def measure(job: Job) -> float:
-    """Seconds that a step takes, before anybody watches."""
-    batches = iter(job.loader)
-    least = SAVE_EVERY if job.saves else 2 * PRINT_EVERY
-    for _ in range(PRINT_EVERY):
-        job.step(next(batches))
-    begun, first = time.perf_counter(), job.steps
-    while time.perf_counter() - begun < MEASURED_S or (job.steps - first) % least:
-        job.step(next(batches))
-    return (time.perf_counter() - begun) / (job.steps - first)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     parser.add_argument("--recording")
     parser.add_argument("--job", default="")
-    parser.add_argument("--observe", type=int, default=0, help="how many steps; 0 for only measuring the pace")
+    parser.add_argument("--observe", type=int, default=100, help="how many steps")
     options = parser.parse_args()
     torch.manual_seed(1)
     job = Job(PlayedDevice(), options.job)
-    print(f"step_s {measure(job)}", flush=True)
-    if not options.observe:
-        return
     call = torch.nn.Module.__call__
     watched = diagnose(steps=options.observe, report=None, json=options.json, recording=options.recording)
     with watched:

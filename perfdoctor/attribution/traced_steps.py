@@ -154,20 +154,24 @@ def join_traced(traced: TracedSteps, observed: ObservedSteps) -> Account:
 
 
 def without_profiler(slices: Sequence[Places], longer: float) -> list[Places]:
-    """Slices of traced steps without what the profiler made them longer.
+    """Slices of traced steps without what made them longer than observed ones.
+
+    That is the profiler, as far as the device waited for what a profiler slows down. Beyond that something else kept
+    it waiting, a checkpoint in the only traced step for instance: what the device worked is what it works in each step.
 
     Args:
         slices: of traced steps, in seconds.
         longer: an observed step's length over a traced one's; from 1 on there is nothing to take back.
     """
     together = Amounts.summed(slices)
-    slowed = sum(amount for (cause, _), amount in together.items() if cause in SLOWED_BY_PROFILER)
     surplus = max(0.0, 1 - longer) * together.total
-    kept = max(0.0, 1 - surplus / slowed) if slowed else 1.0
-    return [
-        Places({place: amount * (kept if place[0] in SLOWED_BY_PROFILER else 1.0) for place, amount in one.items()})
-        for one in slices
-    ]
+    kept: dict[str, float] = {}
+    for causes in (SLOWED_BY_PROFILER, IDLE - SLOWED_BY_PROFILER):
+        there = sum(amount for (cause, _), amount in together.items() if cause in causes)
+        taken = min(surplus, there)
+        kept |= dict.fromkeys(causes, 1 - taken / there if there else 1.0)
+        surplus -= taken
+    return [Places({place: amount * kept.get(place[0], 1.0) for place, amount in one.items()}) for one in slices]
 
 
 def with_reasons(slices: Sequence[Places], sampled: Places) -> list[Places]:

@@ -82,9 +82,11 @@ def test_the_profilers_own_slowdown_is_no_finding() -> None:
     assert shares[LAUNCH] / shares[SYNC] == pytest.approx(5)
 
 
-def test_a_slowdown_larger_than_all_launching_leaves_the_rest_as_it_was() -> None:
-    shares = joined(traced({COMPUTE: 0.75, FETCH: 0.25, LAUNCH: 0.5}, step_s=0.3), account({HOST: 5.0}))
-    assert shares == pytest.approx({COMPUTE: 0.75, FETCH: 0.25})
+def test_a_checkpoint_in_the_only_traced_step_weighs_as_often_as_it_came() -> None:
+    """The device works for 0.1 s in each step; the traced one saved for a second, as one of fifty did."""
+    trace = traced({COMPUTE: 0.1, SAVE: 1.0}, step_s=1.1)
+    shares = joined(trace, account({HOST: 10.0, SAVE: 2.0}), account({SAVE: 2.0}))
+    assert shares == pytest.approx({COMPUTE: 10 / 12, SAVE: 2 / 12})
 
 
 def test_a_checkpoint_in_the_trace_is_not_counted_twice() -> None:

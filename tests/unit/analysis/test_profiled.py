@@ -44,18 +44,21 @@ def half_fetching(*, saving_us: float = 0.0, idle_us: float = 10_000.0) -> MadeT
     return trace
 
 
-def training(*, saving_s: float = 0.0, reading: str = "D") -> Iterator[Sample]:
-    """Ten seconds of steps, each 10 ms of fetching and 10 ms of the rest; every two seconds ends with saving state.
+def training(*, saving_s: float = 0.0, starting_s: float = 0.0, reading: str = "D") -> Iterator[Sample]:
+    """Ten seconds of steps, each 10 ms of fetching and 10 ms of the rest, in five epochs.
 
     Args:
-        saving_s: how long that takes, blocked in a write to disk.
+        saving_s: how long an epoch's last step saves state, blocked on a disk.
+        starting_s: how long its first step starts loader workers, asleep.
         reading: the states of the main thread while it trains, one for each 20 ms.
     """
     script = Script()
     script.mark("begin", "scope")
     script.mark("begin", "observed")
-    steps = round((2 - saving_s) / 0.020)
+    steps = round((2 - saving_s - starting_s) / 0.020)
     for _ in range(5):
+        if starting_s:
+            script.call("loader start", 1000 * starting_s, 1)
         for number in range(steps):
             script.call("data", 10)
             script.call("forward", 4, 3)
@@ -98,6 +101,12 @@ def test_a_checkpoint_that_no_traced_step_held_is_found() -> None:
     assert diagnosis.verdict.share == found["io.checkpoint_write"]
     assert diagnosis.verdict.confidence > 0.5
     assert sum(found.values()) == pytest.approx(1)
+
+
+def test_an_epochs_new_workers_that_no_traced_step_held_are_found() -> None:
+    diagnosis = diagnosed(half_fetching(idle_us=1000), training(starting_s=0.6, reading="SSR"))
+    assert diagnosis.verdict.cause == "cpu.worker_startup"
+    assert diagnosis.verdict.share == pytest.approx(0.3, abs=0.03)
 
 
 def test_a_checkpoint_that_a_traced_step_held_weighs_as_often_as_it_came() -> None:

@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.threads import ThreadSeries
 from tests.builders.stand_ins import MS
 from tests.files import TARGETS
 from tests.processes.attaching import ENVIRONMENT
@@ -25,8 +29,8 @@ BOUND = 0.15
 NEIGHBOURS = "cpu.contention"
 
 
-def train(folder: Path, accelerator: dict[str, str], job: str, observe: int = STEPS) -> Run:
-    run = run_inside(folder, "--job", job, "--observe", str(observe), script=SCRIPT, **accelerator)
+def train(folder: Path, accelerator: dict[str, str], job: str, observe: int = STEPS, *more: str) -> Run:
+    run = run_inside(folder, "--job", job, "--observe", str(observe), *more, script=SCRIPT, **accelerator)
     assert run.status == 0, run.err
     return run
 
@@ -83,6 +87,32 @@ def test_what_the_device_does_is_timed_in_ordinary_steps(sound: Run) -> None:
     assert alone["phases"]["backward"]["median_s"] >= 6 * 0.0014
     assert alone["overlap"] > 0.1, "the host is ahead of the device"
     assert not [note for note in sound.told["not_examined"] if note["probe"] == "marks"]
+
+
+def test_the_backward_pass_runs_in_autograds_thread(tmp_path: Path, accelerator: dict[str, str]) -> None:
+    file = tmp_path / "job.perfdoctor"
+    run = train(tmp_path, accelerator, "small operators", 30, "--recording", str(file))
+    with Recording.open(file) as recording:
+        job = JobTimeline(recording)
+    (trainer,) = job.processes.trainers
+    threads = job.threads.of(trainer.pid)
+    engine = max((one for one in threads if one.name.startswith("pt_autograd")), key=used_s)
+    main = job.threads.main(trainer.pid)
+    assert main is not None
+    # The main thread sleeps meanwhile; both work for each operator.
+    assert used_s(engine) > 0.3 * used_s(main)
+    assert run.steps["phases"]["backward"]["share"] > 0.3
+    within = [
+        state
+        for time, state in zip(main.times_ns.tolist(), main.states, strict=True)
+        if (part := job.steps[trainer.pid].at(time)) is not None and part.phase == "backward"
+    ]
+    assert within.count("S") > 0.5 * len(within)
+
+
+def used_s(thread: ThreadSeries) -> float:
+    """Of a core, while it was watched."""
+    return float(thread.run_ns[-1] - thread.run_ns[0]) / NS_PER_S
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,14 @@ as traced:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import (
+    CAUSES,
     CHECKPOINT_WRITE,
     CONTENTION,
     GARBAGE_COLLECTION,
@@ -131,7 +132,7 @@ def join_traced(traced: TracedSteps, observed: ObservedSteps) -> Account:
     sampled, slices = _by_block(observed.account), _ordinary_slices(traced)
     step_s = traced.step_s * _total(slices) / (_total(_by_block(traced.account).values()) or 1.0)
     excess = _beside_the_device(
-        {block: _without(places, TOLD_BY_TRACE) for block, places in _by_block(observed.excess).items()},
+        {block: _known_beside(places) for block, places in _by_block(observed.excess).items()},
         observed.account.seconds - observed.steps * step_s * _device_part(slices),
     )
     ordinary_s = {
@@ -209,7 +210,7 @@ def beyond_traced(traced: Mapping[Place, float], sampled: Mapping[Place, float],
         longer: an observed step's length over a traced one's.
     """
     room = max(0.0, 1 - 1 / longer) if longer > 0 else 0.0
-    told = _without(Places(sampled), TOLD_BY_TRACE | LAUNCHING)
+    told = {place: part for place, part in _known_beside(Places(sampled)).items() if place[0] not in LAUNCHING}
     more = Places({place: max(0.0, part - traced.get(place, 0.0) * (1 - room)) for place, part in told.items()})
     return _times(more, min(1.0, room / more.total) if more.total else 0.0)
 
@@ -301,8 +302,11 @@ def _with_places(account: Account, by_block: Mapping[int, Places]) -> Account:
     return replace(account, own=own, waits=waits, awaited={})
 
 
-def _without(places: Places, causes: Set[str]) -> Places:
-    return Places({place: amount for place, amount in places.items() if place[0] not in causes})
+def _known_beside(places: Places) -> Places:
+    """What samples know better than a trace; what is no cause yet is a host at its device."""
+    return Places(
+        {place: amount for place, amount in places.items() if place[0] in CAUSES and place[0] not in TOLD_BY_TRACE}
+    )
 
 
 def _less(places: Places, others: Mapping[Place, float]) -> Places:

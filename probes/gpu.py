@@ -1,70 +1,43 @@
-"""NVIDIA GPUs: use of units and memory, power, clocks and what limits them, and whose processes are on them.
+"""GPUs: use of units and memory, power, clocks and what limits them, and whose processes are on them.
 
-Written against the functions and structures of nvidia-ml-py 13; not yet seen on a device, so its cost is
-unmeasured: devices that the job is known not to use are left alone, and slow counters are read every 5 s
-only.
+A driver's call may block for 20 ms (PCIe throughput), or for good where a driver hangs. So all but the first round runs
+in a thread of its own, and the other probes wait for it for 2 ms at most. Devices that the job is known not to use are
+left alone, and slow counters are read every 5 s only. Not yet seen on a device; the recording has how long calls take.
 """
 
-from collections.abc import Iterable, Iterator
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
 
 from perfdoctor.probes import Availability, Processes, Refusal
-from perfdoctor.probes.readers.nvml import Gpm, Nvml, Users, mean_use, sees_all_processes, tell_apart, total, why_no_gpu
-from perfdoctor.probes.readers.process import Candidate
+from perfdoctor.probes.readers.amd import AmdDriver
+from perfdoctor.probes.readers.gpus import Device, Driver, sees_all_processes
+from perfdoctor.probes.readers.numa import node_of_device
+from perfdoctor.probes.readers.nvidia import NvidiaDriver
+from perfdoctor.probes.readers.permissions import why_not
+from perfdoctor.probes.readers.process import Candidate, device_files
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
-_NO_DEVICE = Refusal("The NVIDIA driver shows no GPU.", "docker run --gpus all, where in a container")
+_NO_DEVICE = Refusal("The driver shows no GPU.", "docker run --gpus all, where in a container")
+_ENABLE_NVIDIA = (
+    "install the NVIDIA driver; in a container: docker run --gpus all, or a Kubernetes nvidia.com/gpu limit"
+)
+_ENABLE_AMD = "pip install amdsmi, of the version of the ROCm that is installed"
 SLOW_PERIOD_NS = 5 * NS_PER_S
-
-# Bits of the clock event reasons (NVML: nvmlClocksEventReasons).
-_BY_POWER = 0x4 | 0x80  # software power cap, hardware power brake
-_BY_HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
-_BY_HARDWARE = 0x8  # hardware slowdown, of whatever cause
-
-_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-_PROCESSES = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
-
-# Reading, function, name of the constant it is asked about, and what one of its units is worth.
-_LEVELS = (
-    ("power_watts", "nvmlDeviceGetPowerUsage", "", 1e-3),
-    ("energy_joules_total", "nvmlDeviceGetTotalEnergyConsumption", "", 1e-3),
-    ("sm_clock_hertz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM", 1e6),
-    ("memory_clock_hertz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM", 1e6),
-)
-_SLOW_LEVELS = (
-    ("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", "", 1e-3),
-    ("sm_clock_max_hertz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM", 1e6),
-    ("temperature_celsius", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU", 1),
-    ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", "", 1),
-    ("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", "", 1),
-    ("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", "", 1),
-    ("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", "", 1),
-    ("pcie_replays_total", "nvmlDeviceGetPcieReplayCounter", "", 1),
-)
-# Only where there is no GPM: a call takes the 20 ms over which it measures, and answers in kB/s.
-_SAMPLED_LEVELS = (
-    ("pcie_sent_bytes_per_second", "nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_TX_BYTES", 1e3),
-    ("pcie_received_bytes_per_second", "nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_RX_BYTES", 1e3),
-)
-_VIOLATIONS = (
-    ("power_limited_seconds_total", "NVML_PERF_POLICY_POWER"),
-    ("heat_limited_seconds_total", "NVML_PERF_POLICY_THERMAL"),
-)
-
-
-def clock_limits(reasons: int) -> dict[str, float]:
-    """What holds the clocks down, 1 or 0 by reading, from the bits of NVML's clock event reasons."""
-    return {
-        "clocks_limited_by_power": float(bool(reasons & _BY_POWER)),
-        "clocks_limited_by_heat": float(bool(reasons & _BY_HEAT)),
-        "clocks_limited_by_hardware": float(bool(reasons & _BY_HARDWARE)),
-    }
+_LOOK_NS = NS_PER_S // 200
+# How long other probes wait for a round, and how long the end of the watching does.
+WAIT_S = 0.002
+LAST_WAIT_S = 2.0
 
 
 class GpuProbe:
-    """Reads the NVIDIA GPUs that the job uses, or all of them while that is unknown.
+    """Reads the GPUs that the job uses, or all of them while that is unknown; and which processes compute on any.
 
     Args:
         root: where /proc and /sys are.
@@ -75,165 +48,216 @@ class GpuProbe:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._nvml = Nvml()
-        self._devices: list[_Device] = []
+        self._driver: Driver | None = None
+        self._devices: list[Device] = []
+        self._rounds = _Rounds()
         self._job: Processes | None = None
         self._all_visible = False
         self._slow_next_ns = 0
-        self._reported: set[str] = set()
+        self._computing = _Computing(root)
 
     def check(self, process: Candidate) -> Availability:
         """GPUs are seen whatever the process is."""
-        refusal = self._connect() or (None if self._count() else _NO_DEVICE)
-        self._nvml.close()
+        refusal = self._connect()
+        self._disconnect()
         return Availability.unless(self.name, refusal)
 
     def open(self, job: Processes) -> Iterable[Sample]:
-        """Connects to the driver; returns facts on each device, and what cannot be seen."""
+        """Connects to the driver; returns facts on each device, the first round, and what cannot be seen."""
         self._job = job
+        computing = list(self._computing.look(now_ns(), job))
         if (refusal := self._connect()) is not None:
-            return [Unavailable(self.name, *refusal)]
+            self._slow_next_ns = now_ns() + SLOW_PERIOD_NS
+            return [*computing, Unavailable(self.name, *refusal)]
         self._all_visible = sees_all_processes(self._root)
-        for index in range(self._count()):
-            handle = self._nvml.query(f"gpu:{index}", "nvmlDeviceGetHandleByIndex", index)
-            if handle is not None:
-                self._devices.append(_Device(self._nvml, index, handle))
-        if not self._devices:
-            return [Unavailable(self.name, *_NO_DEVICE)]
-        time_ns = now_ns()
-        return [fact for device in self._devices for fact in device.facts(time_ns)] + list(self.sample(time_ns))
+        facts = [fact for device in self._devices for fact in device.facts()]
+        facts += self._nodes(facts)
+        self._slow_next_ns = now_ns() + SLOW_PERIOD_NS
+        return [*computing, *facts, *self._look(job.pids(), slow=True)]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """Samples the job's devices; slow counters at their own period."""
-        pids = self._job.pids() if self._job else ()
+        """Begins a round, unless one is under way, and yields what has been seen since the last call."""
+        assert self._job is not None
         slow = now_ns >= self._slow_next_ns
-        if slow:
+        yield from self._computing.look(now_ns, self._job)
+        begun = self._devices and self._rounds.begin(partial(self._look, self._job.pids(), slow=slow))
+        if slow and (begun or not self._devices):
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
-        for device in self._devices:
-            if slow:
-                yield from device.look_for_users(now_ns, pids, self._all_visible)
-        for device in self._used():
-            yield from device.fast(now_ns)
-            if slow:
-                yield from device.slow(now_ns)
-        if slow:
-            yield from self._unsupported()
+        yield from self._rounds.take(WAIT_S)
 
     def close(self) -> Iterable[Sample]:
-        """Gives back what NVML lent, and disconnects."""
-        for device in self._devices:
-            device.gpm.close()
-        self._devices = []
-        self._nvml.close()
-        return ()
+        """Waits for the round that is under way, disconnects, and returns what was still seen."""
+        last = [*self._rounds.take(LAST_WAIT_S), *self._rounds.end()]
+        if not self._rounds.under_way:  # else the driver is still in a call, and must be left alone
+            self._disconnect()
+        return last
+
+    def _nodes(self, facts: Iterable[Sample]) -> Iterator[Fact]:
+        """The NUMA nodes that GPUs are attached to."""
+        for fact in facts:
+            if isinstance(fact, Fact) and fact.name == "pci_address":
+                node = node_of_device(fact.value, self._root)
+                if node is not None:
+                    yield fact._replace(name="numa_node", value=str(node))
 
     def _connect(self) -> Refusal | None:
-        reason = self._nvml.open()
-        return None if reason is None else why_no_gpu(self._root, reason)
+        """Finds a driver with devices; returns why there is none."""
+        drivers: tuple[Driver, ...] = (NvidiaDriver(), AmdDriver())
+        reasons = []
+        for driver in drivers:
+            reason = driver.open()
+            if reason is None:
+                self._driver, self._devices = driver, driver.devices()
+                if self._devices:
+                    return None
+                self._disconnect()
+                return _NO_DEVICE
+            reasons.append(reason)
+        return why_no_gpu(self._root, *reasons)
 
-    def _count(self) -> int:
-        return self._nvml.query("", "nvmlDeviceGetCount") or 0
+    def _disconnect(self) -> None:
+        for device in self._devices:
+            device.close()
+        self._devices = []
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
 
-    def _used(self) -> list["_Device"]:
-        used = [device for device in self._devices if device.users.job]
-        return used or self._devices
+    def _look(self, pids: tuple[int, ...], *, slow: bool) -> Iterator[Sample]:
+        """One round: the job's devices; all that is slow, and whose processes are on which device, if asked for."""
+        assert self._driver is not None
+        if slow:
+            for device in self._devices:
+                yield from device.look_for_users(pids, self._all_visible)
+        for device in [device for device in self._devices if device.users.job] or self._devices:
+            yield from device.fast()
+            if slow:
+                yield from device.slow()
+        if slow:
+            yield from self._driver.missing()
+        yield Reading(now_ns(), self.name, "perfdoctor", "gpu_calls_seconds_total", self._driver.spent_ns / NS_PER_S)
 
-    def _unsupported(self) -> Iterator[Unavailable]:
-        """What this driver cannot say, each once."""
-        for function, reason in self._nvml.unsupported.items():
-            if function not in self._reported:
-                self._reported.add(function)
-                text = f"NVML does not answer {function} here: {reason}."
-                yield Unavailable("gpu", text, "a newer GPU or driver")
+
+class _Computing:
+    """Tells which of a job's processes compute on a GPU, each once: it shows in their open files, whatever NVML says.
+
+    Asking a process takes 5 µs for each file that it has open (Linux 6.18, x86-64); one that does not is asked ever
+    more rarely, and one look takes so long at most that the other probes are not held up.
+
+    Args:
+        root: where /proc is.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._found: dict[int, str] = {}
+        self._met_ns: dict[int, int] = {}
+        self._ask_ns: dict[int, int] = {}
+        self._told = False
+
+    def look(self, time_ns: int, job: Processes) -> Iterator[Sample]:
+        """Those that have begun to since the last call, as far as there is time to look at them."""
+        begun_ns = now_ns()
+        for pid in job.torch_pids():
+            if now_ns() - begun_ns > _LOOK_NS:
+                return
+            if pid in self._found or time_ns < self._ask_ns.get(pid, 0):
+                continue
+            self._ask_ns[pid] = time_ns + max(SLOW_PERIOD_NS, time_ns - self._met_ns.setdefault(pid, time_ns))
+            try:
+                found = device_files(pid, self._root)
+            except PermissionError:
+                yield from self._refusal(pid)
+                continue
+            except OSError:  # it has just ended
+                continue
+            if found is not None:
+                self._found[pid] = found
+                if not self._inherits(pid, job):
+                    yield Fact(time_ns, "gpu", f"pid:{pid}", "device_files", found)
+
+    def _inherits(self, pid: int, job: Processes) -> bool:
+        """Whether a process has only what it was forked with, as loader workers have."""
+        parent = job.parent_of(pid)
+        return pid in job.forked_pids() and parent is not None and self._found.get(parent) == self._found[pid]
+
+    def _refusal(self, pid: int) -> Iterator[Unavailable]:
+        if self._told:
+            return
+        self._told = True
+        reason, enable = why_not(pid, self._root)
+        yield Unavailable(
+            "gpu", f"Whether process {pid} computes on a GPU, its driver alone can tell. {reason}", enable
+        )
 
 
-class _Device:
-    """One GPU."""
+class _Rounds:
+    """Runs one round after the other in a thread of its own.
 
-    def __init__(self, nvml: Nvml, index: int, handle: Any) -> None:
-        self.subject = f"gpu:{index}"
-        self.users = Users(None, None)
-        self.gpm = Gpm(nvml, self.subject, handle)
-        self._nvml = nvml
-        self._handle = handle
-        self._use_until_us = 0
+    Attributes:
+        under_way: a round has begun and not ended.
+    """
 
-    def facts(self, time_ns: int) -> Iterator[Fact]:
-        """What the device is."""
-        capability = self._ask("nvmlDeviceGetCudaComputeCapability")
-        version = self._nvml.query("", "nvmlSystemGetCudaDriverVersion")
-        mig = self._ask("nvmlDeviceGetMigMode")
-        values = {
-            "name": self._ask("nvmlDeviceGetName"),
-            "uuid": self._ask("nvmlDeviceGetUUID"),
-            "driver_version": self._nvml.query("", "nvmlSystemGetDriverVersion"),
-            "cuda_driver_version": f"{version // 1000}.{version % 1000 // 10}" if version else None,
-            "compute_capability": f"{capability[0]}.{capability[1]}" if capability else None,
-            "gpm": "yes" if self.gpm.supported else "no",
-            "partitioned": None if mig is None else "yes" if mig[0] else "no",
-        }
-        for name, value in values.items():
-            if value is not None:
-                yield Fact(time_ns, "gpu", self.subject, name, str(value))
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Callable[[], Iterable[Sample]] | None] = SimpleQueue()
+        self._found: deque[Sample] = deque()
+        self._ended = threading.Event()
+        self._ended.set()
+        self._begun_ns = 0
+        # One that hangs in a driver must not keep perfdoctor from ending.
+        self._thread = threading.Thread(target=self._run, name="perfdoctor-gpu", daemon=True)
 
-    def fast(self, time_ns: int) -> Iterator[Reading]:
-        """What changes all the time."""
-        use = self._ask("nvmlDeviceGetUtilizationRates")
-        if use is not None:
-            yield self._reading(time_ns, "busy_fraction", use.gpu / 100)
-            yield self._reading(time_ns, "memory_busy_fraction", use.memory / 100)
-        memory = self._ask("nvmlDeviceGetMemoryInfo")
-        if memory is not None:
-            yield self._reading(time_ns, "memory_used_bytes", memory.used)
-            yield self._reading(time_ns, "memory_total_bytes", memory.total)
-        reasons = self._nvml.first(self.subject, _REASONS, self._handle)
-        if reasons is not None:
-            yield from (self._reading(time_ns, *limit) for limit in clock_limits(reasons).items())
-        yield from self._levels(time_ns, _LEVELS)
-        yield from (self._reading(time_ns, *metric) for metric in self.gpm.metrics())
+    @property
+    def under_way(self) -> bool:
+        return not self._ended.is_set()
 
-    def slow(self, time_ns: int) -> Iterator[Reading]:
-        """What changes rarely, or costs much to ask."""
-        yield from self._levels(time_ns, _SLOW_LEVELS)
-        if not self.gpm.supported:
-            yield from self._levels(time_ns, _SAMPLED_LEVELS)
-        for name, policy in _VIOLATIONS:
-            violation = self._ask("nvmlDeviceGetViolationStatus", self._nvml.constant(policy))
-            if violation is not None:
-                yield self._reading(time_ns, name, violation.violationTime / 1e9)
+    def begin(self, look: Callable[[], Iterable[Sample]]) -> bool:
+        """Begins a round, unless one is under way."""
+        if self.under_way:
+            return False
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._ended.clear()
+        self._begun_ns = now_ns()
+        self._asked.put(look)
+        return True
 
-    def look_for_users(self, time_ns: int, job: Iterable[int], all_visible: bool) -> Iterator[Reading]:
-        """Whose processes are on the device, their memory, and their share of its multiprocessors."""
-        processes = self._nvml.first(self.subject, _PROCESSES, self._handle)
-        self.users = Users(None, None) if processes is None else tell_apart(processes, job, all_visible)
-        own, foreign = self.users.job, self.users.foreign
-        use = self._process_use()
-        yield self._reading(time_ns, "job_processes", None if own is None else len(own))
-        yield self._reading(time_ns, "foreign_processes", None if foreign is None else len(foreign))
-        yield self._reading(time_ns, "job_memory_bytes", total(own))
-        yield self._reading(time_ns, "foreign_memory_bytes", total(foreign))
-        shares = None if use is None or foreign is None else [use.get(pid, 0.0) for pid in foreign]
-        yield self._reading(time_ns, "foreign_sm_fraction", None if shares is None else min(sum(shares), 1.0))
-        for pid, used in (own or {}).items():
-            subject = f"{self.subject}/pid:{pid}"
-            yield Reading(time_ns, "gpu", subject, "memory_bytes", used)
-            yield Reading(time_ns, "gpu", subject, "sm_fraction", use.get(pid) if use is not None else None)
+    def take(self, wait_s: float) -> Iterator[Sample]:
+        """What rounds have found since the last call; waits so long at most for the one that is under way."""
+        self._ended.wait(wait_s)
+        while self._found:
+            yield self._found.popleft()
 
-    def _process_use(self) -> dict[int, float] | None:
-        samples = self._nvml.samples(self.subject, "nvmlDeviceGetProcessUtilization", self._handle, self._use_until_us)
-        if samples is None:
-            return None
-        self._use_until_us = max((sample.timeStamp for sample in samples), default=self._use_until_us)
-        return mean_use(samples)
+    def end(self) -> Iterator[Unavailable]:
+        """Ends the thread, as soon as its round has ended; says whether that is still under way."""
+        self._asked.put(None)
+        if self.under_way:
+            seconds = (now_ns() - self._begun_ns) / NS_PER_S
+            text = f"The GPU's driver has not answered for {seconds:.0f} s; what it was asked then is missing."
+            yield Unavailable("gpu", text, "look for Xid errors in the kernel's log: the driver hangs")
 
-    def _levels(self, time_ns: int, levels: Iterable[tuple[str, str, str, float]]) -> Iterator[Reading]:
-        for name, function, about, worth in levels:
-            value = self._ask(function, *([self._nvml.constant(about)] if about else []))
-            if value is not None:
-                yield self._reading(time_ns, name, value * worth)
+    def _run(self) -> None:
+        while (look := self._asked.get()) is not None:
+            try:
+                for sample in look():
+                    self._found.append(sample)
+            except Exception as error:  # noqa: BLE001
+                text = f"A round of readings of the GPUs broke off: {type(error).__name__}: {error}."
+                self._found.append(Unavailable("gpu", text, "report it, with the versions of driver and libraries"))
+            finally:
+                self._ended.set()
 
-    def _ask(self, function: str, *arguments: Any) -> Any:
-        return self._nvml.query(self.subject, function, self._handle, *arguments)
 
-    def _reading(self, time_ns: int, name: str, value: float | None) -> Reading:
-        return Reading(time_ns, "gpu", self.subject, name, value)
+def why_no_gpu(root: Path, nvidia: str, amd: str) -> Refusal:
+    """Reason and remedy where no GPU can be read, in view of what GPU drivers this machine has.
+
+    Args:
+        root: where /proc and /dev are.
+        nvidia: why NVIDIA's cannot.
+        amd: why AMD's cannot.
+    """
+    if (root / "proc/driver/nvidia/version").exists():
+        return Refusal(nvidia, "reload the driver or reboot: its library and kernel module may differ in version")
+    if (root / "dev/kfd").exists():
+        return Refusal(f"This machine has the driver of AMD's GPUs. {amd}", _ENABLE_AMD)
+    return Refusal(f"{nvidia} This machine shows no NVIDIA driver.", _ENABLE_NVIDIA)

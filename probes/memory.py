@@ -141,7 +141,7 @@ class MemoryProbe:
                 yield Reading(time_ns, "memory", "host", name, size)
 
     def _traffic(self, time_ns: int) -> Iterator[Reading]:
-        """Pages moved on the whole host, from /proc/vmstat."""
+        """Pages moved on the whole host, and what allocations waited for, from /proc/vmstat."""
         try:
             vmstat = counters(self._files.read("/proc/vmstat"))
         except OSError:
@@ -153,6 +153,10 @@ class MemoryProbe:
             "swapped_out_bytes_total": vmstat["pswpout"] * _PAGE_BYTES if "pswpout" in vmstat else None,
             "major_faults_total": vmstat.get("pgmajfault"),
             "refaults_total": refaults,
+            "direct_reclaim_bytes_total": vmstat["pgscan_direct"] * _PAGE_BYTES if "pgscan_direct" in vmstat else None,
+            "compaction_stalls_total": vmstat.get("compact_stall"),
+            "huge_page_faults_total": vmstat.get("thp_fault_alloc"),
+            "huge_page_fallbacks_total": vmstat.get("thp_fault_fallback"),
         }
         for name, value in values.items():
             yield Reading(time_ns, "memory", "host", name, value)
@@ -165,21 +169,26 @@ class MemoryProbe:
 
     def _version_2(self, group: Group, slow: bool) -> dict[str, int | None]:
         events = self._counters(group, "memory.events")
+        stat = self._counters(group, "memory.stat") if slow else {}
         limits = [limit for name in ("memory.max", "memory.high") if (limit := self._number(group, name)) is not None]
         return {
             "limit_bytes": min(limits, default=None),
             "usage_bytes": self._number(group, "memory.current"),
-            "page_cache_bytes": self._counters(group, "memory.stat").get("file") if slow else None,
+            "page_cache_bytes": stat.get("file"),
+            "reclaimed_bytes_total": stat["pgsteal"] * _PAGE_BYTES if "pgsteal" in stat else None,
+            "refaults_total": stat.get("workingset_refault_file"),
             "limit_hits_total": events["max"] + events.get("high", 0) if "max" in events else None,
             "oom_kills_total": events.get("oom_kill"),
         }
 
     def _version_1(self, group: Group, slow: bool) -> dict[str, int | None]:
         limit = self._number(group, "memory.limit_in_bytes")
+        stat = self._counters(group, "memory.stat") if slow else {}
         return {
             "limit_bytes": limit if limit is not None and limit < _NO_LIMIT else None,
             "usage_bytes": self._number(group, "memory.usage_in_bytes"),
-            "page_cache_bytes": self._counters(group, "memory.stat").get("total_cache") if slow else None,
+            "page_cache_bytes": stat.get("total_cache"),
+            "refaults_total": stat.get("total_workingset_refault_file"),
             "limit_hits_total": self._number(group, "memory.failcnt"),
             "oom_kills_total": self._counters(group, "memory.oom_control").get("oom_kill"),
         }

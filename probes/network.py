@@ -1,4 +1,4 @@
-"""Traffic of the job's network namespace, and the sockets of its processes with whom they talk to.
+"""Traffic of the job's network namespace and of the host's fabric, and the sockets of the job's processes.
 
 A sample costs 50 µs of CPU: 0.01 % of a core, sockets included (Linux 6.18, x86-64, 100 sockets).
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers.fabric import Fabric
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles
@@ -24,6 +25,7 @@ KINDS = ("tcp", "udp", "unix", "other")
 # Listing all sockets may take so long; where it takes longer, they are listed more rarely in proportion.
 _SOCKETS_BUDGET_NS = 20_000_000
 _ESTABLISHED = "01"  # include/net/tcp_states.h
+_INFINIBAND = 32  # ARPHRD_INFINIBAND in include/uapi/linux/if_arp.h
 
 
 def parse_interfaces(text: str) -> dict[str, dict[str, int]]:
@@ -74,6 +76,7 @@ class NetworkProbe:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._files = KeptFiles(root)
+        self._fabric = Fabric(root, self._files)
         self._job: Processes | None = None
         self._reported: dict[int, set[str]] = {}
         self._refused = False
@@ -94,12 +97,13 @@ class NetworkProbe:
         }
         if not interfaces:
             first.append(Unavailable("network", "The job's network interfaces cannot be read.", "mount /proc"))
-        return [*self._links(time_ns, sorted(interfaces)), *first]
+        return [*self._links(time_ns, sorted(interfaces)), *self._fabric.facts(time_ns), *first]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """Samples interfaces and TCP; sockets at their own period."""
         pids = self._job.pids() if self._job else ()
         yield from self._interfaces(now_ns, pids)
+        yield from self._fabric.readings(now_ns)
         if now_ns >= self._sockets_next_ns:
             yield from self._all_sockets(now_ns, pids)
 
@@ -109,16 +113,15 @@ class NetworkProbe:
         return ()
 
     def _links(self, time_ns: int, subjects: Iterable[str]) -> Iterator[Fact]:
-        """How fast links are, and the largest packet that they carry, as far as their drivers say."""
+        """How fast links are, the largest packet that they carry, and which send through a fabric's port (IPoIB)."""
         for subject in subjects:
             folder = self._root / "sys/class/net" / subject.removeprefix("interface:")
             for file, name, unit in (("speed", "link_bits_per_second", 1_000_000), ("mtu", "mtu_bytes", 1)):
-                try:
-                    said = int((folder / file).read_text())
-                except (OSError, ValueError):
-                    continue
-                if said > 0:
+                said = _read_number(folder / file)
+                if said is not None and said > 0:
                     yield Fact(time_ns, "network", subject, name, str(said * unit))
+            if _read_number(folder / "type") == _INFINIBAND:
+                yield Fact(time_ns, "network", subject, "over_fabric", "yes")
 
     def _interfaces(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
         for pid in pids:
@@ -165,6 +168,13 @@ class NetworkProbe:
         if not self._refused:
             self._refused = True
             yield Unavailable(self.name, *_unseen(pid, why_not(pid, self._root)))
+
+
+def _read_number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _unseen(pid: int | None, why: Refusal) -> Refusal:

@@ -74,7 +74,7 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         CAUSES[cause].bottleneck,
         cause,
         case.share(cause),
-        confidence(accounts, cause, level),
+        confidence(accounts, cause, level, on_gpu=case.uses_gpu),
         finding.predicted_speedup if finding else 1.0,
         straggler(accounts, cause),
         level,

@@ -21,14 +21,32 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.steps import Steps
 
 _WATCH_LONGER = say("coverage.watch_longer")
+_TRACE_IT = say("coverage.trace_it")
 _NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too_brief=True)
 
 
-def not_examined(job: JobTimeline) -> tuple[NotExamined, ...]:
-    """All that was not examined, what is to be said of the steps first."""
+def not_examined(job: JobTimeline, *, traced: bool) -> tuple[NotExamined, ...]:
+    """All that was not examined, what is to be said of the steps first.
+
+    Args:
+        job: the job.
+        traced: its GPUs' time is known from traces.
+    """
     problem = user_frames().problem
     frames = [NotExamined("frames", problem, HINT)] if problem else []
-    return (*_time_between(job), *_several_in_one(job), *dict.fromkeys([*_unavailable(job), *frames]))
+    gpus = [] if traced else _of_gpus(job)
+    return (*_time_between(job), *_several_in_one(job), *dict.fromkeys([*gpus, *_unavailable(job), *frames]))
+
+
+def _of_gpus(job: JobTimeline) -> list[NotExamined]:
+    """What samples do not show of a GPU, and what could not be read of it."""
+    on_gpu = [trainer.pid for trainer in job.processes.trainers if job.gpus.used_by(trainer.pid)]
+    if not on_gpu:
+        return []
+    read = {gpu for gpu, name in job.recording.series if name == "busy_fraction"}
+    unread = any(not read.intersection(job.gpus.of(pid)) for pid in on_gpu)
+    busy = [NotExamined("gpu", say("coverage.gpu_use_unread"), _TRACE_IT)] if unread else []
+    return [NotExamined("gpu", say("coverage.gpu_untraced"), _TRACE_IT), *busy]
 
 
 def _unavailable(job: JobTimeline) -> list[NotExamined]:

@@ -53,7 +53,7 @@ def examine(recording: Recording) -> Diagnosis:
         verdict=judge(diagnosis.verdict, trial),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in case.trainers),
         steps=_steps(job, steps, profiled, trial),
-        not_examined=(*not_examined(job), *profiled.not_examined, *diagnosis.not_examined),
+        not_examined=(*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined),
         overhead=_own_cost(recording),
         job=_describe_job(job, case),
         series=chart_series(job),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from perfdoctor.causes import BANDWIDTH
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES
@@ -104,6 +105,48 @@ class Account:
             change = Amounts({**{cause: -amount for cause, amount in changed.items()}, to: sum(changed.values())})
             own[block], awaited[block] = Amounts.summed([own[block], change]), Amounts.summed([amounts, change])
         return replace(self, own=own, awaited=awaited)
+
+    def settled(self, own: Mapping[int, Amounts[str]], origins: Mapping[str, str]) -> Account:
+        """The same account with other causes in this trainer; files and lines keep their parts of a cause.
+
+        Args:
+            own: the causes per second of the recording.
+            origins: of causes that are new, those whose lines are theirs.
+        """
+        old, new = Amounts.summed(self.own.values()), Amounts.summed(own.values())
+
+        def kept(detail: Mapping[str, Amounts[str]]) -> dict[str, Amounts[str]]:
+            found = {}
+            for cause in new:
+                origin = cause if cause in old else origins.get(cause, cause)
+                if origin in detail and old[origin]:
+                    factor = new[cause] / old[origin]
+                    found[cause] = Amounts({name: amount * factor for name, amount in detail[origin].items()})
+            return found
+
+        awaited = {
+            block: Amounts({cause: part * own[block][cause] / self.own[block][cause] for cause, part in some.items()})
+            for block, some in self.awaited.items()
+        }
+        return replace(self, own=dict(own), awaited=awaited, targets=kept(self.targets), lines=kept(self.lines))
+
+    def waiting_for(self, rank: int, part: float, doing: Mapping[str, float]) -> Account:
+        """The same account with a part of what went to the exchange between ranks as a wait for one of them.
+
+        Args:
+            rank: which.
+            part: of all time that went to the exchange.
+            doing: what that rank did, cause to fraction, summing to 1.
+        """
+        own, waits = dict(self.own), dict(self.waits)
+        for block, amounts in self.own.items():
+            waited = part * amounts[BANDWIDTH]
+            if waited <= 0:
+                continue
+            own[block] = Amounts.summed([amounts, {BANDWIDTH: -waited}])
+            theirs = {cause: fraction * waited for cause, fraction in doing.items()}
+            waits[block, rank] = Amounts.summed([waits.get((block, rank), {}), theirs])
+        return replace(self, own=own, waits=waits)
 
     @property
     def seconds(self) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context, read_context
-from perfdoctor.attribution.gpu import Gpus, read_gpus
+from perfdoctor.attribution.gpu import settle_with_gpus
 from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
 from perfdoctor.attribution.trainers import TrainerClassifier
 from perfdoctor.recording.clock import NS_PER_S
@@ -33,7 +33,8 @@ Weigh = Callable[[Steps | None, Times, Floats], Floats]
 def attribute(job: JobTimeline) -> list[Account]:
     """Accounts for every instant at which the trainers were sampled, one account per trainer."""
     context = read_context(job)
-    accounts = [charge_slowest_stage(context, account) for account in _accounts(context, _all_time)]
+    accounts = settle_with_gpus(job, _accounts(context, _all_time))
+    accounts = [charge_slowest_stage(context, account) for account in accounts]
     return name_latency(job, charge_excess(accounts))
 
 
@@ -41,18 +42,17 @@ def attribute_long_steps(job: JobTimeline) -> list[Account]:
     """Accounts for what long steps take longer than ordinary ones, one per trainer; empty without marked steps.
 
     What comes now and then does not flow through the loader's pipeline, so that no stage of it is charged for another.
+    How busy a GPU was is known over longer times than such a step takes: what its host does at it is left as it is.
     """
     return name_latency(job, charge_excess(_accounts(read_context(job), _long_steps)))
 
 
 def _accounts(context: Context, weigh: Weigh) -> list[Account]:
-    classifier, gpus = TrainerClassifier(context), read_gpus(context.job.recording)
-    return [_account_for(context, classifier, gpus, trainer, weigh) for trainer in context.job.processes.trainers]
+    classifier = TrainerClassifier(context)
+    return [_account_for(context, classifier, trainer, weigh) for trainer in context.job.processes.trainers]
 
 
-def _account_for(
-    context: Context, classifier: TrainerClassifier, gpus: Gpus | None, trainer: Process, weigh: Weigh
-) -> Account:
+def _account_for(context: Context, classifier: TrainerClassifier, trainer: Process, weigh: Weigh) -> Account:
     job, code = context.job, context.habits[trainer.pid].code
     account = Account(trainer, interpreter=code.interpreter, libraries=code.libraries)
     main = job.threads.main(trainer.pid)
@@ -63,10 +63,7 @@ def _account_for(
         if seconds <= 0:
             continue
         seen = job.observe(trainer, time)
-        shares = classifier.shares(seen)
-        if gpus is not None:
-            shares = gpus.share_out(shares, time)
-        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
+        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, classifier.shares(seen))
     return account
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
@@ -22,6 +23,10 @@ _RUNNING = ThreadState("R", None, "", 1.0, 0.0)
 
 # Libraries' work that can only have been called by the model itself: by its hooks, or to match targets.
 IN_STEP = "library in step"
+
+# Kinds of code that say something of the host of a GPU only: as what they count elsewhere, and what they are there.
+_ELSEWHERE = {"driver": "other", "clock": "other", "copy": "kernel"}
+WAITS, LAUNCHES = "device wait", "launch"
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
 # Samples by kind of code (``perfdoctor.knowledge.symbols``), for each phase.
@@ -41,14 +46,35 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     """
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
+    on_gpu = job.gpus.used_by(pid)
     for row in job.code:
         if row.tid != pid or job.gil.is_collecting(pid, row.time_ns):
             continue
-        kind = classify(row.image, row.symbol)
+        kind: str = classify(row.image, row.symbol)
+        if not on_gpu:
+            kind = _ELSEWHERE.get(kind, kind)
         phase = phase_of(job.locator.locate(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
         found = held_up if job.kinds.pool_delay(pid, row.time_ns) >= thresholds.SURE_DELAY else undisturbed
         found[phase][kind] += 1
     return undisturbed, held_up
+
+
+def with_device(counts: Counter[str]) -> Counter[str]:
+    """Splits what the host of a GPU runs into waiting for the device, launching work on it, and its own.
+
+    A wait for the device spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
+    without torch's dispatcher, and it takes some interpreter. What exceeds these parts is a wait, or Python's own work.
+    """
+    launching = min(counts["driver"], thresholds.DRIVER_PER_DISPATCH * counts["dispatch"])
+    called = counts["dispatch"] + launching
+    calling = min(counts["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
+    split = Counter(counts)
+    split[WAITS] = counts["clock"] + counts["driver"] - launching  # type: ignore[assignment]
+    split[LAUNCHES] = called + calling  # type: ignore[assignment]
+    split["interpreter"] -= calling  # type: ignore[assignment]
+    for kind in ("driver", "clock", "dispatch"):
+        del split[kind]
+    return split
 
 
 def is_blurred(job: JobTimeline, pid: int) -> bool:
@@ -164,10 +190,13 @@ _CAUSES = {
     # Decoders, compressors and array libraries: a step of torch's has no use for them.
     "library": INPUT_PREPROCESSING,
     IN_STEP: PYTHON_OVERHEAD,
+    WAITS: DEVICE_WAIT,
+    LAUNCHES: LAUNCHING,
+    "copy": STAGING,
 }
 
 # What machine code shows by itself: torch's kernels and the barriers of their pool.
-_PHASELESS = (MODEL_COMPUTE, SPIN)
+_PHASELESS = (MODEL_COMPUTE, SPIN, DEVICE_WAIT)
 
 # Where a loop of the job's own does something besides calling the model.
 _OWN_CODE = ("other", PREPARES, AFTERWARDS)
@@ -190,6 +219,7 @@ class CodeMix:
             so a neighbour that comes and goes costs more than a mean over all of the time would show.
         undisturbed: while none does.
         located: it is known where in its code the process is; if not, neither is what its Python code is for.
+        on_gpu: the process computes on a GPU.
     """
 
     by_phase: Mixes
@@ -198,6 +228,7 @@ class CodeMix:
     held_up: Mixes = field(default_factory=dict)
     undisturbed: Mixes = field(default_factory=dict)
     located: bool = True
+    on_gpu: bool = False
 
     def causes(self, location: CodeLocation, *, held_up: bool) -> Mapping[str, float]:
         """What running at a location counts for, ``spin`` included, summing to 1."""
@@ -211,13 +242,15 @@ class CodeMix:
                 return mixes[phase]
         if phase == PREPARES:
             return {INPUT_PREPROCESSING: 1.0}
+        if self.on_gpu:
+            return {LAUNCHING if phase in TRAINING_PHASES else DEVICE_WAIT: 1.0}
         # Without a look at the machine code, a step's own phases count as arithmetic, the rest as the interpreter's.
         return {MODEL_COMPUTE if phase in TRAINING_PHASES else PYTHON_OVERHEAD: 1.0}
 
 
 def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
     """Measures the mix of one trainer's main thread."""
-    located = job.locator.is_known(pid)
+    located, on_gpu = job.locator.is_known(pid), job.gpus.used_by(pid)
     undisturbed, held_up = count_code(job, pid)
     both = {phase: counts + held_up[phase] for phase, counts in undisturbed.items()}
     # With a DataLoader, a loop prepares no more than a rest itself.
@@ -229,19 +262,15 @@ def read_code_mix(job: JobTimeline, pid: int) -> CodeMix:
         around = both["forward"] + both["other"]
         after = Amounts({phase: running.get(phase, 0.0) for phase in _OWN_CODE}).fractions().get(AFTERWARDS, 0.0)
         libraries = _libraries(around, after * both[AFTERWARDS]["library"])
-        return CodeMix(_mixes(both), _interpreter(around), libraries, _mixes(held_up), _mixes(undisturbed))
+        mixes = [_mixes(counts, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+        return CodeMix(mixes[0], _interpreter(around), libraries, mixes[1], mixes[2], on_gpu=on_gpu)
     if any(both[phase]["library"] for phase in TRAINING_PHASES):
         wrong = misplaced(both, running_by_phase(job, pid))
         undisturbed, held_up, both = (mark_in_step(counts, wrong) for counts in (undisturbed, held_up, both))
     around = sum((counts for phase, counts in both.items() if phase not in claimed), Counter())
-    return CodeMix(
-        _mixes(both, calls_only),
-        _interpreter(around),
-        _libraries(around, both[AFTERWARDS]["library"]),
-        _mixes(held_up, calls_only),
-        _mixes(undisturbed, calls_only),
-        located,
-    )
+    mixes = [_mixes(counts, calls_only, on_gpu=on_gpu) for counts in (both, held_up, undisturbed)]
+    libraries = _libraries(around, both[AFTERWARDS]["library"])
+    return CodeMix(mixes[0], _interpreter(around), libraries, mixes[1], mixes[2], located, on_gpu)
 
 
 def _without_location(mix: Mapping[str, float]) -> Mapping[str, float]:
@@ -265,17 +294,20 @@ def _libraries(around: Counter[str], afterwards: float) -> float | None:
     return libraries / overhead if overhead >= thresholds.CODE_SAMPLES else None
 
 
-def _mixes(by_phase: ByPhase, calls_only: bool | None = None) -> Mixes:
+def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -> Mixes:
     """Cause to fraction for each phase with enough samples.
 
     Args:
         by_phase: samples by kind of code.
         calls_only: what runs around the arithmetic of code that prepares the input is a Python loop over a batch's
             elements; None where samples are not that code's alone.
+        on_gpu: the process computes on a GPU.
     """
+    if on_gpu:
+        by_phase = {phase: with_device(counts) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:
-        kept = (PYTHON_OVERHEAD, SPIN) if calls_only else (SPIN,)
+        kept = (PYTHON_OVERHEAD, LAUNCHING, SPIN, DEVICE_WAIT, STAGING) if calls_only else (SPIN, DEVICE_WAIT, STAGING)
         found = {cause: part for cause, part in mixes[PREPARES].items() if cause in kept}
         mixes[PREPARES] = {**found, INPUT_PREPROCESSING: 1 - sum(found.values())}
     return mixes

@@ -31,12 +31,14 @@ class Habits:
         writing: what its files are written for.
         restarts: spans in which it waits for a first batch, from the start of new workers until it leaves the loader.
         gil_switching: the part of its running time that switching the GIL takes.
+        allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
     """
 
     code: CodeMix
     writing: Writing
     restarts: Spans = ()
     gil_switching: float = 0.0
+    allocating: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,15 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         writing=read_writing(job, trainer),
         restarts=_restart_waits(job, trainer),
         gil_switching=gil_switching(job, trainer.pid),
+        allocating=_allocating(job, trainer.pid),
     )
+
+
+def _allocating(job: JobTimeline, pid: int) -> float:
+    """A host of a GPU launches and waits in user mode; the driver allocates and frees memory in the kernel."""
+    if job.gpus.memory_used(pid) < thresholds.FULL_GPU:
+        return 0.0
+    return max(0.0, kernel_time(job, pid, *job.span) - thresholds.USUAL_KERNEL_TIME)
 
 
 def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:
@@ -109,11 +119,22 @@ def gil_switching(job: JobTimeline, pid: int) -> float:
     running_s = float(main.run_ns[last] - main.run_ns[first]) / NS_PER_S
     switches = float(main.voluntary[last] - main.voluntary[first])
     start, end = main.counted_ns[[first, last]].tolist()
-    sampled: int = sum(row.tid == pid and start <= row.time_ns <= end for row in job.code)
+    return min(kernel_time(job, pid, start, end), switches * thresholds.GIL_SWITCH_S / running_s) if running_s else 0.0
+
+
+def kernel_time(job: JobTimeline, pid: int, start_ns: int, end_ns: int) -> float:
+    """Of the time in a span in which a trainer's main thread runs, the part in the kernel.
+
+    That is all CPU time without what was sampled in user mode; 0 where the machine code was not sampled.
+    """
+    main = job.threads.main(pid)
+    if main is None:
+        return 0.0
+    running_s = main.use(start_ns, end_ns)[0] * (end_ns - start_ns) / NS_PER_S
+    sampled = sum(row.tid == pid and start_ns <= row.time_ns <= end_ns for row in job.code)
     if not sampled or running_s <= 0:
         return 0.0
-    in_kernel_s, switching_s = running_s - sampled / CODE_FREQUENCY, switches * thresholds.GIL_SWITCH_S
-    return max(0.0, min(in_kernel_s, switching_s)) / running_s
+    return max(0.0, 1 - sampled / CODE_FREQUENCY / running_s)
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:

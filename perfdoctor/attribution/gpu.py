@@ -1,58 +1,219 @@
-"""Jobs with a GPU: what a busy GPU hides from the host is no cost, and only when it idles is the host to blame.
+"""Jobs with a GPU: what a busy GPU hides from the host is no cost, and while it idles the host is to blame.
 
-Not yet verified on a device: the machines that this was written on have none. NVML's own window (1/6 to 1 s) is longer
-than most steps, so the busy fraction around an instant is used as the weight of the GPU at that instant.
+Classifiers say what the host does at each instant: it waits for the device, launches work, or does something else. The
+driver says how long the device was busy, as means over times that are longer than a step, so the two meet in sums
+over each second:
+
+1. A host that waits for its device keeps it busy: busy time is matched with these waits first.
+2. What the host does besides launching (waiting for input, saving, collecting garbage …) leaves the device idle. In a
+   steady state a host that never waits is never ahead, so nothing hides what it does; one that waits in each step has
+   nothing queued after it.
+3. The idle time that remains goes to copies that the host waits for, to waits (without them launching would overlap
+   with computing, and a step would take as long as the longer of both), and for the rest to launching.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
+from perfdoctor.attribution.share import DEVICE_WAIT, INPUT_WAIT, LAUNCHING, STAGING
+from perfdoctor.causes import (
+    BANDWIDTH,
+    CAUSES,
+    GPU_COMPUTE,
+    HOST_TRANSFER,
+    INPUT_PREPROCESSING,
+    KERNEL_LAUNCH,
+    MEMORY_PRESSURE,
+    SYNCHRONIZATION,
+    UNATTRIBUTED,
+)
+from perfdoctor.knowledge import thresholds
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.readings import Readings
 
-from perfdoctor.attribution.share import Share, Shares, scaled
-from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
-from perfdoctor.metrics.gpu import gpu_cause, job_gpus, measure_gpus
-from perfdoctor.recording.reader import Recording
-from perfdoctor.timeline.readings import Counter, Readings
 
-# Host work in a step, while the GPU waits for it, is launching.
-_LAUNCHING = {MODEL_COMPUTE: KERNEL_LAUNCH, PYTHON_OVERHEAD: KERNEL_LAUNCH}
+def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Account]:
+    """The accounts of the trainers, those that compute on GPUs with what these did."""
+    on_gpu = [account for account in accounts if job.gpus.used_by(account.trainer.pid)]
+    if not on_gpu:
+        return list(accounts)
+    reader = GpuReader(Readings(job.recording), [job.gpus.of(account.trainer.pid) for account in on_gpu])
+    uses = {account.trainer.pid: reader.read(job.gpus.of(account.trainer.pid)) for account in on_gpu}
+    accounts = [
+        _with_staging(account, uses[account.trainer.pid]) if account.trainer.pid in uses else account
+        for account in accounts
+    ]
+    splits = {
+        account.trainer.pid: split_idle(account.causes().fractions(), use, use.busy_at(*job.span))
+        for account in accounts
+        if (use := uses.get(account.trainer.pid)) is not None
+    }
+    # Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
+    least = min(split.busy for split in splits.values())
+    settled = []
+    for account in accounts:
+        split = splits.get(account.trainer.pid)
+        if split is not None:
+            early = (split.busy - least) / split.busy if split.busy else 0.0
+            account = _settled(job, account, uses[account.trainer.pid].with_exchange(early), split)
+        settled.append(account)
+    return charge_late_gpus(settled)
+
+
+def _settled(job: JobTimeline, account: Account, use: GpuUse, split: IdleSplit) -> Account:
+    own: dict[int, Amounts[str]] = {}
+    for block, amounts in account.own.items():
+        seconds = amounts.total
+        start = job.span[0] + block * NS_PER_S
+        busy = use.busy_at(start, start + NS_PER_S) if split.measured else split.busy
+        fractions = {cause: amount / seconds for cause, amount in amounts.items()} if seconds else {}
+        shares = share_second(fractions, use, split, busy or 0.0)
+        own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})
+    return account.settled(own, _ORIGINS)
+
+
+def _with_staging(account: Account, use: GpuUse) -> Account:
+    """Copies in the host's memory are part of those to the device, as far as bytes were moved; else of preparing input.
+
+    The driver copies what is pageable to a place of its own first, and whoever asked for it waits.
+    """
+    copied = account.causes()[STAGING] / account.seconds if account.seconds else 0.0
+    moved = 1.0 if use.copying is None else use.copying[1]
+    waits = min(1.0, moved / copied) if copied else 0.0
+    own = {
+        block: Amounts.summed(
+            [
+                {cause: amount for cause, amount in amounts.items() if cause != STAGING},
+                {INPUT_WAIT: waits * amounts[STAGING], INPUT_PREPROCESSING: (1 - waits) * amounts[STAGING]},
+            ]
+        )
+        for block, amounts in account.own.items()
+    }
+    return account.settled(own, {INPUT_WAIT: STAGING, INPUT_PREPROCESSING: STAGING})
+
+
+_HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, LAUNCHING, UNATTRIBUTED)
+# Whose lines are those of a cause that is only known now.
+_ORIGINS = {KERNEL_LAUNCH: LAUNCHING, SYNCHRONIZATION: DEVICE_WAIT, HOST_TRANSFER: INPUT_WAIT}
 
 
 @dataclass(frozen=True)
-class Gpus:
-    """The GPUs of a job over time.
+class IdleSplit:
+    """How idle time that nothing but launching and waiting explains is shared out.
 
     Attributes:
-        busy: mean busy fraction of the job's GPUs.
-        cause: what they are busy with, a ``gpu.*`` cause.
+        busy: fraction of the time in which the device is busy.
+        measured: the driver said so; otherwise it is estimated from what the host does.
+        parts: cause to part of that idle time, summing to 1.
     """
 
-    busy: Counter
-    cause: str
-
-    def share_out(self, shares: Iterable[Share], time_ns: int) -> Shares:
-        """Splits an instant between the GPU and the host's own account of it."""
-        busy = min(1.0, max(0.0, float(np.interp(time_ns, self.busy.times_ns, self.busy.values))))
-        host = [replace(share, cause=_LAUNCHING.get(share.cause, share.cause)) for share in scaled(shares, 1 - busy)]
-        return [Share(self.cause, busy), *(share for share in host if share.weight > 0)]
+    busy: float
+    measured: bool
+    parts: Mapping[str, float]
 
 
-def read_gpus(recording: Recording) -> Gpus | None:
-    """The GPUs that the job uses; None if it uses none, or if they could not be looked at."""
-    readings = Readings(recording)
-    used = job_gpus(readings)
-    cause = gpu_cause(measure_gpus(readings)) if used else None
-    if cause is None:
-        return None
-    at: dict[int, list[float]] = {}
-    for gpu in used:
-        for time_ns, busy in zip(*recording.series.get((gpu, "busy_fraction"), ((), ())), strict=True):
-            at.setdefault(time_ns, []).append(busy)
-    if len(at) < 2:
-        return None
-    times = sorted(at)
-    return Gpus(Counter(np.array(times, dtype=np.float64), np.array([fmean(at[time]) for time in times])), cause)
+def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> IdleSplit:
+    """Determines it over the whole recording.
+
+    Args:
+        host: what the host does, cause to fraction of wall time.
+        use: what its GPUs do.
+        busy: fraction of the time in which they are busy; None where that could not be read.
+    """
+    waits, launching = _waits(host), host.get(LAUNCHING, 0.0)
+    besides = sum(host.values()) - waits - launching
+    copies = _copies(host, use, busy)
+    measured = busy is not None
+    if busy is None:
+        # Who has to wait for the device has given it enough to do; else it is known only that it had less than that.
+        behind = waits >= thresholds.HOST_WAITS
+        busy = waits - copies + launching * (1.0 if behind else thresholds.UNKNOWN_LAUNCHING)
+    idle = max(0.0, 1 - busy)
+    left = idle - min(besides, idle)
+    if left <= 0:
+        return IdleSplit(busy, measured, {KERNEL_LAUNCH: 1.0})
+    copies = min(left, copies)
+    rest = left - copies
+    # Without waits the host would launch while the device computes: the longer of both would be the step.
+    waiting = min(rest, max(0.0, idle + busy - min(besides, idle) - copies - max(busy, launching)), waits)
+    cause = MEMORY_PRESSURE if host.get(MEMORY_PRESSURE, 0.0) >= thresholds.ALLOCATES else SYNCHRONIZATION
+    parts = {HOST_TRANSFER: copies, cause: waiting, KERNEL_LAUNCH: rest - waiting}
+    return IdleSplit(busy, measured, {name: part / left for name, part in parts.items() if part > 0})
+
+
+def _waits(host: Mapping[str, float]) -> float:
+    return host.get(DEVICE_WAIT, 0.0) + host.get(INPUT_WAIT, 0.0)
+
+
+def _copies(host: Mapping[str, float], use: GpuUse, busy: float | None) -> float:
+    """Fraction of the time in which the host waits for copies.
+
+    A wait of the device's for which it runs no kernel is one; and so is one for the input in a step that waits
+    elsewhere as well, since then nothing else is queued. The bytes that were moved bound it.
+    """
+    waits = _waits(host)
+    copies = 0.0 if busy is None else max(0.0, waits - busy)
+    if host.get(DEVICE_WAIT, 0.0) >= thresholds.HOST_WAITS:
+        copies = max(copies, host.get(INPUT_WAIT, 0.0))
+    least, most = use.copying or (0.0, 1.0)
+    return min(waits, max(copies, least), most)
+
+
+def share_second(host: Mapping[str, float], use: GpuUse, split: IdleSplit, busy: float) -> dict[str, float]:
+    """What a second of wall time goes to.
+
+    Args:
+        host: what the host does in it, cause to fraction.
+        use: what its GPUs do.
+        split: what remaining idle time goes to.
+        busy: fraction of it in which they are busy.
+
+    Returns:
+        Cause to fraction, summing to 1.
+    """
+    besides = {cause: share for cause, share in host.items() if cause not in _HOST_OF_DEVICE}
+    shares = Amounts(_of_busy_time(use, busy, _waits(host)))
+    idle = 1 - busy
+    for some in (besides, {UNATTRIBUTED: host.get(UNATTRIBUTED, 0.0)}):
+        total = sum(some.values())
+        exposed = min(idle, total)
+        for cause, share in some.items():
+            shares[cause] += share * exposed / total if total else 0.0
+        idle -= exposed
+    for cause, part in split.parts.items():
+        shares[cause] += idle * part
+    return {cause: share for cause, share in shares.items() if share > 0}
+
+
+def _of_busy_time(use: GpuUse, busy: float, waits: float) -> dict[str, float]:
+    """What busy time goes to. A faster device frees no more than the host waits for it: then the host is the limit."""
+    costs = {cause: busy * part for cause, part in use.parts.items() if not CAUSES[cause].healthy}
+    total = sum(costs.values())
+    kept = min(1.0, waits / total) if total else 1.0
+    costs = {cause: cost * kept for cause, cost in costs.items()}
+    return {**costs, GPU_COMPUTE: busy - sum(costs.values())}
+
+
+def charge_late_gpus(accounts: Sequence[Account]) -> list[Account]:
+    """Charges waiting in collectives to the rank that waits least in them, as far as others wait longer.
+
+    What that rank waits as well is the exchange itself.
+    """
+    spins = [account.causes()[BANDWIDTH] / account.seconds if account.seconds else 0.0 for account in accounts]
+    if len(accounts) < 2 or max(spins) - min(spins) < thresholds.UNEVEN_COLLECTIVES:
+        return list(accounts)
+    late = accounts[spins.index(min(spins))]
+    doing = Amounts(
+        {cause: amount for cause, amount in late.causes().items() if not cause.startswith("communication.")}
+    ).fractions()
+    rank, least = late.trainer.rank or 0, min(spins)
+    return [
+        account.waiting_for(rank, 1 - least / spin, doing) if spin > least else account
+        for account, spin in zip(accounts, spins, strict=True)
+    ]

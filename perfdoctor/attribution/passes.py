@@ -26,6 +26,7 @@ from perfdoctor.causes import (
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.readings import Readings
 
 # What a worker spends on a batch, and what could be spent on the next one meanwhile. Starting workers is not among
 # them, since the pipeline is empty then, nor are locks and whatever else holds up all workers together.
@@ -143,6 +144,8 @@ def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:
     its traffic is shaped, or shared. Drivers of network cards may count what a card cuts a segment into, so a packet
     that fills half of what the link carries at once is not small.
     """
+    if job.gpus.processes:
+        return _many_small_exchanges(job, accounts)
     facts, counters = job.recording.facts, job.counters
     interfaces = counters.subjects("sent_bytes_total")
     sent = {name: counters.growth(name, "sent_bytes_total") for name in interfaces}
@@ -156,3 +159,19 @@ def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:
     packet = sum(sent.values()) / packets
     unfilled = sum(sent.values()) / spent < thresholds.UNFILLED_LINK * link
     return packet < small or (unfilled and packet < thresholds.LARGE_PACKET_BYTES)
+
+
+def _many_small_exchanges(job: JobTimeline, accounts: Sequence[Account]) -> bool:
+    """The same where GPUs exchange: by the bytes that their links carry meanwhile, or by who asks for the exchange.
+
+    ``DistributedDataParallel`` and its like gather gradients in buckets, and call no collective in Python.
+    """
+    total = sum(account.seconds for account in accounts)
+    spent = sum(account.causes()[BANDWIDTH] for account in accounts) / total if total else 0.0
+    readings = Readings(job.recording)
+    gpus = {gpu for account in accounts for gpu in job.gpus.of(account.trainer.pid)}
+    carried = [rate for gpu in gpus if (rate := readings.mean(gpu, "nvlink_sent_bytes_per_second")) is not None]
+    if carried and max(carried) > 0 and spent > 0:
+        return sum(carried) / len(carried) / spent < thresholds.UNFILLED_NVLINK_BYTES_PER_S
+    asking = sum(account.phases["gradient sync"] for account in accounts)
+    return asking >= thresholds.ASKS_FOR_EXCHANGE * total

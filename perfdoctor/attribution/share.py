@@ -10,10 +10,18 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import SHARED_MEMORY, WRITES
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation
+from perfdoctor.timeline.code_location import PREPARES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadState
+
+# What the host of a GPU does, as long as it is not known what the GPU does meanwhile (``attribution.gpu`` settles it):
+# it waits for the device, in front of the model's call or elsewhere; gives it work; or copies in its own memory, as the
+# driver does with what is pageable.
+DEVICE_WAIT = "wait for device"
+INPUT_WAIT = "wait for device with input"
+LAUNCHING = "launching"
+STAGING = "copy in memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,12 @@ def all_of(cause: str, location: CodeLocation, target: str = "") -> Shares:
 def unattributed(location: CodeLocation) -> Shares:
     """An instant that nothing seen explains."""
     return all_of(UNATTRIBUTED, location)
+
+
+def by_place(cause: str, location: CodeLocation) -> str:
+    """What waiting for the device counts for at a location: in front of the model's call its input is copied."""
+    with_input = location.detail == PREPARES or location.phase == "transfer"
+    return INPUT_WAIT if cause == DEVICE_WAIT and with_input else cause
 
 
 def scaled(shares: Iterable[Share], factor: float) -> Shares:

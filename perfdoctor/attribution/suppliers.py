@@ -21,7 +21,16 @@ from perfdoctor.causes import (
     STORAGE_READ,
     WORKER_STARTUP,
 )
-from perfdoctor.knowledge.threads import AWAITS_CONNECTIONS, COLLECTIVES, HANDS_OVER, NOT_INPUT, PINS, SLEEPS, WRITES
+from perfdoctor.knowledge.threads import (
+    AWAITS_CONNECTIONS,
+    COLLECTIVES,
+    HANDS_OVER,
+    NOT_INPUT,
+    PINNING,
+    PINS,
+    SLEEPS,
+    WRITES,
+)
 from perfdoctor.timeline.code_location import UNKNOWN
 from perfdoctor.timeline.job import JobTimeline, Observation
 from perfdoctor.timeline.processes import Process
@@ -34,6 +43,8 @@ Classifier = Callable[[JobTimeline, Observation, Writing], Shares | None]
 def input_wait(context: Context, trainer: Process, time_ns: int) -> Shares:
     """What the suppliers of a trainer that waits for a batch do at an instant; equal weight to each busy one."""
     job, writing = context.job, context.habits[trainer.pid].writing
+    if pinning := _pinning(job, trainer.pid, time_ns):
+        return pinning
     suppliers = _alive(job.processes.workers_of(trainer.pid), time_ns)
     suppliers = suppliers or _alive(job.processes.helpers_of(trainer.pid), time_ns)
     busy = [shares for one in suppliers if (shares := supplier_shares(job, one, time_ns, writing))]
@@ -192,6 +203,14 @@ SUPPLIER: tuple[Classifier, ...] = (
     _idle,
     _of_children,
 )
+
+
+def _pinning(job: JobTimeline, pid: int, time_ns: int) -> Shares:
+    """The thread between workers and trainer that copies batches to page-locked memory; ``IDLE`` if it waits itself."""
+    for thread in job.threads.besides_main(pid):
+        if thread.name.startswith(PINNING) and (state := thread.at(time_ns)).is_busy:
+            return running(job, pid, state, time_ns, {DATA_TRANSFER: 1.0}, "")
+    return IDLE
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------

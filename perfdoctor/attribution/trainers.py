@@ -12,7 +12,18 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.attribution.code_mix import SPIN
 from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.attribution.context import LOADER_WAITS, Context
-from perfdoctor.attribution.share import WRITTEN, Share, Shares, all_of, blocked_cause, running, scaled, unattributed
+from perfdoctor.attribution.share import (
+    DEVICE_WAIT,
+    WRITTEN,
+    Share,
+    Shares,
+    all_of,
+    blocked_cause,
+    by_place,
+    running,
+    scaled,
+    unattributed,
+)
 from perfdoctor.attribution.suppliers import input_wait
 from perfdoctor.causes import (
     BANDWIDTH,
@@ -23,6 +34,7 @@ from perfdoctor.causes import (
     INPUT_PREPROCESSING,
     LOCK_CONTENTION,
     LOG_WRITE,
+    MEMORY_PRESSURE,
     MODEL_COMPUTE,
     NETWORK_READ,
     PYTHON_OVERHEAD,
@@ -31,7 +43,17 @@ from perfdoctor.causes import (
     WORKER_STARTUP,
 )
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import AWAITS_PROCESSES, CHANNELS, FILE_LOCKS, SENDS, SLEEPS, WRITES
+from perfdoctor.knowledge.threads import (
+    AWAITS_PROCESSES,
+    BLOCKING_WAITS,
+    CHANNELS,
+    DRIVER_FILES,
+    FILE_LOCKS,
+    SENDS,
+    SLEEPS,
+    WAITED_ON,
+    WRITES,
+)
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import Observation
@@ -43,15 +65,17 @@ Causes = Mapping[str, float]
 def running_trainer(context: Context, seen: Observation) -> Shares:
     """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
     location = seen.location
-    cause = _cause_of(seen)
+    cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
+    causes = {by_place(cause, location): weight for cause, weight in causes.items()}
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line)
     # Whoever has the CPU that a barrier waits for is not at this line.
     shares = [replace(share, line="") if share.cause in queued else share for share in shares]
-    switching = context.habits[seen.pid].gil_switching
-    if not switching:
-        return shares
-    return [*scaled(shares, 1 - switching), Share(GIL_CONTENTION, switching, line=location.line)]
+    habits = context.habits[seen.pid]
+    for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
+        if part:
+            shares = [*scaled(shares, 1 - part), Share(cause, part, line=location.line)]
+    return shares
 
 
 def arithmetic(location: CodeLocation) -> str:
@@ -59,7 +83,7 @@ def arithmetic(location: CodeLocation) -> str:
     return INPUT_PREPROCESSING if location.detail == PREPARES else MODEL_COMPUTE
 
 
-def _cause_of(seen: Observation) -> str:
+def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
     """What all that runs at a location is for; "" where its machine code says more."""
     location = seen.location
     if seen.collecting and location.detail not in LOADER_WAITS:
@@ -67,6 +91,8 @@ def _cause_of(seen: Observation) -> str:
         return GARBAGE_COLLECTION
     if location.phase in WRITTEN:
         return WRITTEN[location.phase]
+    if on_gpu and location.detail == "collective":
+        return ""  # it gives the exchange to the GPU, or waits for that
     if location.detail in _BY_DETAIL:
         return _BY_DETAIL[location.detail]
     return INPUT_PREPROCESSING if location.phase == "data" else _BY_DETAIL_OUTSIDE_DATA.get(location.detail, "")
@@ -134,6 +160,15 @@ def _in_data_parallel(_: TrainerClassifier, seen: Observation) -> Shares | None:
     return all_of(DATA_PARALLEL, seen.location) if seen.location.detail == "data parallel" else None
 
 
+def _in_driver(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """A call on a file of a GPU's driver allocates or frees memory where that is full; else it waits for the device."""
+    if not seen.target.startswith(DRIVER_FILES):
+        return None
+    full = classifier.context.job.gpus.memory_used(seen.pid) >= thresholds.FULL_GPU
+    waits = seen.target.startswith(WAITED_ON) or not (full or seen.is_blocked)
+    return all_of(by_place(DEVICE_WAIT, seen.location) if waits else MEMORY_PRESSURE, seen.location)
+
+
 def _running(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     return running_trainer(classifier.context, seen) if seen.is_runnable else None
 
@@ -179,6 +214,20 @@ def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
         return None
     taken = classifier.context.job.gil.is_taken(seen.pid, seen.time_ns)
     return all_of(GIL_CONTENTION, seen.location) if taken else None
+
+
+def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It sleeps in code that waits for nobody else: for its GPU, or for autograd's thread that waits for that."""
+    if not classifier.context.job.gpus.used_by(seen.pid) or seen.syscall not in BLOCKING_WAITS:
+        return None
+    location = seen.location
+    if location.waits or location.phase == "data" or location.phase in WRITTEN:
+        return None
+    if seen.syscall in SLEEPS and location.phase not in TRAINING_PHASES:
+        return None
+    if seen.target.startswith(("file:", "pipe", "socket")):
+        return None
+    return all_of(by_place(DEVICE_WAIT, location), location)
 
 
 def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -280,12 +329,14 @@ def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | N
 TRAINER: tuple[Classifier, ...] = (
     _ended,
     _in_data_parallel,
+    _in_driver,
     _running,
     _blocked,
     _starting_workers,
     _in_loader,
     _for_pool,
     _for_gil,
+    _for_device,
     _in_collective,
     _in_futex,
     _on_network,

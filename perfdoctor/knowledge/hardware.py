@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Transfers of a lane per second by PCIe generation, in GT/s (PCI-SIG). The first two encode 8 bits in 10, later ones
+# 128 in 130 or better, which is counted in: a generation carries twice what the one before it does.
+PCIE_GT_PER_S = {1: 2.0, 2: 4.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+
 
 class Peak(NamedTuple):
     """A GPU's limits; None where it has no such units, or none that its data sheet lists.
@@ -93,3 +97,8 @@ def arithmetic(peak: Peak, precision: str) -> float | None:
     }
     rate = rates.get(precision)
     return None if rate is None else rate * 1e12
+
+
+def pcie_bytes_per_s(generation: float, width: float) -> float:
+    """What a PCIe link carries one way at best: 0.25 GB/s a lane in generation 1, twice that in each that follows."""
+    return float(0.25e9 * 2.0 ** (generation - 1) * width)

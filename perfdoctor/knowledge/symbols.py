@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-CodeKind = Literal["interpreter", "dispatch", "kernel", "spin", "library", "other"]
+CodeKind = Literal["interpreter", "dispatch", "kernel", "copy", "spin", "library", "driver", "clock", "other"]
 
 
 def _any_of(table: Mapping[str, str], before: str = "", after: str = "") -> re.Pattern[str]:
@@ -76,7 +76,9 @@ _PLUMBING = _any_of(
         r"ld-(?:linux|musl)|ld64\.so": "the dynamic loader",
     }
 )
-_DRIVER = _any_of({r"libcuda\.so|libnvidia": "NVIDIA's", "libhsa-runtime": "AMD's", r"\[v": "[vdso], [vsyscall]"})
+_DRIVER = _any_of({r"libcuda\.so|libnvidia": "NVIDIA's", "libhsa-runtime": "AMD's"})
+# Whoever waits for a GPU asks for the time again and again meanwhile, which takes no system call.
+_CLOCK = re.compile(r"\[v")
 
 # --- functions ------------------------------------------------------------------------------------------------------
 
@@ -135,10 +137,10 @@ def classify(image: str, symbol: str) -> CodeKind:
         symbol: mangled name, ``~neighbour`` or ``~`` where it has none, "" where nothing is known.
 
     Returns:
-        ``interpreter`` (CPython), ``dispatch`` (finding, checking and recording operators, allocating),
-        ``kernel`` (arithmetic and memory traffic on tensors), ``spin`` (an OpenMP runtime, where threads
-        wait for each other), ``library`` (any other library's own work: decoding, augmenting), ``other`` (a
-        device's driver, which may launch as well as wait, and the kernel's shared page).
+        ``interpreter`` (CPython), ``dispatch`` (finding, checking and recording operators, allocating), ``kernel``
+        (arithmetic and memory traffic on tensors), ``copy`` (memory traffic of the C library), ``spin`` (an OpenMP
+        runtime, where threads wait for each other), ``library`` (any other library's own work: decoding, augmenting),
+        ``driver`` (of a GPU, which may launch as well as wait), ``clock`` (the kernel's shared page), ``other``.
     """
     base = image.rpartition("/")[2]
     if base == "[jit]" or _ARITHMETIC.match(base):
@@ -148,9 +150,11 @@ def classify(image: str, symbol: str) -> CodeKind:
     if _SPIN.match(base):
         return "spin"
     if _DRIVER.match(base):
-        return "other"
+        return "driver"
+    if _CLOCK.match(base):
+        return "clock"
     if _PLUMBING.match(base):
-        return "kernel" if symbol == "~" or _COPY.match(symbol) else "dispatch"
+        return "copy" if symbol == "~" or _COPY.match(symbol) else "dispatch"
     if _TORCH.match(base):
         return _in_torch(symbol)
     return "kernel" if _KERNEL_OUTSIDE.match(symbol) else "library"

@@ -21,6 +21,11 @@ COLLECTIVES = ("pt_gloo", "pt_nccl", "pt_tcpstore", "gloo", "nccl")
 NOT_IN_POOL = ("pt_", "cuda", "gloo", "nccl")
 # torch's own among a trainer's threads, which prepare no input.
 NOT_INPUT = ("pt_gloo", "pt_autograd")
+# It carries out the backward pass on an accelerator, one for each device, while the main thread sleeps in autograd's
+# engine (torch/csrc/autograd/engine.cpp; named since 2.4).
+AUTOGRAD = "pt_autograd"
+# Of CUDA's driver: a process that has one of them has a context on a GPU.
+OF_DRIVERS = ("cuda-EvtHandlr", "cuda0")
 
 
 # Something is written, or made to last; what is closed or renamed may have to be written first.
@@ -57,3 +62,10 @@ CHANNELS = ("pipe", "socket", "anon")
 NETWORK_TARGETS = ("socket:tcp", "socket:udp")
 # Files in memory that processes share, as torch hands tensors over in.
 SHARED_MEMORY = "file:/dev/shm/"
+# Files of GPU drivers. What a thread asks them for in a call is to allocate, free or map memory: NVIDIA's waits and
+# launches take none. Threads of AMD's wait in a call on theirs (hsaKmtWaitOnMultipleEvents).
+DRIVER_FILES = ("file:/dev/nvidia", "file:/dev/kfd", "file:/dev/dri")
+WAITED_ON = "file:/dev/kfd"
+# In which a thread sleeps that waits for a device without spinning (cudaDeviceScheduleBlockingSync), or that looks
+# now and then whether it is through (c10d's blocking waits).
+BLOCKING_WAITS = frozenset(("futex", "poll", "ppoll", "ioctl", "read", "nanosleep", "clock_nanosleep", "sched_yield"))

@@ -51,6 +51,10 @@ LONG_STEP = Threshold(
     "Hampel's identifier with the usual 3 (Davies and Gather 1993; Pearson 2002)",
 )
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
+STANDS_IN = Threshold(
+    0.8, "of its samples", "judgement: a thread that works by turns with another; one tick in five may fall between"
+)
+BACKWARD_THREAD = Threshold(0.05, "cores", "judgement: less is a thread's housekeeping")
 COMPUTES_IN_PYTHON = Threshold(
     0.5, "of its time on a core", "judgement: a thread that holds the GIL for most of that computes in Python itself"
 )
@@ -141,6 +145,58 @@ LINES_KNOWN = Threshold(
     1 / 8, "of a cause's time", "judgement: source lines that are known for less do not show where the cause is"
 )
 LONGER_PHASE = Threshold(0.05, "of a step", "judgement: by what a rank's phase takes longer; less is noise")
+DRIVER_PER_DISPATCH = Threshold(
+    0.5,
+    "samples in the driver for one in torch's dispatcher",
+    "launches take the driver 4 to 6 us (NVIDIA's forums) of the 20 us of an operator on a V100 (a guide of Nsight's)",
+)
+INTERPRETER_PER_LAUNCH = Threshold(
+    0.8,
+    "samples in the interpreter for one in dispatcher or driver",
+    "judgement: calls of modules and operators take less; what takes more is code of its own",
+)
+HOST_WAITS = Threshold(
+    0.05, "of the time", "judgement: a host that waits for its GPU for longer has given it enough to do"
+)
+UNKNOWN_LAUNCHING = Threshold(
+    0.5,
+    "of the launching time",
+    "convention: how busy a GPU is with what a host launches that never waits for it is not known; the middle",
+)
+ALLOCATES = Threshold(
+    0.01, "of the time", "a job in its steady state makes no call to the driver in 10 s (recorded on a B200)"
+)
+FULL_GPU = Threshold(0.9, "of the GPU's memory", "judgement: with less in use the allocator need not give any back")
+USUAL_KERNEL_TIME = Threshold(
+    0.05, "of the running time", "judgement: page faults and samples that are lost; a host that spins has no other"
+)
+UTILIZATION_WINDOW_S = Threshold(0.5, "seconds", "NVML: utilization is a mean over the last 1/6 to 1 s, by product")
+SM_AT_WORK = Threshold(
+    0.85, "of the busy time", "labelled H100 jobs: 0.88 where compute-bound; DCGM's guide asks for 0.8"
+)
+SM_IN_COLLECTIVE = Threshold(0.15, "of the busy time", "8 H100s in NCCL's kernels: multiprocessors 10 to 20 % active")
+POWER_AT_WORK = Threshold(
+    0.85,
+    "of the power limit",
+    "labelled H100 jobs: 689 of 700 W where compute-bound, 547 with small kernels, neither waits",
+)
+POWER_IN_COLLECTIVE = Threshold(0.22, "of the power limit", "NVIDIA/nccl issue 1550: 152 of 700 W while it waits")
+POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context: H100 120 of 700 W, A100 85 of 400 W")
+UNFILLED_NVLINK_BYTES_PER_S = Threshold(
+    15e9, "bytes/s", "5 % of the 300 GB/s that an A100's links carry one way; a tenth of an H100's bus bandwidth is 35"
+)
+ASKS_FOR_EXCHANGE = Threshold(
+    0.05, "of the time", "judgement: a host that calls collectives for so long calls many; one takes it some 50 us"
+)
+UNEVEN_COLLECTIVES = Threshold(0.05, "of the time", "judgement: ranks that wait so much longer than another are early")
+GPU_LIMITED_NOW_AND_THEN = Threshold(0.1, "of the readings", "judgement: less often costs nearly nothing")
+CAPPED_POWER = Threshold(0.95, "of the default limit", "judgement: limits are set in coarser steps than this")
+USUAL_CLOCK_READINGS = Threshold(4, "readings", "judgement: some seconds in which nothing holds the clock down")
+CLOCK_UNDER_LOAD = Threshold(
+    0.93, "of the highest clock", "an RTX 3090 under its power cap runs 3 to 11 % below its highest clock"
+)
+PCIE_IDLE_BYTES_PER_S = Threshold(50e6, "bytes/s", "H100 with GPM: 17 to 22 MB/s each way while nothing is copied")
+PAGEABLE_BYTES_PER_S = Threshold(3e9, "bytes/s", "judgement: the slowest that copies from pageable memory are seen at")
 GPU_UNIT_HIGH = Threshold(
     0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
 )
@@ -149,11 +205,6 @@ TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that
 SINGLE_PRECISION = Threshold(
     0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
 )
-GPU_LIMITED = Threshold(0.50, "of the time", "judgement: a clock that is held down for half of the time")
-CLOCK_DEFICIT = Threshold(
-    0.15, "of the highest clock", "gpuprof's: less, under a power cap alone, is normal on a data-centre GPU"
-)
-FOREIGN_GPU_USE = Threshold(0.10, "of the time", "judgement: other jobs that use the GPU less do not hold it back")
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
 
@@ -279,6 +330,9 @@ STRAGGLER = Threshold(0.8, "fraction of all waiting for ranks", "what TraceML an
 CONFIDENCE_OUTSIDE = Threshold(
     0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"
 )
+CONFIDENCE_GPU_OUTSIDE = Threshold(
+    0.6, "probability", "what a job on a GPU looks like from outside was built from published facts, and never tried"
+)
 CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )
@@ -392,3 +446,30 @@ PAGE_CACHE_HITS = Threshold(0.5, "of the bytes read", "judgement: with more hits
 READ_AGAIN = Threshold(
     0.1, "of the bytes read", "judgement: less of it dropped from the page cache just before is not worth a word"
 )
+
+# Health of host, GPUs and fabric.
+DEGRADED_LINK = Threshold(
+    0.75, "of the bandwidth", "PCIe: width and generation go in steps of two, so that whoever lost one has half or less"
+)
+LINK_ERRORS_PER_S = Threshold(0.05, "errors/s", "kempnerpulse warns of any replay: this is one in 15 s of watching")
+NVLINKS_DOWN = Threshold(0.01, "of the links", "judgement: any that another GPU of the job has up")
+FAR_FROM_GPU = Threshold(0.5, "of the time", "judgement: for more of it, the far node is where the thread belongs")
+CLOCK_BELOW_NOMINAL = Threshold(
+    0.1,
+    "of the clock",
+    "judgement: vendors promise the nominal clock with all cores busy; wide vectors cost some of it",
+)
+HEAT_LIMITED = Threshold(0.05, "of the time", "judgement: shorter costs nearly nothing")
+STOLEN = Threshold(0.05, "of the CPU time", "judgement: less is a hypervisor's own work")
+MEMORY_STALLED = Threshold(
+    0.05, "of the time", "judgement: stalls of some task that are shorter cost the job less still"
+)
+LIMIT_HITS_PER_S = Threshold(
+    10.0, "hits/s", "judgement: a group that reads files runs into its limit now and then, and gives page cache back"
+)
+MUCH_READ_AGAIN = Threshold(
+    0.25,
+    "of the bytes read",
+    "judgement: with so much in memory shortly before, the limit and not the storage is to blame",
+)
+COMPACTIONS_PER_S = Threshold(10.0, "stalls/s", "judgement: a stall takes some ms at most; fewer do not add up")

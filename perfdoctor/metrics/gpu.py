@@ -1,11 +1,7 @@
-"""Evidence from the GPUs of the job, and what a busy GPU is busy with."""
+"""Evidence from the GPUs of the job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from perfdoctor.diagnosis import Evidence
-from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.names import Numbers, put
 from perfdoctor.timeline.readings import Readings
 
@@ -21,6 +17,7 @@ _MEANS = (
     ("gpu_foreign_sm", "foreign_sm_fraction", 1),
     ("gpu_foreign_processes", "foreign_processes", 1),
     ("gpu_limited_by_power", "clocks_limited_by_power", 1),
+    ("gpu_limited_by_power_brake", "clocks_limited_by_power_brake", 1),
     ("gpu_limited_by_heat", "clocks_limited_by_heat", 1),
     ("gpu_limited_by_hardware", "clocks_limited_by_hardware", 1),
     ("gpu_power", "power_watts", 1),
@@ -60,37 +57,6 @@ def job_gpus(readings: Readings) -> list[str]:
     counts = {gpu: readings.maximum(gpu, "job_processes") for gpu in gpus}
     known = {gpu: count for gpu, count in counts.items() if count is not None}
     return [gpu for gpu, count in known.items() if count > 0] if known else gpus
-
-
-def gpu_cause(numbers: Mapping[str, Evidence]) -> str | None:
-    """What a busy GPU is busy with, as the id of a ``gpu.*`` cause; None if that is not known.
-
-    Hardware counters are means over all time, so they are divided by the share of time the GPU was busy.
-    """
-
-    def number(name: str) -> float | None:
-        evidence = numbers.get(name)
-        return float(evidence.value) if evidence is not None and isinstance(evidence.value, (int, float)) else None
-
-    busy = number("gpu_busy")
-    if not busy:
-        return None
-    if (number("gpu_foreign_sm") or 0.0) >= thresholds.FOREIGN_GPU_USE:
-        return "gpu.contention"
-    limited = max(number(f"gpu_limited_by_{what}") or 0.0 for what in ("power", "heat", "hardware"))
-    if (number("gpu_clock_deficit") or 0.0) >= thresholds.CLOCK_DEFICIT and limited >= thresholds.GPU_LIMITED:
-        return "gpu.throttled"
-    active, tensor, memory, single = (number(f"gpu_{unit}") for unit in ("sm", "tensor", "dram", "fp32"))
-    if active is None or tensor is None or memory is None:
-        return "gpu.compute"
-    if memory / busy >= thresholds.GPU_UNIT_HIGH and tensor / busy < thresholds.GPU_UNIT_LOW:
-        return "gpu.memory_bandwidth"
-    if active / busy < thresholds.GPU_UNIT_LOW:
-        return "gpu.low_occupancy"
-    in_single = single is not None and single / busy >= thresholds.SINGLE_PRECISION
-    if in_single and tensor / busy < thresholds.TENSOR_CORES_UNUSED:
-        return "gpu.no_tensor_cores"
-    return "gpu.compute"
 
 
 def _mean(readings: Readings, gpus: list[str], name: str) -> float | None:

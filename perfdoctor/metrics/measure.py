@@ -13,6 +13,7 @@ import numpy as np
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import AWAITED_WORK, AWAITS_WORK
 from perfdoctor.metrics.gpu import measure_gpus
+from perfdoctor.metrics.health import measure_health
 from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
@@ -192,6 +193,7 @@ def measure(recording: Recording, threads: Threads, trainers: Trainers) -> Measu
     found = measure_threads(recording, threads, trainers)
     found.job.update(measure_system(readings, [pid for pid, _ in trainers]))
     found.job.update(measure_gpus(readings))
+    found.job.update(measure_health(readings, trainers))
     return found
 
 
@@ -260,8 +262,13 @@ def _measure_devices(numbers: Numbers, readings: Readings) -> None:
 
 
 def _measure_network(numbers: Numbers, readings: Readings) -> None:
-    """All interfaces together. On one host ranks talk through ``lo``, where what is sent is also received."""
-    interfaces = readings.subjects("interface:")
+    """All interfaces and fabric ports together; what goes through a port counts there, not at its interface (IPoIB).
+
+    On one host ranks talk through ``lo``, where what is sent is also received.
+    """
+    ports = readings.subjects("fabric:")
+    known = [one for one in readings.subjects("interface:") if not ports or not readings.fact(one, "over_fabric")]
+    interfaces = [*known, *ports]
 
     def rate(counter: str) -> float | None:
         return total(readings.rate(interface, counter) for interface in interfaces)

@@ -128,6 +128,7 @@ GPU: dict[str, Metric] = {
     "gpu_foreign_sm": Metric("GPU used by other jobs", _OF_TIME, "gpu"),
     "gpu_foreign_processes": Metric("processes of other jobs on the GPU", "processes", "gpu"),
     "gpu_limited_by_power": Metric("GPU clock held down by the power limit", _OF_TIME, "gpu"),
+    "gpu_limited_by_power_brake": Metric("GPU clock held down by the power supply", _OF_TIME, "gpu"),
     "gpu_limited_by_heat": Metric("GPU clock held down by heat", _OF_TIME, "gpu"),
     "gpu_limited_by_hardware": Metric("GPU clock held down by the hardware", _OF_TIME, "gpu"),
     "gpu_clock": Metric("GPU clock", "MHz", "gpu"),
@@ -141,6 +142,29 @@ GPU: dict[str, Metric] = {
     "gpu_pcie_received": Metric("received over PCIe", "MB/s", "gpu"),
     "gpu_pcie_sent": Metric("sent over PCIe", "MB/s", "gpu"),
     "gpu_nvlink_received": Metric("received over NVLink", "MB/s", "gpu"),
+}
+
+HEALTH: dict[str, Metric] = {
+    "pcie_link": Metric("PCIe link of {} at work", "of its bandwidth", "gpu"),
+    "pcie_replays": Metric("packets sent again over PCIe", "/s", "gpu"),
+    "nvlinks_down": Metric("NVLinks that are down on one GPU and up on another", "of the links", "gpu"),
+    "nvlink_errors": Metric("NVLink transfers sent again, or with wrong checksums", "/s", "gpu"),
+    "gpu_repairs_pending": Metric("repairs of GPU memory that wait for a reset or have failed", "repairs", "gpu"),
+    "xid_errors": Metric("Xid errors{} of the GPUs while they were watched", "errors", "gpu"),
+    "fabric_received": Metric("received over InfiniBand or RoCE", "MB/s", "network"),
+    "fabric_errors": Metric("errors and packets sent again over InfiniBand or RoCE", "/s", "network"),
+    "far_from_gpu": Metric("trainer's main thread runs on another NUMA node than its GPU's", _OF_TIME, "cpu"),
+    "gpu_distance": Metric("distance of that node from the GPU's", "times the nearest", "cpu"),
+    "core_clock_deficit": Metric("clock of the job's cores below what they can all keep", "of the clock", "cpu"),
+    "heat_limited_cores": Metric("clock of the hottest of the job's cores held down by heat", _OF_TIME, "cpu"),
+    "stolen_share": Metric("taken away by the hypervisor", "of the CPU time", "cpu"),
+    "memory_stalled": Metric("some task of the job's control group waited for memory", _OF_TIME, "memory"),
+    "limit_hits": Metric("allocations that ran into the control group's memory limit", "/s", "memory"),
+    "read_again": Metric(
+        "of what was read, the control group had had it in memory shortly before", "of bytes", "memory"
+    ),
+    "reclaimed": Metric("memory taken from the job's control group to make room", "MB/s", "memory"),
+    "compaction_stalls": Metric("allocations that waited until memory was moved together", "/s", "memory"),
 }
 
 TRACE: dict[str, Metric] = {
@@ -197,7 +221,7 @@ TIMER: dict[str, Metric] = {
 }
 
 METRICS: dict[str, Metric] = {
-    **THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **TRACE, **ROOFLINE, **TIMER
+    **THREADS, **CORES, **MEMORY, **STORAGE, **NETWORK, **GPU, **HEALTH, **TRACE, **ROOFLINE, **TIMER
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def _belongs(chart: str, subject: str, trainers: Collection[str]) -> bool:
         return subject == "job"
     if chart == "Memory":
         return subject in trainers
-    return subject.startswith(("interface:", "gpu:")) and "/" not in subject
+    return subject.startswith(("interface:", "fabric:")) or (subject.startswith("gpu:") and "/" not in subject)
 
 
 def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor: float, *, counts: bool) -> Series:

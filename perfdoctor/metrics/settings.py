@@ -93,6 +93,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     for backend, prefix in BACKENDS.items():
         if "backend" not in found and any(name.startswith(prefix) for name in names):
             found["backend"] = backend
+    if pids & job.gpus.processes:
+        found["on_gpu"] = "yes"
     return found
 
 

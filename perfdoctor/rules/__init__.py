@@ -1,7 +1,8 @@
 """The rules engine: from a case to findings, and which cause comes first.
 
 A file per family of causes; its ``RULES`` are taken in here. ``rule.py`` says what a rule is, ``case.py`` what it may
-look at, and ``verdict.py`` which cause comes first and how sure that is.
+look at, ``health.py`` which faults of a machine make a cause dearer, and ``verdict.py`` which cause comes first and how
+sure that is.
 """
 
 from perfdoctor.diagnosis import Finding, NotExamined
@@ -10,6 +11,7 @@ from perfdoctor.rules.communication import COMMUNICATION_RULES
 from perfdoctor.rules.cores import CORE_RULES
 from perfdoctor.rules.gpu import GPU_RULES
 from perfdoctor.rules.gpu_idle import GPU_IDLE_RULES
+from perfdoctor.rules.health import with_health
 from perfdoctor.rules.input import INPUT_RULES
 from perfdoctor.rules.interpreter import INTERPRETER_RULES
 from perfdoctor.rules.io import IO_RULES
@@ -37,6 +39,6 @@ def find(case: Case) -> tuple[list[Finding], list[NotExamined]]:
     findings: dict[str, Finding] = {}
     for rule in RULES:
         if rule.cause not in findings and rule.applies(case) and (found := rule(case)) is not None:
-            findings[found.cause] = found
+            findings[found.cause] = with_health(found, case)
     own, broken = find_of_users(case)
     return sorted([*findings.values(), *own], key=lambda found: -found.share), broken

@@ -109,7 +109,7 @@ class Case:
     @property
     def uses_gpu(self) -> bool:
         """Whether the job is known to use a GPU."""
-        return (self.number("gpus") or self.setting("gpus") or 0) > 0
+        return (self.number("gpus") or self.setting("gpus") or 0) > 0 or self.settings.get("on_gpu") == "yes"
 
     @property
     def may_have_loader(self) -> bool:

@@ -73,9 +73,9 @@ def _fill_the_gpu(case: Case) -> tuple[Advice, ...]:
     return (larger, merged) if used is None or used < thresholds.ROOM_FOR_BATCH else (merged, larger)
 
 
-def _left_of_low_occupancy(case: Case) -> float:
-    """Twice the work in the same time."""
-    return 1 - case.share(LOW_OCCUPANCY) / 2
+def _left_of_low_occupancy(case: Case) -> float | None:
+    """Twice the work in the same time; where counters were read, the share is already what a fix frees."""
+    return None if case.number("traced_kernel_time") is None else 1 - case.share(LOW_OCCUPANCY) / 2
 
 
 def _use_tensor_cores(case: Case) -> Iterator[Advice]:
@@ -89,7 +89,10 @@ def _use_tensor_cores(case: Case) -> Iterator[Advice]:
         yield advise("gpu.float16", busy=busy, capability=capability)
 
 
-def _left_with_tensor_cores(case: Case) -> float:
+def _left_with_tensor_cores(case: Case) -> float | None:
+    """As fast as tensor cores are; where counters were read, the share is already what a fix frees."""
+    if case.number("traced_kernel_time") is None:
+        return None
     share = case.share(NO_TENSOR_CORES)
     return 1 - share + share / hardware.tensor_core_speedup(case.setting("compute_capability"))
 
@@ -102,10 +105,10 @@ def _raise_clocks(case: Case) -> Iterator[Advice]:
         "hardware": advise("gpu.power_supply", slow=slow),
         "power": advise("gpu.power_limit", slow=slow, power=power, limit=most_power),
     }
-    limited = {limit: case.number(f"gpu_limited_by_{limit}") or 0.0 for limit in limits}
-    most = max(limited, key=lambda limit: limited[limit])
-    if limited[most] > 0:
-        yield limits[most]
+    # The hardware's flag is set beside that of heat, and any well-fed GPU is held at its power limit.
+    limit = next((limit for limit in limits if (case.number(f"gpu_limited_by_{limit}") or 0.0) > 0), None)
+    if limit is not None:
+        yield limits[limit]
     yield advise("gpu.unlock_clocks")
 
 

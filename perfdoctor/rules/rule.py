@@ -54,7 +54,7 @@ class Rule:
         share = case.share(self.cause)
         if share < thresholds.REPORTED_SHARE:
             return None
-        fixes = _by_speedup(tuple(self.fixes(case)))[: 1 if share < thresholds.MIN_SHARE else None]
+        fixes = by_speedup(tuple(self.fixes(case)))[: 1 if share < thresholds.MIN_SHARE else None]
         return Finding(
             self.cause,
             share,
@@ -127,7 +127,7 @@ def unset(case: Case, name: str, why: Message) -> list[Advice]:
     return [advise("finding.unset", name=name, value=case.variable(name), why=why)]
 
 
-def _by_speedup(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
+def by_speedup(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
     """The fixes with those of a predicted speed-up in its order; the others keep their places."""
     ranked = iter(sorted((fix for fix in fixes if fix.predicted_speedup), key=_rounded, reverse=True))
     return tuple(next(ranked) if fix.predicted_speedup else fix for fix in fixes)

@@ -90,14 +90,16 @@ def _overstated(cause: str, level: str) -> float:
     return CAUSES[cause].overstated if level == TRACED else 1.0
 
 
-def _most_confidence(level: str) -> float:
+def most_confidence(level: str, *, on_gpu: bool) -> float:
     """How sure a verdict can be at most, by what it rests on."""
+    if level != TRACED and on_gpu:
+        return thresholds.CONFIDENCE_GPU_OUTSIDE
     if level == OUTSIDE:
         return thresholds.CONFIDENCE_OUTSIDE
     return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)
 
 
-def confidence(accounts: Sequence[Account], cause: str | None, level: str) -> float:
+def confidence(accounts: Sequence[Account], cause: str | None, level: str, *, on_gpu: bool = False) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
@@ -105,7 +107,7 @@ def confidence(accounts: Sequence[Account], cause: str | None, level: str) -> fl
     blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
     parts = [Amounts.summed(account.block(block) for account in accounts) for block in blocks]
     waits = [Amounts.summed(account.late_block(block) for account in accounts) for block in blocks]
-    return agreement(parts, cause, level, waits)
+    return min(most_confidence(level, on_gpu=on_gpu), agreement(parts, cause, level, waits))
 
 
 def agreement(
@@ -131,7 +133,7 @@ def agreement(
     weights = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
     found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
     agreed = sum(first_cause(*shares, level) == cause for shares in zip(found, late, strict=True))
-    return float(min(_most_confidence(level), agreed / RESAMPLES))
+    return float(min(most_confidence(level, on_gpu=False), agreed / RESAMPLES))
 
 
 def surest(steps: int) -> float:

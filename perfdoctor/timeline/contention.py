@@ -19,9 +19,9 @@ from perfdoctor.timeline.readings import Counters
 from perfdoctor.timeline.threads import Threads, ThreadSeries, ThreadState
 
 Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
-"""A trainer's main thread; one of its intra-op thread pool; a supplier of input (a worker, another helper process, a
-thread of the trainer's own that it waits for); a Python thread of the trainer that only holds the GIL; one that moves
-and adds up what ranks exchange; or another."""
+"""A thread that trains: a trainer's main one, or autograd's; one of its intra-op thread pool; a supplier of input (a
+worker, another helper process, a thread of the trainer's own that it waits for); a Python thread of the trainer that
+only holds the GIL; one that moves and adds up what ranks exchange; or another."""
 
 
 class ThreadKinds:
@@ -39,7 +39,7 @@ class ThreadKinds:
         is_main = thread.tid == thread.pid
         if process is None or process.role != "trainer":
             return "supplier" if process is not None and process.trainer_pid and is_main else "other"
-        if is_main:
+        if is_main or thread in self._threads.autograd(thread.pid):
             return "trainer"
         if thread.name.startswith(EXCHANGES):
             return "collective"

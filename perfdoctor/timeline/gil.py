@@ -56,8 +56,9 @@ class Gil:
         return None if sample is None else sample.gil_tid
 
     def is_taken(self, pid: int, time_ns: int) -> bool:
-        """Whether another thread than the main one holds the GIL of a process at an instant."""
-        return self.holder_at(pid, time_ns) not in (None, 0, pid)
+        """Whether another thread than those that train holds the GIL of a process at an instant."""
+        holder = self.holder_at(pid, time_ns)
+        return holder not in (None, 0, pid) and all(thread.tid != holder for thread in self._threads.autograd(pid))
 
     def is_collecting(self, pid: int, time_ns: int) -> bool:
         """Whether the garbage collector of a process runs at an instant; False where that is unknown."""

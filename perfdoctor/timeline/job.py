@@ -21,6 +21,7 @@ from perfdoctor.recording.schema import (
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.contention import CpuContention, Locks, ThreadKinds
 from perfdoctor.timeline.gil import Gil
+from perfdoctor.timeline.gpus import Gpus
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.marks import read_marks
 from perfdoctor.timeline.processes import Process, assign_roles
@@ -61,7 +62,7 @@ class JobTimeline:
         profiles: traces that torch.profiler wrote inside.
         trials: steps that were made on one batch in memory.
         span: from when to when the job was watched, in ns.
-        code: samples of machine code, with the names of functions.
+        code: samples of main threads' machine code, with the names of functions; autograd's threads count as them.
         threads: their states and counters.
         stacks: their Python stacks.
         steps: by process, what it marked from inside; empty for a job that was watched from outside only.
@@ -69,6 +70,7 @@ class JobTimeline:
         gil: their interpreters.
         locator: where in the code a thread is.
         kinds: what each thread is to the trainer.
+        gpus: which GPUs its processes compute on.
         counters: all counters of the recording.
         cores: how many the job may use.
         cpu: who is on the CPUs while a thread waits for one.
@@ -80,8 +82,10 @@ class JobTimeline:
         rows = recording.rows
         self.profiles, self.trials = rows(Profile), rows(TrialSeen)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
-        self.code = _with_symbols(rows(CodeSample), rows(Symbol))
-        self.threads = Threads(recording.threads, rows(ThreadSample))
+        code = _with_symbols(rows(CodeSample), rows(Symbol))
+        self.gpus = Gpus(recording, code)
+        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes)
+        self.code = _of_main_threads(code, self.threads)
         self.stacks = Stacks.read(rows(StackSegment))
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
@@ -130,3 +134,9 @@ def _with_symbols(samples: list[CodeSample], symbols: list[Symbol]) -> list[Code
     """Samples with the names that were looked up after they were taken."""
     names = {(row.image, row.offset): row.symbol for row in symbols}
     return [row if row.symbol else row._replace(symbol=names.get((row.image, row.offset), "")) for row in samples]
+
+
+def _of_main_threads(samples: list[CodeSample], threads: Threads) -> list[CodeSample]:
+    """Samples of autograd's threads as those of the main threads whose work they do."""
+    autograd = {thread.tid: pid for pid in threads.pids for thread in threads.autograd(pid)}
+    return [row._replace(tid=autograd[row.tid]) if row.tid in autograd else row for row in samples]

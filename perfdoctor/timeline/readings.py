@@ -94,6 +94,10 @@ class Readings:
         over, under = self.growth(subject, part), self.growth(subject, whole)
         return None if over is None or under is None or under[0] <= 0 else over[0] / under[0]
 
+    def over_time(self, subject: str, name: str) -> tuple[Sequence[int], Sequence[float]]:
+        """Times in ns and values of a level; empty where it was not read."""
+        return self._series.get((subject, name), ((), ()))
+
     def mean(self, subject: str, name: str) -> float | None:
         """Mean of a level."""
         _, values = self._series.get((subject, name), ([], []))

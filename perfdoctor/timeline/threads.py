@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.threads import NETWORK_TARGETS, ON_CONNECTIONS
+from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIONS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample, ThreadSeen
 
@@ -115,6 +116,27 @@ class ThreadSeries:
         running, delayed = self.use(time_ns - _AROUND_NS, time_ns + _AROUND_NS)
         return ThreadState(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
 
+    def with_stand_ins(self, others: Sequence[ThreadSeries]) -> ThreadSeries:
+        """The same thread, as if it did itself what others do while it sleeps until they are through.
+
+        Args:
+            others: threads that carry out parts of its work, one at a time.
+        """
+        joined = copy(self)
+        joined.states, joined.syscalls, joined.targets = list(self.states), list(self.syscalls), list(self.targets)
+        for index, time in enumerate(self.times_ns.tolist()):
+            if self.states[index] != "S" or self.syscalls[index] not in (None, "futex"):
+                continue
+            for state in (other.at(time) for other in others):
+                if not state.is_gone and (state.state != "S" or state.syscall not in (None, "futex")):
+                    joined.states[index] = state.state
+                    joined.syscalls[index], joined.targets[index] = state.syscall, state.target
+        for other in others:
+            if len(other.counted_ns):
+                joined.run_ns = joined.run_ns + _since_first(other.counted_ns, other.run_ns, self.counted_ns)
+                joined.delay_ns = joined.delay_ns + _since_first(other.counted_ns, other.delay_ns, self.counted_ns)
+        return joined
+
     def use(self, from_ns: int, to_ns: int) -> tuple[float, float]:
         """Fractions of a span of time spent on a CPU and waiting for one."""
         if len(self.counted_ns) < 2:
@@ -147,12 +169,16 @@ class Threads:
     Args:
         seen: who they are.
         samples: of all of them, in order of time.
+        on_gpu: processes that compute on a GPU.
 
     Attributes:
         by_tid: all that were sampled.
     """
 
-    def __init__(self, seen: Mapping[int, ThreadSeen], samples: Iterable[ThreadSample]) -> None:
+    def __init__(
+        self, seen: Mapping[int, ThreadSeen], samples: Iterable[ThreadSample], on_gpu: frozenset[int] = frozenset()
+    ) -> None:
+        self._on_gpu = on_gpu
         by_tid: dict[int, list[ThreadSample]] = {}
         for sample in samples:
             by_tid.setdefault(sample.tid, []).append(sample)
@@ -162,10 +188,34 @@ class Threads:
         self._by_process: dict[int, list[ThreadSeries]] = {}
         for thread in self.by_tid.values():
             self._by_process.setdefault(thread.pid, []).append(thread)
+        self._main: dict[int, ThreadSeries | None] = {}
+        self._autograd: dict[int, list[ThreadSeries]] = {}
 
     def main(self, pid: int) -> ThreadSeries | None:
-        """The main thread of a process."""
-        return self.by_tid.get(pid)
+        """The main thread of a process.
+
+        Where autograd has a thread of its own for a device, that carries out the backward pass while the main thread
+        sleeps: what it does then counts as the main thread's.
+        """
+        if pid not in self._main:
+            main, backward = self.by_tid.get(pid), self.autograd(pid)
+            self._main[pid] = main.with_stand_ins(backward) if main is not None and backward else main
+        return self._main[pid]
+
+    def autograd(self, pid: int) -> list[ThreadSeries]:
+        """Threads that carry out the backward passes of a process on its devices.
+
+        Before they had names they were called as who created them: of a process with a GPU's driver they are the
+        threads that work while the main one sleeps, and only then.
+        """
+        if pid not in self._autograd:
+            others = self.besides_main(pid)
+            found = [thread for thread in others if thread.name.startswith(AUTOGRAD)]
+            main = self.by_tid.get(pid)
+            if not found and main is not None and pid in self._on_gpu:
+                found = [thread for thread in others if thread.name == main.name and _stands_in(thread, main)]
+            self._autograd[pid] = found
+        return self._autograd[pid]
 
     def main_at(self, pid: int, time_ns: int) -> ThreadState:
         """The main thread of a process at an instant."""
@@ -178,6 +228,11 @@ class Threads:
         times: list[int] = [] if main is None else main.times_ns.tolist()
         return times if most is None else times[:: 1 + len(times) // most]
 
+    @property
+    def pids(self) -> Iterable[int]:
+        """Processes of which threads were sampled."""
+        return self._by_process.keys()
+
     def of(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process."""
         return self._by_process.get(pid, [])
@@ -185,6 +240,20 @@ class Threads:
     def besides_main(self, pid: int) -> list[ThreadSeries]:
         """All threads of a process but the main one."""
         return [thread for thread in self.of(pid) if thread.tid != pid]
+
+
+def _stands_in(thread: ThreadSeries, main: ThreadSeries) -> bool:
+    """Whether a thread works while another sleeps, and seldom else."""
+    busy = [time for time, state in zip(thread.times_ns.tolist(), thread.states, strict=True) if state == "R"]
+    asleep = sum(main.at(time).state == "S" for time in busy)
+    work = float(thread.run_ns[-1] - thread.run_ns[0]) if len(thread.run_ns) else 0.0
+    span = float(main.times_ns[-1] - main.times_ns[0]) if len(main.times_ns) else 0.0
+    return work > thresholds.BACKWARD_THREAD * span and asleep >= thresholds.STANDS_IN * len(busy) > 0
+
+
+def _since_first(times_ns: Times, counter: Floats, at_ns: Times) -> Floats:
+    """By how much a counter has grown at some times since it was first read."""
+    return np.asarray(np.interp(at_ns, times_ns, counter) - counter[0])
 
 
 def _floats(values: Iterable[int | None]) -> Floats:

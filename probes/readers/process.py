@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,3 +92,29 @@ def uses_torch(pid: int, root: Path = Path("/")) -> bool | None:
     except OSError:
         return None
     return any(library in maps for library in TORCH_LIBRARIES)
+
+
+# Files of drivers that a process keeps open as long as it computes on a GPU. CUDA opens its manager of shared memory,
+# which NVML alone does not; ROCm the interface for queues; what computes through a graphics driver a render node.
+DEVICE_FILES = {"nvidia": "/dev/nvidia-uvm", "kfd": "/dev/kfd", "dri": "/dev/dri/render"}
+
+
+def device_files(pid: int, root: Path = Path("/")) -> str | None:
+    """Through which driver a process computes on a GPU, ``nvidia``, ``kfd`` or ``dri``; None if through none.
+
+    Args:
+        pid: the process. A forked one has its parent's files too.
+        root: where /proc is.
+
+    Raises:
+        OSError: the process is gone, or its descriptors may not be read.
+    """
+    folder = f"{root}/proc/{pid}/fd"
+    found = set()
+    for descriptor in os.listdir(folder):
+        try:
+            link = os.readlink(f"{folder}/{descriptor}")
+        except OSError:  # closed meanwhile
+            continue
+        found |= {driver for driver, path in DEVICE_FILES.items() if link.startswith(path)}
+    return next((driver for driver in DEVICE_FILES if driver in found), None)

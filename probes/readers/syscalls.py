@@ -46,8 +46,8 @@ ON_DESCRIPTOR = frozenset((
     "sendmsg", "accept", "accept4", "connect", "getdents", "getdents64", "epoll_wait", "epoll_pwait",
     "epoll_pwait2", "ioctl", "fstat", "readahead", "fadvise64", "syncfs", "close",
 ))  # fmt: skip
-# The second argument is one: where the data comes from.
-ON_SECOND_DESCRIPTOR = frozenset(("sendfile",))
+# Another argument is one: where the data comes from, the file that is mapped (-1 for none).
+DESCRIPTOR_ARGUMENT = {"sendfile": 1, "mmap": 4}
 # The first argument points at an array of struct pollfd, the second is its length.
 ON_POLL_SET = frozenset(("poll", "ppoll"))
 # This argument points at a path.
@@ -105,8 +105,8 @@ class Descriptors:
             return self.name_of(arguments[0])
         if call in ON_POLL_SET:
             return self._polled(arguments[0], arguments[1])
-        if call in ON_SECOND_DESCRIPTOR:
-            return self.name_of(arguments[1])
+        if call in DESCRIPTOR_ARGUMENT:
+            return self.name_of(arguments[DESCRIPTOR_ARGUMENT[call]])
         if call in PATH_ARGUMENT:
             return self._path_at(arguments[PATH_ARGUMENT[call]])
         return ""

@@ -16,6 +16,25 @@ def no_stacks(*, reason: str) -> str:
     )
 
 
+def gpu_untraced() -> str:
+    return (
+        "From outside, which kernels a GPU ran and what it waited for is not seen: it is estimated from how the host "
+        "waits and from the driver's counters. These estimates rest on published facts and a simulation, not yet on "
+        "runs on GPUs, so confidence is at most 0.6."
+    )
+
+
+def gpu_use_unread() -> str:
+    return "How busy a GPU of the job was could not be read; it is taken from how long the host waits for it."
+
+
+def trace_it() -> str:
+    return (
+        "perfdoctor attach PID --trace: a few steps under torch.profiler show each kernel, copy, launch and wait, and "
+        "what the GPU idles for"
+    )
+
+
 def between_steps(*, seconds: float, share: float, rank: int | None, line: str | None) -> str:
     of_rank = "" if rank is None else f" of rank {rank}"
     most = f", most of them at {line}" if line else ""

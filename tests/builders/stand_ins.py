@@ -1,11 +1,14 @@
-"""An accelerator that this machine lacks: a stream that keeps its own time, and works beside the host.
+"""Devices that this machine lacks. What they show is what perfdoctor makes of such a device, and not how one behaves.
 
-It stands at the one seam, ``perfdoctor.probes.inside.device_clock.Accelerator``. What it shows is what perfdoctor makes
-of such a device, and not how one behaves.
+A stream keeps its own time and works beside the host; it stands at the one seam,
+``perfdoctor.probes.inside.device_clock.Accelerator``. ``amdsmi`` answers as ROCm's package does. NVIDIA's driver is
+``tests/targets/nvml_stand_in.c``.
 """
 
 import time
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 MS = 1_000_000
 
@@ -92,3 +95,51 @@ class MarkList:
     def times(self, kind: int, value: int = 0) -> list[int]:
         """When marks of a kind and value were made."""
         return [time_ns for time_ns, *what in self.marks if what == [kind, value]]
+
+
+def amdsmi(**answers: Any) -> ModuleType:
+    """A stand-in for AMD's package with one GPU, in the structures of ROCm/amdsmi (py-interface/amdsmi_interface.py).
+
+    Args:
+        **answers: instead of its own, by function without the prefix ``amdsmi_``; a text ``error: …`` is raised.
+    """
+    module = ModuleType("amdsmi")
+
+    class AmdSmiException(Exception):
+        pass
+
+    known = {
+        "init": None,
+        "shut_down": None,
+        "get_processor_handles": ["handle"],
+        "get_gpu_asic_info": {"market_name": "Instinct stand-in", "vendor_id": 0x1002},
+        "get_gpu_device_uuid": "5eff74a0",
+        "get_gpu_device_bdf": "0000:0c:00.0",
+        "get_gpu_activity": {"gfx_activity": 93, "umc_activity": 41, "mm_activity": "N/A"},
+        "get_gpu_vram_usage": {"vram_total": 196592, "vram_used": 1024},
+        "get_power_info": {"current_socket_power": "N/A", "average_socket_power": 500, "power_limit": 750},
+        "get_clock_info": {"clk": 2100, "min_clk": 132, "max_clk": 2100, "clk_deep_sleep": 0},
+        "get_power_cap_info": {"power_cap": 750_000_000, "default_power_cap": 750_000_000},
+        "get_pcie_info": {
+            "pcie_static": {"max_pcie_width": 16},
+            "pcie_metric": {"pcie_width": 8, "pcie_replay_count": "N/A"},
+        },
+        "get_energy_count": {"energy_accumulator": 2_000_000, "counter_resolution": 15.3, "timestamp": 1},
+        "get_gpu_process_list": [
+            {"name": "python", "pid": 10, "mem": 1, "memory_usage": {"vram_mem": 4096, "gtt_mem": 0, "cpu_mem": 0}},
+            {"name": "python", "pid": 20, "mem": 1, "memory_usage": {"vram_mem": "N/A", "gtt_mem": 0, "cpu_mem": 0}},
+        ],
+    }
+
+    def answering(answer: Any) -> Callable[..., Any]:
+        def answers_so(*arguments: Any) -> Any:
+            if isinstance(answer, str) and answer.startswith("error: "):
+                raise AmdSmiException(answer)
+            return answer
+
+        return answers_so
+
+    for name, answer in {**known, **answers}.items():
+        setattr(module, f"amdsmi_{name}", answering(answer))
+    module.__dict__.update(AmdSmiException=AmdSmiException, AmdSmiClkType=SimpleNamespace(GFX=1, MEM=2))
+    return module

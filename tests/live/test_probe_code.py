@@ -69,6 +69,16 @@ def test_python_loop_is_in_the_interpreter() -> None:
     assert any("PyEval" in name for name in symbols.values())
 
 
+def test_the_backward_pass_is_seen_in_the_thread_that_carries_it_out() -> None:
+    with target("backward") as pid:
+        samples, symbols = watch(pid, 4.0)
+        task = Path(f"/proc/{pid}/task")
+        names = {int(thread.name): (thread / "comm").read_text().strip() for thread in task.iterdir()}
+    backward = [sample for sample in samples if sample.tid != pid]
+    assert {names[sample.tid] for sample in backward} == {"pt_autograd_0"}
+    assert kinds(backward, symbols)["interpreter"] / len(backward) > 0.9
+
+
 def test_multiplying_matrices_is_arithmetic() -> None:
     pytest.importorskip("torch")
     with target("matmul") as pid:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from perfdoctor.probes.cpu import CpuProbe
+from perfdoctor.probes.readers.numa import node_of_device
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, core_list, core_text, stat_fields
 from tests.processes.watching import complaints, facts, looked, number, opened, plant, program, readings, remove_group
 
@@ -258,6 +259,57 @@ def test_reads_host_and_process_from_a_recorded_tree(tmp_path: Path) -> None:
     assert known["host", "cpu_model"] == "Example CPU 9000"
     assert known["host", "core_clock_max_hertz"] == "3500000000"
     assert known["pid:77", "affinity"] == "0-15"
+
+
+TWO_NODES = {
+    **V2,
+    # Running on core 9, the last of 37 fields from the state on (proc(5), field 39).
+    "proc/77/stat": V2["proc/77/stat"].rstrip("\n") + " 0" * 12 + " 9\n",
+    "sys/devices/system/node/node0/cpulist": "0-7\n",
+    "sys/devices/system/node/node0/distance": "10 21\n",
+    "sys/devices/system/node/node1/cpulist": "8-15\n",
+    "sys/devices/system/node/node1/distance": "21 10\n",
+    "sys/devices/system/cpu/cpu9/cpufreq/scaling_cur_freq": "1200000\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/base_frequency": "2600000\n",
+    "sys/devices/system/cpu/cpu3/thermal_throttle/core_throttle_total_time_ms": "4500\n",
+}
+
+
+def test_reads_nodes_and_the_clock_of_the_core_that_the_job_runs_on(tmp_path: Path) -> None:
+    root = plant(tmp_path, TWO_NODES)
+    samples = opened(CpuProbe(root), 77)
+    assert number(samples, "pid:77", "numa_node") == 1
+    assert facts(samples)["node:1", "cores"] == "8-15"
+    assert facts(samples)["node:0", "distances"] == "10 21"
+    assert number(samples, "host", "core_clock_hertz") == 1.2e9
+    assert facts(samples)["host", "core_clock_nominal_hertz"] == "2600000000"
+    assert number(samples, "core:3", "heat_limited_seconds_total") == 4.5
+
+
+def test_clocks_of_idle_cores_are_not_read(tmp_path: Path) -> None:
+    asleep = TWO_NODES["proc/77/stat"].replace(" R ", " S ")
+    samples = opened(CpuProbe(plant(tmp_path, {**TWO_NODES, "proc/77/stat": asleep})), 77)
+    assert ("host", "core_clock_hertz") not in readings(samples)
+
+
+def test_the_nominal_clock_of_cores_that_count_in_megahertz(tmp_path: Path) -> None:
+    root = plant(tmp_path, {**V2, "sys/devices/system/cpu/cpu0/acpi_cppc/nominal_freq": "2450\n"})
+    assert facts(opened(CpuProbe(root), 77))["host", "core_clock_nominal_hertz"] == "2450000000"
+
+
+def test_where_all_is_one_node_nothing_is_said_of_nodes(tmp_path: Path) -> None:
+    tree = {name: text for name, text in TWO_NODES.items() if "node1" not in name}
+    samples = opened(CpuProbe(plant(tmp_path, tree)), 77)
+    assert ("pid:77", "numa_node") not in readings(samples)
+    assert not [subject for subject, _ in facts(samples) if subject.startswith("node:")]
+
+
+def test_the_node_of_a_device(tmp_path: Path) -> None:
+    devices = "sys/bus/pci/devices"
+    root = plant(tmp_path, {f"{devices}/0000:1a:00.0/numa_node": "1\n", f"{devices}/0000:1b:00.0/numa_node": "-1\n"})
+    assert node_of_device("0000:1a:00.0", root) == 1
+    assert node_of_device("0000:1b:00.0", root) is None
+    assert node_of_device("0000:1c:00.0", root) is None
 
 
 def test_a_quota_that_cannot_be_read_is_unknown_not_unlimited(tmp_path: Path) -> None:

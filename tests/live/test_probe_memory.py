@@ -7,7 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perfdoctor.probes.memory import MemoryProbe
+from perfdoctor.probes.memory import SLOW_PERIOD_NS, MemoryProbe
+from perfdoctor.recording.clock import now_ns
 from tests.processes.watching import looked, number, opened, plant, program, readings, remove_group
 
 pytestmark = pytest.mark.alone
@@ -86,19 +87,24 @@ def test_sees_a_job_run_into_a_real_limit(limited_group: Path, tmp_path: Path) -
     code = f"done()\nwith open({str(path)!r}, 'wb') as file:\n"
     code += "    for _ in range(96):\n        file.write(b'x' * (1 << 20))\n        file.flush()\n"
     code += "        os.fsync(file.fileno())\n"
+    code += f"for _ in range(3):\n    with open({str(path)!r}, 'rb') as file:\n"
+    code += "        while file.read(1 << 20): pass\n"
     with program(code) as job:
         (limited_group / "cgroup.procs").write_text(str(job.pid))
         job.step()
         probe = MemoryProbe()
         before = opened(probe, job.pid)
         job.step()
-        after = looked(probe)
+        after = list(probe.sample(now_ns() + SLOW_PERIOD_NS))
         list(probe.close())
     subject = f"cgroup:/{limited_group.name}"
     assert number(before, subject, "limit_bytes") == 48 * MIB
     assert number(after, subject, "usage_bytes") > 16 * MIB
     assert number(after, subject, "limit_hits_total") > number(before, subject, "limit_hits_total")
     assert number(after, subject, "oom_kills_total") == 0
+    # Twice as much as fits was read three times: what is read again had been dropped.
+    read_again = number(after, subject, "refaults_total") - number(before, subject, "refaults_total")
+    assert read_again * os.sysconf("SC_PAGE_SIZE") > 48 * MIB
 
 
 V2 = {
@@ -110,13 +116,16 @@ V2 = {
     "proc/meminfo": (
         "MemTotal:     8192 kB\nMemAvailable:  4096 kB\nSwapCached:  7 kB\nCached:  2048 kB\nDirty:   16 kB\n"
     ),
-    "proc/vmstat": "pgmajfault 12\npswpin 3\npswpout 5\nworkingset_refault_file 70\n",
+    "proc/vmstat": (
+        "pgmajfault 12\npswpin 3\npswpout 5\nworkingset_refault_file 70\n"
+        "pgscan_direct 6\ncompact_stall 8\nthp_fault_alloc 20\nthp_fault_fallback 10\n"
+    ),
     "proc/pressure/memory": "some avg10=0.00 avg60=0.00 total=1000000\nfull avg10=0.00 total=500000\n",
     "sys/fs/cgroup/cgroup.procs": "",
     "sys/fs/cgroup/job/memory.max": "8388608\n",
     "sys/fs/cgroup/job/memory.high": "6291456\n",
     "sys/fs/cgroup/job/memory.current": "5242880\n",
-    "sys/fs/cgroup/job/memory.stat": "anon 1048576\nfile 2097152\nkernel 0\n",
+    "sys/fs/cgroup/job/memory.stat": "anon 1048576\nfile 2097152\npgsteal 40\nworkingset_refault_file 30\n",
     "sys/fs/cgroup/job/memory.events": "low 0\nhigh 4\nmax 2\noom 1\noom_kill 1\noom_group_kill 0\n",
     "sys/fs/cgroup/job/memory.pressure": "some avg10=0.00 total=3000000\nfull avg10=0.00 total=2000000\n",
 }
@@ -129,6 +138,8 @@ def test_reads_version_2(tmp_path: Path) -> None:
     assert number(samples, "cgroup:/job", "page_cache_bytes") == 2 * MIB
     assert number(samples, "cgroup:/job", "limit_hits_total") == 6
     assert number(samples, "cgroup:/job", "oom_kills_total") == 1
+    assert number(samples, "cgroup:/job", "reclaimed_bytes_total") == 40 * os.sysconf("SC_PAGE_SIZE")
+    assert number(samples, "cgroup:/job", "refaults_total") == 30
     assert number(samples, "cgroup:/job", "memory_pressure_full_seconds_total") == 2
 
 
@@ -143,6 +154,10 @@ def test_reads_swapping_and_faults(tmp_path: Path) -> None:
     assert number(samples, "host", "swapped_in_bytes_total") == 3 * page
     assert number(samples, "host", "swapped_out_bytes_total") == 5 * page
     assert number(samples, "host", "refaults_total") == 70
+    assert number(samples, "host", "direct_reclaim_bytes_total") == 6 * page
+    assert number(samples, "host", "compaction_stalls_total") == 8
+    assert number(samples, "host", "huge_page_faults_total") == 20
+    assert number(samples, "host", "huge_page_fallbacks_total") == 10
     assert number(samples, "host", "page_cache_bytes") == 2 * MIB
     assert number(samples, "pid:77", "swap_bytes") == 512 * 1024
     assert number(samples, "pid:77", "major_faults_total") == 3

@@ -11,7 +11,7 @@ import pytest
 
 from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp
 from perfdoctor.recording.schema import Fact, Sample
-from tests.processes.watching import as_nobody, looked, number, opened, plant, program, readings
+from tests.processes.watching import as_nobody, facts, looked, number, opened, plant, program, readings
 
 pytestmark = pytest.mark.alone
 
@@ -165,3 +165,45 @@ def test_what_a_link_carries_is_a_fact(tmp_path: Path) -> None:
         ("interface:eth0", "link_bits_per_second"): "25000000000",
         ("interface:eth1", "mtu_bytes"): "1500",
     }
+
+
+FABRIC = {
+    "rate": "400 Gb/sec (4X NDR)\n",
+    "state": "4: ACTIVE\n",
+    "link_layer": "InfiniBand\n",
+    "counters/port_rcv_data": "1000\n",
+    "counters/port_xmit_data": "500\n",
+    "counters/port_rcv_packets": "7\n",
+    "counters/symbol_error": "3\n",
+    "counters/link_downed": "1\n",
+    "counters/port_rcv_errors": "2\n",
+    "counters/port_xmit_discards": "4\n",
+    "hw_counters/packet_seq_err": "5\n",
+}
+
+
+def test_ports_of_a_fabric(tmp_path: Path) -> None:
+    """Its counters count 4 bytes each, and IPoIB's interface carries what its port does."""
+    up, down = "sys/class/infiniband/mlx5_0/ports/1", "sys/class/infiniband/mlx5_1/ports/1"
+    ports = {f"{up}/{name}": text for name, text in FABRIC.items()}
+    root = plant(tmp_path, {**ports, f"{down}/state": "1: DOWN\n", "sys/class/net/ib0/type": "32\n"})
+    interfaces = "Inter-| Receive\n face |bytes\n   ib0: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
+    plant(root, {"proc/7/net/dev": interfaces, "proc/7/net/snmp": ""})
+    probe = NetworkProbe(root)
+    samples = opened(probe, 7)
+    seen = {name: value for (subject, name), value in readings(samples).items() if subject == "fabric:mlx5_0/1"}
+    assert seen == {
+        "link_active": 1,
+        "received_bytes_total": 4000,
+        "sent_bytes_total": 2000,
+        "received_packets_total": 7,
+        "symbol_errors_total": 3,
+        "link_downs_total": 1,
+        "dropped_packets_total": 6,
+        "resent_packets_total": 5,
+    }
+    assert readings(samples)["fabric:mlx5_1/1", "link_active"] == 0
+    assert facts(samples)["fabric:mlx5_0/1", "link_bits_per_second"] == str(400 * 10**9)
+    assert facts(samples)["interface:ib0", "over_fabric"] == "yes"
+    assert looked(probe)
+    list(probe.close())

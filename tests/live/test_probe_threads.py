@@ -137,6 +137,15 @@ def test_the_path_of_a_call_is_read_from_memory(tmp_path: Path) -> None:
     assert call == ("S", "openat", f"file:{pipe}")
 
 
+def test_a_mapping_is_about_the_file_that_is_mapped(tmp_path: Path) -> None:
+    none = 0xFFFFFFFFFFFFFFFF  # -1, of anonymous memory
+    own = Descriptors(os.getpid())
+    with (tmp_path / "data").open("wb") as file:
+        assert own.target("mmap", [0, 4096, 1, 2, file.fileno(), 0]) == f"file:{file.name}"
+        assert own.target("mmap", [0, 4096, 3, 34, none, 0]) == ""
+    own.close()
+
+
 def test_all_threads_are_listed_and_idle_ones_told_once() -> None:
     code = "[threading.Thread(target=threading.Event().wait).start() for _ in range(64)]"
     with job(sys.executable, "-c", READY + code) as process:

@@ -1,7 +1,12 @@
 /* Stands in for libnvidia-ml.so.1 where there is no GPU: one device with known numbers, laid out as in nvml.h.
-   It proves what perfdoctor makes of answers, not what real drivers answer. Process ids come from the environment. */
+   It proves what perfdoctor makes of answers, not what real drivers answer. Process ids come from the environment, and:
+   STAND_IN_GPM has performance counters, STAND_IN_MIG is partitioned into one instance of 3 slices, STAND_IN_STALL lets
+   the second question for the temperature take so many ms, STAND_IN_SAMPLED is the age of the newest sample in ms,
+   STAND_IN_SICK has one of three links down and errors on the others, rows to be remapped, and one Xid error of 74. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7 };
 typedef unsigned long long u64;
@@ -14,9 +19,16 @@ typedef struct { unsigned version, supported; } gpm_support;
 typedef struct { unsigned id; int result; double value; char *names[3]; } metric;
 typedef struct { unsigned version, count; u64 *first, *second; metric metrics[]; } metrics;
 
-static int device_0;
+typedef struct { u64 time, value; } use_sample;
+typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char address[32]; } pci;
+typedef struct { unsigned multiprocessors, copy, decoders, encoders, jpeg, ofa, slices, compute_slices; u64 megabytes; } attributes;
+
+static int device_0, instance_0;
 static int has_gpm(void) { return getenv("STAND_IN_GPM") != NULL; }
-static int known(void *device) { return device == &device_0 ? OK : 2; }
+static int has_mig(void) { return getenv("STAND_IN_MIG") != NULL; }
+static int is_sick(void) { return getenv("STAND_IN_SICK") != NULL; }
+static int known(void *device) { return device == &device_0 || device == &instance_0 ? OK : 2; }
+static int whole(void *device) { return device == &device_0 ? OK : NOT_SUPPORTED; }
 
 int nvmlInitWithFlags(unsigned flags) { return flags; }
 int nvmlShutdown(void) { return OK; }
@@ -27,15 +39,42 @@ int nvmlDeviceGetName(void *device, char *name, unsigned n) { strncpy(name, "Sta
 int nvmlSystemGetDriverVersion(char *version, unsigned n) { strncpy(version, "555.42", n); return OK; }
 int nvmlSystemGetCudaDriverVersion(int *version) { *version = 12040; return OK; }
 int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) { *major = 9; *minor = 0; return known(device); }
-int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *next) { return NOT_SUPPORTED; }
-int nvmlDeviceGetUtilizationRates(void *device, utilization *use) { use->gpu = 97; use->memory = 40; return known(device); }
-int nvmlDeviceGetMemoryInfo(void *device, memory *m) { m->total = 80ull << 30; m->used = 20ull << 30; return known(device); }
-int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 350500; return known(device); }
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *next) { *now = *next = 1; return has_mig() ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) { *count = 7; return whole(device); }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **instance) { *instance = &instance_0; return index ? 6 : OK; }
+int nvmlDeviceGetGpuInstanceId(void *device, unsigned *id) { *id = 5; return device == &instance_0 ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetAttributes_v2(void *device, attributes *a) { a->slices = 3; return device == &instance_0 ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetPciInfo_v3(void *device, pci *info) { strcpy(info->address, "00000000:1A:00.0"); return whole(device); }
+int nvmlDeviceGetUtilizationRates(void *device, utilization *use) {
+    use->gpu = 97; use->memory = 40;
+    return has_mig() ? NOT_SUPPORTED : known(device);
+}
+int nvmlDeviceGetSamples(void *device, int kind, u64 since, int *type, unsigned *count, use_sample *found) {
+    static u64 newest;
+    struct timespec now;
+    if (kind != 1 || !getenv("STAND_IN_SAMPLED")) return NOT_SUPPORTED;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!found) newest = now.tv_sec * 1000000ull + now.tv_nsec / 1000 - 1000 * atoi(getenv("STAND_IN_SAMPLED"));
+    *type = 1; *count = 3;
+    for (int i = 0; found && i < 3; i++) found[i] = (use_sample){newest - 200000 * (2 - i), 50};
+    return whole(device);
+}
+int nvmlDeviceGetMemoryInfo(void *device, memory *m) {
+    m->total = (device == &instance_0 ? 40ull : 80ull) << 30; m->used = 20ull << 30;
+    return known(device);
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 350500; return whole(device); }
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned *milliwatts) { *milliwatts = 800000; return whole(device); }
 int nvmlDeviceGetTotalEnergyConsumption(void *device, u64 *millijoules) { *millijoules = 7000; return known(device); }
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatts) { *milliwatts = 700000; return known(device); }
 int nvmlDeviceGetClockInfo(void *device, int clock, unsigned *mhz) { *mhz = clock == 1 ? 1410 : 2619; return known(device); }
 int nvmlDeviceGetMaxClockInfo(void *device, int clock, unsigned *mhz) { *mhz = clock == 1 ? 1980 : 2619; return known(device); }
-int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) { *celsius = 61; return known(device); }
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) {
+    static int asked;
+    if (asked++ && getenv("STAND_IN_STALL")) usleep(1000 * atoi(getenv("STAND_IN_STALL")));
+    *celsius = 61;
+    return known(device);
+}
 /* An older driver: it has the old name of the clock event reasons only. */
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *reasons) { *reasons = 0x4 | 0x20; return known(device); }
 int nvmlDeviceGetViolationStatus(void *device, int policy, violation *v) {
@@ -71,11 +110,31 @@ int nvmlGpmQueryDeviceSupport(void *device, gpm_support *support) { support->sup
 int nvmlGpmSampleAlloc(u64 **taken) { *taken = calloc(1, sizeof(u64)); return OK; }
 int nvmlGpmSampleFree(u64 *taken) { free(taken); return OK; }
 int nvmlGpmSampleGet(void *device, u64 *taken) { static u64 now; *taken = ++now; return known(device); }
+int nvmlGpmMigSampleGet(void *device, unsigned id, u64 *taken) { return id == 5 ? nvmlGpmSampleGet(device, taken) : 2; }
 int nvmlGpmMetricsGet(metrics *asked) {
     if (asked->version != 1 || *asked->second != *asked->first + 1) return 2;
+    static int pairs;
+    int early = !strcmp(getenv("STAND_IN_GPM"), "early") && !pairs++; /* ratios are not available then, and bytes are 0 */
     for (unsigned i = 0; i < asked->count; i++) {
-        asked->metrics[i].value = asked->metrics[i].id; /* percent, or MiB/s */
-        asked->metrics[i].result = asked->metrics[i].id == 11 ? NOT_SUPPORTED : OK;
+        metric *one = &asked->metrics[i];
+        one->value = early ? 0 : one->id; /* percent, or MiB/s */
+        one->result = one->id == 11 || (early && one->id < 20) ? NOT_SUPPORTED : OK;
     }
     return OK;
 }
+
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *up) { *up = link != 1; return !is_sick() ? NOT_SUPPORTED : link < 3 ? OK : 2; }
+int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int kind, u64 *count) { *count = 10 * kind + link; return link == 1 ? 2 : OK; }
+int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
+    *corrected = 2; *uncorrected = 1; *pending = 1; *failed = 0;
+    return is_sick() ? OK : NOT_SUPPORTED;
+}
+typedef struct { void *device; u64 kind, data; unsigned gpu_instance, compute_instance; } event;
+int nvmlEventSetCreate(void **set) { *set = &device_0; return OK; }
+int nvmlDeviceRegisterEvents(void *device, u64 kinds, void *set) { return kinds == 8 ? OK : 2; }
+int nvmlEventSetWait_v2(void *set, event *found, unsigned ms) {
+    static int told;
+    found->data = 74;
+    return is_sick() && !told++ ? OK : 10; /* time out */
+}
+int nvmlEventSetFree(void *set) { return OK; }

@@ -67,8 +67,8 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libc.so.6", "malloc", "dispatch"),
         ("libc.so.6", "~__libc_malloc", "dispatch"),
         ("libc.so.6", "", "dispatch"),
-        ("libc.so.6", "~", "kernel"),
-        ("libc.so.6", "__memmove_avx_unaligned_erms", "kernel"),
+        ("libc.so.6", "~", "copy"),
+        ("libc.so.6", "__memmove_avx_unaligned_erms", "copy"),
         ("libm.so.6", "expf", "kernel"),
         ("libstdc++.so.6.0.30", "_Znwm", "dispatch"),
         ("ld-linux-x86-64.so.2", "__tls_get_addr", "dispatch"),
@@ -84,8 +84,8 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("_multiarray_umath.cpython-311-x86_64-linux-gnu.so", "FLOAT_divide_X86_V3", "library"),
         ("libz.so.1", "inflate", "library"),
         ("libcudart.so.12", "cudaLaunchKernel", "dispatch"),
-        ("libcuda.so.550.54", "", "other"),
-        ("[vdso]", "", "other"),
+        ("libcuda.so.550.54", "", "driver"),
+        ("[vdso]", "", "clock"),
     ],
 )
 def test_classify(image: str, symbol: str, kind: str) -> None:

@@ -4,11 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from perfdoctor.diagnosis import Evidence
-from perfdoctor.metrics.gpu import gpu_cause
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Trainers
-from perfdoctor.recording.schema import Sample, ThreadSample
+from perfdoctor.recording.schema import Fact, Sample, ThreadSample
 from perfdoctor.timeline.threads import Threads
 from tests.builders import jobs
 from tests.builders.jobs import at, readings, thread
@@ -32,6 +30,16 @@ def value(measured: Measured, name: str, trainer: int | None = None) -> float:
 def test_nothing_measured_is_nothing_said() -> None:
     assert record([]) == ({}, {TRAINER: {}})
     assert record([], []) == ({}, {})
+
+
+def test_what_goes_through_a_fabric_counts_once() -> None:
+    samples = [
+        *readings("interface:eth0", "received_bytes_total", 0, 1e7, every_s=10),
+        *readings("interface:ib0", "received_bytes_total", 0, 5e7, every_s=10),
+        Fact(at(0), "network", "interface:ib0", "over_fabric", "yes"),
+        *readings("fabric:mlx5_0/1", "received_bytes_total", 0, 6e7, every_s=10),
+    ]
+    assert value(record(samples), "received") == 7
 
 
 def test_the_trainers_main_thread() -> None:
@@ -169,26 +177,3 @@ def test_only_the_jobs_gpus_count() -> None:
 def test_a_job_on_the_cpu_has_no_gpu_numbers() -> None:
     numbers = record([*readings("gpu:0", "job_processes", 0.0), *readings("gpu:0", "busy_fraction", 1.0)])
     assert not [name for name in numbers.job if name.startswith("gpu")]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "cause"),
-    [
-        ({}, None),
-        ({"gpu_busy": 0.0}, None),
-        ({"gpu_busy": 0.9}, "gpu.compute"),
-        ({"gpu_busy": 0.5, "gpu_sm": 0.45, "gpu_tensor": 0.3, "gpu_dram": 0.2}, "gpu.compute"),
-        ({"gpu_busy": 0.5, "gpu_sm": 0.45, "gpu_tensor": 0.02, "gpu_dram": 0.4}, "gpu.memory_bandwidth"),
-        ({"gpu_busy": 1.0, "gpu_sm": 0.1, "gpu_tensor": 0.01, "gpu_dram": 0.1}, "gpu.low_occupancy"),
-        (
-            {"gpu_busy": 1.0, "gpu_sm": 0.9, "gpu_tensor": 0.0, "gpu_dram": 0.2, "gpu_fp32": 0.6},
-            "gpu.no_tensor_cores",
-        ),
-        ({"gpu_busy": 1.0, "gpu_foreign_sm": 0.4}, "gpu.contention"),
-        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.4, "gpu_limited_by_heat": 0.9}, "gpu.throttled"),
-        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.05, "gpu_limited_by_power": 1.0}, "gpu.compute"),
-        ({"gpu_busy": 1.0, "gpu_clock_deficit": 0.4}, "gpu.compute"),
-    ],
-)
-def test_what_a_busy_gpu_is_busy_with(numbers: dict[str, float], cause: str | None) -> None:
-    assert gpu_cause({name: Evidence(name, number, "", "gpu") for name, number in numbers.items()}) == cause

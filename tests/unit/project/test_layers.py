@@ -86,7 +86,7 @@ def test_what_watches_starts_without_heavy_libraries(name: str) -> None:
 @pytest.mark.parametrize("name", PROBES)
 def test_probes_know_only_the_recording_and_light_libraries(name: str) -> None:
     """Wherever the import stands: a probe runs beside or inside the user's job."""
-    allowed = sys.stdlib_module_names | (IN_THE_JOB_TOO if name in INSIDE else {"psutil", "pynvml"})
+    allowed = sys.stdlib_module_names | (IN_THE_JOB_TOO if name in INSIDE else {"psutil", "pynvml", "amdsmi"})
     wrong = [
         one
         for one in imports(modules()[name])
@@ -111,8 +111,8 @@ def test_what_runs_in_the_job_is_light(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PROBES if name != "perfdoctor.probes"])
-def test_nvml_is_loaded_only_when_it_is_used(name: str) -> None:
-    wrong = [one for one in imports(modules()[name]) if one.at_start and within(one.name, "pynvml")]
+def test_libraries_of_drivers_are_loaded_only_when_they_are_used(name: str) -> None:
+    wrong = [one for one in imports(modules()[name]) if one.at_start and within(one.name, "pynvml", "amdsmi")]
     assert complaints(name, wrong) == []
 
 

@@ -151,8 +151,9 @@ def test_copies_that_a_trace_shows_pinned_are_not_pinned_again() -> None:
 
 
 def test_tensor_cores_do_not_make_matrix_products_free() -> None:
-    assert finding("gpu.no_tensor_cores", settings={"compute_capability": 9.0}).predicted_speedup < 8
-    board = finding("gpu.no_tensor_cores", settings={"compute_capability": 8.9})
+    traced = {"traced_kernel_time": 1.0}
+    assert finding("gpu.no_tensor_cores", numbers=traced, settings={"compute_capability": 9.0}).predicted_speedup < 8
+    board = finding("gpu.no_tensor_cores", numbers=traced, settings={"compute_capability": 8.9})
     assert board.predicted_speedup == pytest.approx(1 / (1 - board.share / 2))
 
 

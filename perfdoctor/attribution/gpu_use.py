@@ -1,0 +1,207 @@
+"""What the GPUs of a trainer are busy with, from what their driver and their counters say.
+
+Of the time that a GPU is busy, each cause gets what it would free: a neighbour its time slices as far as the trainer
+wanted them, lowered clocks the part that they are lowered by, slow kernels what faster ones would not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+import numpy as np
+
+from perfdoctor.causes import (
+    BANDWIDTH,
+    GPU_COMPUTE,
+    GPU_CONTENTION,
+    GPU_THROTTLED,
+    LOW_OCCUPANCY,
+    MEMORY_BANDWIDTH,
+    NO_TENSOR_CORES,
+)
+from perfdoctor.knowledge import hardware, thresholds
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.readings import Counter, Readings
+
+_STEP_NS = NS_PER_S // 10
+# Without GPM a reading is of 20 ms: fewer meet a copy by chance, or none.
+_FEW = 8
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """What the GPUs of one trainer did over the time that was watched.
+
+    Attributes:
+        busy: fraction of the time in which they ran kernels, over time; None where that could not be read.
+        for_job: the part of it that was this trainer's, or that it had to wait for.
+        parts: of that, cause to fraction, summing to 1.
+        copying: least and most fraction of the time that copies to and from the host can have taken; None where
+            their bytes were not counted.
+    """
+
+    busy: Counter | None
+    for_job: float
+    parts: Mapping[str, float]
+    copying: tuple[float, float] | None
+
+    def busy_at(self, from_ns: float, to_ns: float) -> float | None:
+        """Mean fraction of a span in which they ran kernels for the trainer."""
+        if self.busy is None:
+            return None
+        # A reading is a mean over the time before it.
+        times = np.arange(from_ns, to_ns, _STEP_NS) + thresholds.UTILIZATION_WINDOW_S / 2 * NS_PER_S
+        mean = float(np.interp(times, self.busy.times_ns, self.busy.values).mean())
+        return min(1.0, max(0.0, mean * self.for_job))
+
+    def with_exchange(self, part: float) -> GpuUse:
+        """The same use with at least this part of the busy time in collectives."""
+        known = self.parts.get(BANDWIDTH, 0.0)
+        if part <= known:
+            return self
+        kept = (1 - part) / (1 - known)
+        others = {cause: kept * one for cause, one in self.parts.items() if cause != BANDWIDTH}
+        return replace(self, parts={**others, BANDWIDTH: part})
+
+
+class GpuReader:
+    """Reads the use of GPUs from one recording.
+
+    Args:
+        readings: what was read of them.
+        gpus_of_ranks: the GPUs of each trainer of the job.
+    """
+
+    def __init__(self, readings: Readings, gpus_of_ranks: Sequence[Sequence[str]]) -> None:
+        self._readings, self._of_ranks = readings, gpus_of_ranks
+        self._all = sorted({gpu for gpus in gpus_of_ranks for gpu in gpus})
+
+    def read(self, gpus: Sequence[str]) -> GpuUse:
+        """The use of some GPUs, as means over them."""
+        busy = self._over_time(gpus, "busy_fraction")
+        mean = 0.0 if busy is None else float(np.mean(busy.values))
+        foreign = min(self._mean(gpus, "foreign_sm_fraction") or 0.0, mean)
+        own = mean - foreign
+        # A neighbour's time slices cost the trainer as far as it had work for the GPU in them.
+        waited = foreign * min(1.0, own / (1 - foreign)) if foreign < 1 else foreign
+        for_job = (own + waited) / mean if mean else 1.0
+        parts: dict[str, float] = {}
+        total = own + waited
+        if total > 0:
+            parts[GPU_CONTENTION] = waited / total
+            slowed = self._slowed(gpus)
+            parts[BANDWIDTH] = self._spinning(gpus, mean, slowed) * (1 - parts[GPU_CONTENTION])
+            working = 1 - sum(parts.values())
+            parts[GPU_THROTTLED] = working * slowed
+            cause, freed = self._kernels(gpus, own * (1 - parts[BANDWIDTH]))
+            parts[cause] = freed * (working - parts[GPU_THROTTLED])
+        parts[GPU_COMPUTE] = parts.get(GPU_COMPUTE, 0.0) + 1 - sum(parts.values())
+        return GpuUse(busy, for_job, {cause: part for cause, part in parts.items() if part > 0}, self._copying(gpus))
+
+    def _spinning(self, gpus: Sequence[str], busy: float, slowed: float) -> float:
+        """Of the busy time, the part in which kernels of a collective wait or exchange, and compute next to nothing.
+
+        Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used. At lowered
+        clocks arithmetic needs less power, too: it grows with the clock and the square of the voltage that this takes.
+        """
+        if len(self._of_ranks) < 2 or not busy:
+            return 0.0
+        active, power = self._mean(gpus, "sm_active_fraction"), self._mean(gpus, "power_watts")
+        limit = self._mean(gpus, "power_limit_watts")
+        computing = []
+        if active is not None:
+            spins = thresholds.SM_IN_COLLECTIVE
+            computing.append((active / busy - spins) / (thresholds.SM_AT_WORK - spins))
+        if power is not None and limit:
+            idle, spins = thresholds.POWER_IDLE, thresholds.POWER_IN_COLLECTIVE
+            works: float = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed) ** 2
+            computing.append(((power / limit - (1 - busy) * idle) / busy - spins) / (works - spins))
+        # Kernels may be small, or need little power: only what both say is a wait.
+        return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0
+
+    def _slowed(self, gpus: Sequence[str]) -> float:
+        """By what part of their time kernels are longer than at the clocks that these GPUs run at otherwise."""
+        slowed = []
+        for gpu in gpus:
+            clocks = self._values(gpu, "sm_clock_hertz")
+            held = [self._values(gpu, f"clocks_limited_by_{what}") for what in ("heat", "hardware", "power_brake")]
+            held += [self._values(gpu, "clocks_limited_by_power")] if self._is_capped(gpu) else []
+            flags = [any(values[at] for values in held if at < len(values)) for at in range(len(clocks))]
+            down = [clock for clock, flag in zip(clocks, flags, strict=True) if flag]
+            if not clocks or len(down) < thresholds.GPU_LIMITED_NOW_AND_THEN * len(clocks):
+                slowed.append(0.0)
+                continue
+            usual = self._usual_clock(gpu, [clock for clock, flag in zip(clocks, flags, strict=True) if not flag])
+            lost = max(0.0, 1 - fmean(down) / usual) if usual else 0.0
+            slowed.append(lost * len(down) / len(clocks))
+        return fmean(slowed) if slowed else 0.0
+
+    def _is_capped(self, gpu: str) -> bool:
+        """Whether somebody set the power limit below the GPU's own; at its own limit any well-fed GPU runs."""
+        limit, own = (self._mean([gpu], f"power_limit_{which}watts") for which in ("", "default_"))
+        return limit is not None and own is not None and limit < thresholds.CAPPED_POWER * own
+
+    def _usual_clock(self, gpu: str, free: Sequence[float]) -> float | None:
+        """The clock to compare with: its own while nothing held it down, its siblings', or the highest under load."""
+        if len(free) >= thresholds.USUAL_CLOCK_READINGS:
+            return median(free)
+        siblings = [
+            fmean(clocks)
+            for other in self._all
+            if other != gpu and (clocks := self._values(other, "sm_clock_hertz")) and not self._is_held(other)
+        ]
+        if siblings:
+            return median(siblings)
+        highest = self._mean([gpu], "sm_clock_max_hertz")
+        return None if highest is None else thresholds.CLOCK_UNDER_LOAD * highest
+
+    def _is_held(self, gpu: str) -> bool:
+        held = (self._mean([gpu], f"clocks_limited_by_{what}") or 0.0 for what in ("heat", "hardware", "power_brake"))
+        return max(held) > 0
+
+    def _kernels(self, gpus: Sequence[str], busy: float) -> tuple[str, float]:
+        """What keeps kernels from being faster, and the part of their time that they would not need without it."""
+        names = ("sm_active", "tensor_active", "dram_bandwidth", "fp32_active")
+        found = [self._mean(gpus, f"{name}_fraction") for name in names]
+        active, tensor, memory, single = (None if one is None or not busy else min(1.0, one / busy) for one in found)
+        if active is None or tensor is None or memory is None:
+            return GPU_COMPUTE, 0.0
+        arithmetic = max(tensor, single or 0.0)
+        if memory >= thresholds.GPU_UNIT_HIGH and arithmetic < thresholds.GPU_UNIT_LOW:
+            return MEMORY_BANDWIDTH, 1 - arithmetic / memory
+        if active < thresholds.GPU_UNIT_LOW:
+            return LOW_OCCUPANCY, 1 - active / thresholds.SM_AT_WORK
+        if (single or 0.0) >= thresholds.SINGLE_PRECISION and tensor < thresholds.TENSOR_CORES_UNUSED:
+            capability = self._readings.fact(gpus[0], "compute_capability")
+            return NO_TENSOR_CORES, 1 - 1 / hardware.tensor_core_speedup(float(capability) if capability else None)
+        return GPU_COMPUTE, 0.0
+
+    def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
+        if min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) < _FEW:
+            return None
+        rates = [self._mean(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
+        if None in rates:
+            return None
+        moved = max(0.0, sum(rate or 0.0 for rate in rates) - thresholds.PCIE_IDLE_BYTES_PER_S)
+        generation, width = (self._mean(gpus, f"pcie_{what}") for what in ("generation", "width"))
+        link = hardware.pcie_bytes_per_s(generation or 4.0, width or 16.0)
+        return min(1.0, moved / link), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
+
+    def _values(self, gpu: str, name: str) -> Sequence[float]:
+        return self._readings.over_time(gpu, name)[1]
+
+    def _mean(self, gpus: Sequence[str], name: str) -> float | None:
+        values = [value for gpu in gpus if (value := self._readings.mean(gpu, name)) is not None]
+        return fmean(values) if values else None
+
+    def _over_time(self, gpus: Sequence[str], name: str) -> Counter | None:
+        at: dict[int, list[float]] = {}
+        for gpu in gpus:
+            for time_ns, value in zip(*self._readings.over_time(gpu, name), strict=True):
+                at.setdefault(time_ns, []).append(value)
+        if len(at) < 2:
+            return None
+        times = sorted(at)
+        return Counter(np.array(times, dtype=np.float64), np.array([fmean(at[time]) for time in times]))

@@ -1,0 +1,182 @@
+"""Jobs on a GPU, watched from outside: what hosts wait for and what GPUs idle for."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.attribute import attribute
+from perfdoctor.attribution.gpu import share_second, split_idle
+from perfdoctor.attribution.gpu_use import GpuUse
+from perfdoctor.attribution.share import DEVICE_WAIT as WAIT
+from perfdoctor.attribution.share import LAUNCHING as LAUNCH
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.schema import CODE_FREQUENCY, Sample
+from tests.builders import jobs
+
+PID = 100
+FORWARD = (jobs.OWN, jobs.MODULE)
+BACKWARD = (jobs.OWN, Frame("/v/lib/python3.11/site-packages/torch/autograd/graph.py", "_engine_run_backward", 9))
+LOOP = (Frame(jobs.OWN.file, jobs.OWN.function, 9),)
+# Machine code by what it is: image and symbol.
+SPIN, DRIVER = ("[vdso]", ""), ("libcuda.so.1", "~")
+DISPATCH, PYTHON = ("libc10.so", "_ZN3c1010TensorImplC1Ev"), ("python3.11", "_PyEval_EvalFrameDefault")
+GPU, LOG, SYNC = "gpu.compute", "io.log_write", "cpu.synchronization"
+COMPUTE = GpuUse(None, 1.0, {"gpu.compute": 1.0}, None)
+
+
+def gpu_job(
+    states: str = "R",
+    code: Mapping[tuple[str, str], float] | None = None,
+    stacks: tuple[tuple[Frame, ...], ...] = (FORWARD,),
+    pid: int = PID,
+    gpu: int = 0,
+    call: str = "futex",
+    target: str = "",
+    rank: dict[str, str] | None = None,
+    **levels: float,
+) -> list[Sample]:
+    """A trainer on a GPU: its main thread's states, what it runs as fractions of its time, and readings of the GPU."""
+    samples = [
+        *jobs.process(pid, **(rank or {})),
+        *jobs.thread(pid, pid, states, run=states.count("R") / len(states), call=call, target=target),
+        *jobs.thread(pid + 1, pid, "S", name="cuda-EvtHandlr", call="poll"),
+        *jobs.stacks(pid, *stacks),
+        *jobs.named(pid, pid, 1),
+    ]
+    for (image, symbol), part in (code or {}).items():
+        samples += jobs.code(pid, image, symbol, round(part * CODE_FREQUENCY * jobs.SECONDS))
+    for name, level in levels.items():
+        samples += jobs.readings(f"gpu:{gpu}", name, *[level] * 20, every_s=0.5, probe="gpu")
+    return [*samples, *jobs.readings(f"gpu:{gpu}/pid:{pid}", "memory_bytes", 1e9, 1e9, probe="gpu")]
+
+
+def accounts_of(samples: list[Sample]) -> list[Account]:
+    return attribute(jobs.timeline([*jobs.readings("host", "usable_cores", 8.0), *samples]))
+
+
+def shares(samples: list[Sample]) -> dict[str, float]:
+    return accounts_of(samples)[0].causes().fractions()
+
+
+def test_a_host_that_spins_while_its_gpu_is_busy_has_no_bottleneck() -> None:
+    spinning = {SPIN: 0.4, DRIVER: 0.4, DISPATCH: 0.1, PYTHON: 0.1}
+    assert shares(gpu_job(code=spinning, busy_fraction=1.0))["gpu.compute"] == pytest.approx(1.0)
+
+
+def test_a_host_that_never_waits_launches_too_slowly() -> None:
+    launching = {DRIVER: 0.2, DISPATCH: 0.5, PYTHON: 0.3}
+    found = shares(gpu_job(code=launching, busy_fraction=0.4))
+    assert found["cpu.kernel_launch"] == pytest.approx(0.6, abs=0.02)
+    assert found["gpu.compute"] == pytest.approx(0.4, abs=0.02)
+
+
+def test_a_host_that_waits_in_each_step_lets_the_gpu_idle_in_between() -> None:
+    draining = {SPIN: 0.3, DRIVER: 0.2, DISPATCH: 0.25, PYTHON: 0.25}
+    found = shares(gpu_job(code=draining, stacks=(FORWARD, LOOP), busy_fraction=0.6))
+    assert found["cpu.synchronization"] == pytest.approx(0.4, abs=0.05)
+    assert found.get("cpu.kernel_launch", 0.0) < 0.05
+
+
+def test_python_that_launches_next_to_nothing_is_the_jobs_own() -> None:
+    found = shares(gpu_job(code={PYTHON: 0.9, DISPATCH: 0.07, DRIVER: 0.03}, busy_fraction=0.3))
+    assert found["cpu.python_overhead"] == pytest.approx(0.7, abs=0.12)
+    assert found.get("cpu.kernel_launch", 0.0) < 0.12
+
+
+def test_waiting_for_input_comes_before_launching() -> None:
+    loader = Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_SingleProcess._next_data", 5)
+    fetch = Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 5)
+    code, stacks = {DRIVER: 0.1, DISPATCH: 0.3, PYTHON: 0.6}, (FORWARD, (jobs.OWN, loader, fetch))
+    account = accounts_of(gpu_job(code=code, stacks=stacks, busy_fraction=0.4))[0]
+    found, fetching = account.causes().fractions(), account.phases.fractions()["data"]
+    assert found["cpu.input_preprocessing"] == pytest.approx(fetching, abs=0.01)
+    assert found["cpu.kernel_launch"] == pytest.approx(0.6 - fetching, abs=0.01)
+
+
+def test_the_thread_of_the_backward_pass_is_judged_in_place_of_the_sleeping_main_thread() -> None:
+    """It spins for the GPU; of the main thread alone one would say that it waits for input, ranks or the GIL."""
+    backward = [
+        *jobs.thread(PID + 2, PID, "SR", name="pt_autograd_0", run=0.5),
+        *jobs.code(PID + 2, *SPIN, 250),
+        *jobs.code(PID + 2, *DRIVER, 245),
+        *jobs.gil(PID, PID + 2),
+    ]
+    main = {SPIN: 0.2, DRIVER: 0.2, DISPATCH: 0.05, PYTHON: 0.05}
+    one = gpu_job("RS", main, (BACKWARD,), busy_fraction=1.0)
+    assert shares([*one, *backward])["gpu.compute"] == pytest.approx(1.0)
+    idle = gpu_job("RS", main, (BACKWARD,), busy_fraction=0.5)
+    assert "cpu.gil_contention" not in shares([*idle, *backward])
+
+
+def test_calls_on_the_drivers_files_are_allocation_and_never_storage() -> None:
+    samples = gpu_job(
+        "RRRRRRRDDD", {SPIN: 0.2, DRIVER: 0.2, DISPATCH: 0.2, PYTHON: 0.1}, call="ioctl", target="file:/dev/nvidia0",
+        busy_fraction=0.6,
+    )  # fmt: skip
+    # States besides S have no call in this builder: say what the blocked ones are in.
+    samples = [
+        row._replace(syscall="ioctl", target="file:/dev/nvidia0") if getattr(row, "state", "") == "D" else row  # type: ignore[union-attr]
+        for row in samples
+    ]
+    found = shares(samples)
+    assert found["gpu.memory_pressure"] >= 0.3
+    assert not any(cause.startswith("io.") for cause in found)
+
+
+def test_blocking_waits_are_waits_for_the_gpu_and_not_for_locks() -> None:
+    found = shares(gpu_job("RSSS", {DISPATCH: 0.15, PYTHON: 0.1}, (LOOP,), busy_fraction=1.0))
+    assert found["gpu.compute"] == pytest.approx(1.0)
+
+
+def test_without_utilisation_a_job_on_a_gpu_is_still_one() -> None:
+    spinning = {SPIN: 0.45, DRIVER: 0.45, DISPATCH: 0.05, PYTHON: 0.05}
+    assert shares(gpu_job(code=spinning))["gpu.compute"] > 0.9
+
+
+def ranks(*levels: dict[str, float], codes: tuple[Mapping[tuple[str, str], float], ...]) -> list[Sample]:
+    samples: list[Sample] = []
+    for number, (level, code) in enumerate(zip(levels, codes, strict=True)):
+        rank = {"RANK": str(number), "WORLD_SIZE": str(len(levels))}
+        samples += gpu_job(code=code, pid=PID + 10 * number, gpu=number, rank=rank, power_limit_watts=700.0, **level)
+    return samples
+
+
+SPINNING = {SPIN: 0.45, DRIVER: 0.45, DISPATCH: 0.05, PYTHON: 0.05}
+
+
+def test_ranks_that_all_draw_little_power_exchange() -> None:
+    low = {"busy_fraction": 1.0, "power_watts": 418.0, "sm_active_fraction": 0.5}
+    found = accounts_of(ranks(low, low, codes=(SPINNING, SPINNING)))
+    assert found[0].causes().fractions()["communication.bandwidth"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_rank_whose_gpu_idles_is_what_the_others_wait_for() -> None:
+    waiting = {"busy_fraction": 1.0, "power_watts": 418.0, "sm_active_fraction": 0.45}
+    late = {"busy_fraction": 0.55, "power_watts": 400.0, "sm_active_fraction": 0.45}
+    launching = {DRIVER: 0.2, DISPATCH: 0.5, PYTHON: 0.3}
+    found = accounts_of(ranks(waiting, late, waiting, codes=(SPINNING, launching, SPINNING)))
+    assert found[0].waited_for()[1] / found[0].seconds == pytest.approx(0.45, abs=0.1)
+    assert found[0].causes().fractions()["cpu.kernel_launch"] == pytest.approx(0.45, abs=0.1)
+    assert found[1].causes().fractions().get("communication.bandwidth", 0.0) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("host", "busy", "expected"),
+    [
+        # Never waits: all that it does besides launching is exposed, and launching gets the rest.
+        ({LAUNCH: 0.7, LOG: 0.3}, 0.4, {GPU: 0.4, LOG: 0.3, "cpu.kernel_launch": 0.3}),
+        # Waits in each step: launching would overlap, but for what exceeds the computing.
+        ({LAUNCH: 0.5, WAIT: 0.5}, 0.6, {GPU: 0.6, SYNC: 0.4}),
+        ({LAUNCH: 0.8, WAIT: 0.2}, 0.5, {GPU: 0.5, SYNC: 0.2, "cpu.kernel_launch": 0.3}),
+        # It waits for more than kernels.
+        ({LAUNCH: 0.2, WAIT: 0.8}, 0.5, {GPU: 0.5, "gpu.host_transfer": 0.3, SYNC: 0.2}),
+        # Hidden behind the GPU.
+        ({WAIT: 0.6, LOG: 0.3, LAUNCH: 0.1}, 1.0, {GPU: 1.0}),
+    ],
+)  # fmt: skip
+def test_a_second_is_shared_between_host_and_gpu(
+    host: dict[str, float], busy: float, expected: dict[str, float]
+) -> None:
+    found = share_second(host, COMPUTE, split_idle(host, COMPUTE, busy), busy)
+    assert found == pytest.approx(expected)

@@ -1,0 +1,119 @@
+"""What the GPUs of a trainer are busy with, from their driver's readings and from what H100s and A100s showed."""
+
+import pytest
+
+from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
+from perfdoctor.recording.schema import Fact, Sample
+from perfdoctor.timeline.readings import Readings
+from tests.builders import jobs
+
+SHORT = {
+    "busy": "busy_fraction",
+    "sm": "sm_active_fraction",
+    "tensor": "tensor_active_fraction",
+    "dram": "dram_bandwidth_fraction",
+    "fp32": "fp32_active_fraction",
+    "watts": "power_watts",
+    "limit": "power_limit_watts",
+    "default_limit": "power_limit_default_watts",
+    "foreign": "foreign_sm_fraction",
+    "clock": "sm_clock_hertz",
+    "highest": "sm_clock_max_hertz",
+    "by_power": "clocks_limited_by_power",
+    "by_heat": "clocks_limited_by_heat",
+    "by_hardware": "clocks_limited_by_hardware",
+    "received": "pcie_received_bytes_per_second",
+    "sent": "pcie_sent_bytes_per_second",
+}
+H100 = {"limit": 700.0, "clock": 1980.0, "highest": 1980.0}
+
+
+def gpu(number: int = 0, **levels: float | list[float]) -> list[Sample]:
+    """A GPU whose readings stay as they are, or take turns."""
+    samples: list[Sample] = [Fact(jobs.START, "gpu", f"gpu:{number}", "compute_capability", "9.0")]
+    for name, level in levels.items():
+        values = level if isinstance(level, list) else [level] * 20
+        samples += jobs.readings(f"gpu:{number}", SHORT[name], *values, every_s=0.5, probe="gpu")
+    return samples
+
+
+def use_of(samples: list[Sample], number: int = 0, ranks: int = 1) -> GpuUse:
+    with jobs.recorded(samples) as recording:
+        reader = GpuReader(Readings(recording), [[f"gpu:{rank}"] for rank in range(ranks)])
+        return reader.read([f"gpu:{number}"])
+
+
+# Means of labelled jobs on 8 H100s (DCGM, 10 Hz): the README of atharvanihalani/gpu-telemetry-exploration names them.
+COMPUTE_BOUND = {"busy": 1.0, "sm": 0.88, "tensor": 0.58, "dram": 0.37, "watts": 689.0}
+SMALL_KERNELS = {"busy": 0.85, "sm": 0.64, "tensor": 0.19, "dram": 0.32, "watts": 547.0}
+PIPELINE_BUBBLES = {"busy": 0.99, "sm": 0.45, "tensor": 0.11, "dram": 0.32, "watts": 418.0}
+HOST_BOUND = {"busy": 0.14, "sm": 0.09, "tensor": 0.06, "dram": 0.04, "watts": 186.0}
+
+
+@pytest.mark.parametrize(("job", "least", "most"), [
+    (COMPUTE_BOUND, 0.0, 0.02),
+    (SMALL_KERNELS, 0.0, 0.2),
+    (PIPELINE_BUBBLES, 0.35, 0.65),
+    (HOST_BOUND, 0.0, 0.3),
+])  # fmt: skip
+def test_how_much_of_a_labelled_job_waits_in_collectives(job: dict[str, float], least: float, most: float) -> None:
+    use = use_of(gpu(**H100, **job), ranks=8)
+    assert least <= use.parts.get("communication.bandwidth", 0.0) <= most
+
+
+def test_power_alone_tells_a_wait_in_a_collective() -> None:
+    # NVIDIA/nccl issue 1550: 152 of 700 W, fully used.
+    assert use_of(gpu(**H100, busy=1.0, watts=152.0), ranks=8).parts["communication.bandwidth"] > 0.95
+    assert "communication.bandwidth" not in use_of(gpu(**H100, busy=1.0, watts=152.0)).parts
+
+
+@pytest.mark.parametrize(
+    ("levels", "cause"),
+    [
+        ({"busy": 0.9}, "gpu.compute"),
+        ({"busy": 0.5, "sm": 0.45, "tensor": 0.3, "dram": 0.2}, "gpu.compute"),
+        ({"busy": 0.5, "sm": 0.45, "tensor": 0.02, "dram": 0.4}, "gpu.memory_bandwidth"),
+        ({"busy": 1.0, "sm": 0.1, "tensor": 0.01, "dram": 0.1}, "gpu.low_occupancy"),
+        ({"busy": 1.0, "sm": 0.9, "tensor": 0.0, "dram": 0.2, "fp32": 0.6}, "gpu.no_tensor_cores"),
+        ({"busy": 1.0, "foreign": 0.6}, "gpu.contention"),
+    ],
+)
+def test_what_a_busy_gpu_is_busy_with(levels: dict[str, float], cause: str) -> None:
+    parts = use_of(gpu(**levels)).parts
+    assert max(parts, key=lambda name: parts[name]) == cause
+    assert sum(parts.values()) == pytest.approx(1)
+
+
+def test_a_neighbour_costs_its_time_slices_and_only_where_the_job_wanted_them() -> None:
+    assert use_of(gpu(busy=1.0, foreign=0.1)).parts["gpu.contention"] == pytest.approx(0.1)
+    seldom = use_of(gpu(busy=0.3, foreign=0.2))  # the job itself runs for a tenth of the time
+    assert seldom.for_job * 0.3 == pytest.approx(0.1 + 0.2 * 0.1 / 0.8)
+
+
+@pytest.mark.parametrize("clock", [1980.0, 1755.0, 1400.0])
+def test_clocks_under_a_power_cap_are_no_fault(clock: float) -> None:
+    levels = {**H100, "clock": clock, "by_power": 1.0, "watts": 699.0, "default_limit": 700.0}
+    assert "gpu.throttled" not in use_of(gpu(busy=1.0, **levels)).parts
+
+
+def test_a_lowered_power_limit_is_one() -> None:
+    levels = {**H100, "clock": 1200.0, "by_power": 1.0, "limit": 400.0, "default_limit": 700.0}
+    assert use_of(gpu(busy=1.0, **levels)).parts["gpu.throttled"] == pytest.approx(1 - 1200 / (0.93 * 1980))
+
+
+@pytest.mark.parametrize("limit", ["by_heat", "by_hardware"])
+def test_heat_and_hardware_cost_the_clocks_that_they_take(limit: str) -> None:
+    own = {"clock": [1980.0, 1386.0] * 10, limit: [0.0, 1.0] * 10, "highest": 2100.0}
+    assert use_of(gpu(busy=1.0, **own)).parts["gpu.throttled"] == pytest.approx(0.15)
+    held = {"clock": 1386.0, limit: 1.0, "highest": 2500.0}
+    both = [*gpu(busy=1.0, **held), *gpu(1, busy=1.0, clock=1980.0)]
+    assert use_of(both, ranks=2).parts["gpu.throttled"] == pytest.approx(0.3)
+
+
+def test_copies_take_no_less_than_the_link_needs_and_no_more_than_pageable_ones() -> None:
+    use = use_of(gpu(busy=0.5, received=3.05e9, sent=0.0))
+    assert use.copying is not None
+    least, most = use.copying
+    assert least == pytest.approx(3e9 / 31.5e9, rel=0.05)
+    assert most == 1.0
+    assert use_of(gpu(busy=0.5)).copying is None

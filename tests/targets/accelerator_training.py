@@ -6,7 +6,6 @@ length, and asynchronous as on a GPU.
 
 # ruff: noqa: TID253
 import argparse
-import itertools
 import sys
 import time
 from pathlib import Path
@@ -24,8 +23,6 @@ FORWARD_MS, BACKWARD_MS = 0.7, 1.4
 # In ordinary jobs the loss is printed now and then.
 PRINT_EVERY = 10
 SAVE_EVERY, SAVED_BYTES = 50, 300 << 20
-# Steps of an epoch that starts its workers anew.
-EPOCH = 15
 
 
 class Numbers(Dataset):
@@ -33,14 +30,13 @@ class Numbers(Dataset):
 
     Args:
         ms: for each.
-        count: how many there are.
     """
 
-    def __init__(self, ms: float, count: int) -> None:
-        self.ms, self.count = ms, count
+    def __init__(self, ms: float) -> None:
+        self.ms = ms
 
     def __len__(self):
-        return self.count
+        return 1_000_000
 
     def __getitem__(self, index):
         until, total = time.thread_time() + self.ms / 1000, 0
@@ -105,9 +101,7 @@ class Job:
         self.saves = name == "checkpoints"
         if self.tiny_kernels:
             self.operators = 30
-        epochs = name == "epochs"
-        items = Numbers(30 if name == "input" else 0.3, EPOCH if epochs else 1_000_000)
-        self.loader = DataLoader(items, batch_size=1, num_workers=2 if epochs else 0)
+        self.loader = DataLoader(Numbers(30 if name == "input" else 0.3), batch_size=1)
         self.model = torch.nn.Sequential(*(Layer(self) for _ in range(LAYERS)))
         self.optimizer = LoopingSGD(self, self.model.parameters(), lr=1e-6, momentum=0.9, foreach=False)
         self.state = torch.randint(0, 255, (SAVED_BYTES // 8,)) if self.saves else None
@@ -142,7 +136,7 @@ def main():
     call = torch.nn.Module.__call__
     watched = diagnose(steps=options.observe, report=None, json=options.json, recording=options.recording)
     with watched:
-        for batch in itertools.chain.from_iterable(itertools.repeat(job.loader)):
+        for batch in job.loader:
             job.step(batch)
             if torch.nn.Module.__call__ is call and job.steps > options.observe:
                 break

@@ -60,6 +60,7 @@ class Real(PlayedDevice):
     def __init__(self):
         super().__init__()
         self.drains = 0
+        self.broken = ""
         self.last = torch.Event(device=self.torch)
         self.last.record()
         drain = torch.accelerator.synchronize
@@ -69,6 +70,10 @@ class Real(PlayedDevice):
             drain(*arguments)
 
         torch.accelerator.synchronize = counted
+
+    def drain(self):
+        """Waits for all work."""
+        torch.accelerator.synchronize()
 
     def keep_up(self):
         """As above."""
@@ -104,6 +109,15 @@ class Model(torch.nn.Module):
         return OnDevice.apply(batch.to(self.device.torch) * self.weights, self.device)
 
 
+def idle_drain_s(device):
+    """How long it takes to wait for a device that has nothing to do."""
+    device.drain()
+    begun = time.perf_counter()
+    for _ in range(10):
+        device.drain()
+    return (time.perf_counter() - begun) / 10
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
@@ -131,6 +145,8 @@ def main():
                 device.broken = "the device is lost"
             if torch.nn.Module.__call__ is CALL and steps > 20:
                 break
+    if not device.broken:
+        print(f"drain_s {idle_drain_s(device)}")
     print(f"moved {statistics.median(moved or [0])}")
     print(f"clean {int('to' not in vars(torch.Tensor) and 'cuda' not in vars(torch.Tensor))}")
     print(f"drained {drained}")

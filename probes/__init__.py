@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from perfdoctor.recording.schema import Sample, Unavailable
 
@@ -113,6 +113,17 @@ class Probe(Protocol):
         ...
 
 
+@runtime_checkable
+class Thinnable(Protocol):
+    """A probe that can do with less where perfdoctor takes too much from the machine.
+
+    Attributes:
+        share: of what it can do without, how much it may look at; the recorder sets it.
+    """
+
+    share: float
+
+
 def all_probes(root: Path = Path("/")) -> list[Probe]:
     """All probes that can look from outside, in the order in which they are opened; they are closed in the reverse.
 
@@ -126,14 +137,16 @@ def all_probes(root: Path = Path("/")) -> list[Probe]:
     from perfdoctor.probes.io import IoProbe
     from perfdoctor.probes.memory import MemoryProbe
     from perfdoctor.probes.network import NetworkProbe
+    from perfdoctor.probes.readers.cpython import Layouts
     from perfdoctor.probes.stacks import StacksProbe
     from perfdoctor.probes.threads import ThreadsProbe
 
+    layouts = Layouts()
     return [
         CodeProbe(root),  # closed last: it then looks up the names of functions
         ThreadsProbe(),
-        InterpreterProbe(root),
-        StacksProbe(),
+        InterpreterProbe(root, layouts),
+        StacksProbe(root=root, layouts=layouts),
         CpuProbe(root),
         MemoryProbe(root),
         IoProbe(root),
@@ -142,4 +155,4 @@ def all_probes(root: Path = Path("/")) -> list[Probe]:
     ]
 
 
-__all__ = ["Availability", "Probe", "Processes", "Refusal", "Sample", "Unavailable", "all_probes"]
+__all__ = ["Availability", "Probe", "Processes", "Refusal", "Sample", "Thinnable", "Unavailable", "all_probes"]

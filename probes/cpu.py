@@ -5,7 +5,7 @@ x86-64).
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +30,10 @@ from perfdoctor.recording.schema import Fact, Reading, Sample
 
 # What cores guarantee when all are busy and cool: Intel's in kHz, others' in MHz (Documentation/admin-guide/pm/).
 _NOMINAL_CLOCK = (("cpufreq/base_frequency", 1000), ("acpi_cppc/nominal_freq", 1_000_000))
-# The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked,
-# and so many cores have their clocks read.
-_THREADS_ASKED, _CLOCKS_READ = 64, 8
+# The main thread may be pinned alone (OMP_PROC_BIND) while others run elsewhere: so many of them are asked, of so many
+# processes in one sample, and so many cores have their clocks read.
+_THREADS_ASKED, _PROCESSES_ASKED, _CLOCKS_READ = 64, 4, 8
+_AGAIN_NS = 5 * NS_PER_S
 
 
 class Cores:
@@ -48,6 +49,7 @@ class Cores:
 
     def __init__(self, root: Path, files: KeptFiles) -> None:
         self.allowed: dict[int, frozenset[int]] = {}
+        self._asked_ns: dict[int, int] = {}
         self._root = root
         self._files = files
         self._online = _online(root)
@@ -74,25 +76,24 @@ class Cores:
         if nominal:
             yield Fact(time_ns, "cpu", "host", "core_clock_nominal_hertz", str(nominal[0]))
 
-    def affinity(self, time_ns: int, pids: Iterable[int], again: bool) -> Iterator[Reading | Fact]:
-        """Which cores processes may run on; the masks as text when they are new or changed.
+    def affinity(self, time_ns: int, pids: Sequence[int]) -> Iterator[Reading | Fact]:
+        """Which cores processes may run on, of some processes in turn; the masks as text when they are new or changed.
 
         Args:
             time_ns: now.
             pids: processes of the job.
-            again: also of processes that were asked before.
         """
-        for pid in pids:
-            before = self.allowed.get(pid)
-            if before is not None and not again:
-                continue
-            cores = self._allowed(pid)
+        for pid in self._asked_ns.keys() - set(pids):
+            del self._asked_ns[pid]
+            del self.allowed[pid]
+        due = [pid for pid in pids if time_ns >= self._asked_ns.get(pid, 0) + _AGAIN_NS or pid not in self._asked_ns]
+        for pid in sorted(due, key=lambda pid: self._asked_ns.get(pid, 0))[:_PROCESSES_ASKED]:
+            before, cores = self.allowed.get(pid), self._allowed(pid)
             self.allowed[pid] = cores
+            self._asked_ns[pid] = time_ns
             if cores and before != cores:
                 yield Fact(time_ns, "cpu", f"pid:{pid}", "affinity", core_text(cores))
             yield Reading(time_ns, "cpu", f"pid:{pid}", "allowed_cores", len(cores) or None)
-        for pid in self.allowed.keys() - set(pids):
-            del self.allowed[pid]
 
     def clock(self, time_ns: int, running: Iterable[int] | None) -> Iterator[Reading]:
         """Mean clock of cores that run the job, for idle ones slow down; how long heat held some of the job's back.
@@ -129,10 +130,10 @@ class Cores:
 
     def _mask(self, status: str) -> frozenset[int]:
         try:
-            fields = status_fields((self._root / status).read_bytes())
+            _, _, found = (self._root / status).read_bytes().partition(b"\nCpus_allowed_list:")
         except OSError:
             return frozenset()
-        return frozenset(core_list(fields.get("Cpus_allowed_list", "")))
+        return frozenset(core_list(found.partition(b"\n")[0].decode()))
 
 
 def _online(root: Path) -> tuple[int, ...]:
@@ -260,9 +261,8 @@ class CpuProbe:
         yield from self._host(now_ns, pids)
         yield from self._pressure.sample(now_ns, pids)
         yield from self._quotas.throttling(now_ns, pids)
-        slow = now_ns >= self._slow_next_ns
-        yield from self._cores.affinity(now_ns, pids, again=slow)
-        if slow:
+        yield from self._cores.affinity(now_ns, pids)
+        if now_ns >= self._slow_next_ns:
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
             yield from self._cores.clock(now_ns, self._running())
             yield from self._quotas.limits(now_ns, pids)

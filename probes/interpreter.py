@@ -5,14 +5,16 @@ Read from the interpreters' memory, two small reads a sample, without stopping a
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal, Sample, Unavailable
-from perfdoctor.probes.readers.cpython import NEWEST, OLDEST, Layout, LayoutError, find_layout
+from perfdoctor.probes.readers.cpython import NEWEST, OLDEST, Layout, LayoutError, Layouts
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.process_memory import Memory
+from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import InterpreterSample
 
@@ -20,6 +22,8 @@ _RETRY_NS = NS_PER_S // 2
 _TRIES = 6  # an interpreter may be starting, or may change its list of threads just while we read it
 _FORGET_NS = NS_PER_S // 2  # thread states are freed and used again
 _TURNS = 3  # loader workers are alike, and what they are asked for is their collector
+MOST_WORKERS = 12  # in one sample
+_MOST_NEW = 4  # interpreters are taken up in one sample
 _HOLDER = struct.Struct("<Qi")
 
 _SUPPORTED = "CPython {}.{} to {}.{}".format(*OLDEST, *NEWEST)
@@ -30,12 +34,17 @@ _NO_LOCK = "this is a free-threaded CPython: it has no interpreter lock to watch
 class _Interpreter:
     """One process's interpreter."""
 
-    def __init__(self, process: Path, memory: Memory, layout: Layout) -> None:
-        self._process = process
+    def __init__(self, ids: ThreadIds, memory: Memory, layout: Layout) -> None:
+        self._ids = ids
         self._memory = memory
         self._layout = layout
         self._tids: dict[int, int | None] = {}
         self._forget_ns = 0
+
+    @property
+    def has_lock(self) -> bool:
+        """It has an interpreter lock, unlike a free-threaded CPython."""
+        return self._layout.holder is not None
 
     def read(self, now_ns: int) -> tuple[int | None, bool | None] | None:
         """Holder's thread id and the collector's flag; None once the process has gone or has become another
@@ -59,7 +68,7 @@ class _Interpreter:
             self._forget_ns = now_ns + _FORGET_NS
         if thread_state not in self._tids:
             inner = self._layout.thread(self._memory, thread_state)
-            self._tids[thread_state] = _outer_tids(self._process).get(inner) if inner else None
+            self._tids[thread_state] = self._ids.outer(inner) if inner else None
         return self._tids[thread_state]
 
     def close(self) -> None:
@@ -73,25 +82,33 @@ class _Failure:
         self.tries = 0
         self.next_ns = 0
 
+    def due(self, now_ns: int) -> bool:
+        return self.tries < _TRIES and now_ns >= self.next_ns
+
 
 class InterpreterProbe:
     """Samples the interpreter lock and the collector of every process of the job that has torch loaded.
 
     Args:
         root: where ``proc`` is found.
+        layouts: of interpreters, shared with others who look for them.
+
+    Attributes:
+        share: of the loader workers that may be looked at in one sample.
     """
 
     name = "interpreter"
     period_s = 0.02
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), layouts: Layouts | None = None) -> None:
         self._proc = root / "proc"
         self._job: Processes | None = None
         self._open: dict[int, _Interpreter] = {}
         self._failed: dict[int, _Failure] = {}
-        self._layouts: list[Layout] = []
+        self._layouts = layouts or Layouts()
         self._said: set[str] = set()
-        self._turn = 0
+        self.share = 1.0
+        self._turns: deque[int] = deque()  # of forked processes
 
     def check(self, process: Candidate) -> Availability:
         """Both are seen, or neither."""
@@ -103,19 +120,23 @@ class InterpreterProbe:
         yield from self._meet(0)
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """Samples each interpreter; those of forked processes in every third turn."""
+        """Samples each interpreter; those of forked processes in every third turn, of many in turn."""
         yield from self._meet(now_ns)
-        self._turn = (self._turn + 1) % _TURNS
         forked = frozenset(self._job.forked_pids() if self._job else ())
-        for pid, interpreter in list(self._open.items()):
-            if pid in forked and pid % _TURNS != self._turn:
-                continue
-            seen = interpreter.read(now_ns)
-            if seen is None:
-                interpreter.close()
-                del self._open[pid]
-            else:
-                yield InterpreterSample(now_ns, pid, *seen)
+        for pid in [pid for pid in self._open if pid not in forked]:
+            yield from self._read(pid, now_ns)
+        self._turns.extend(sorted(forked.intersection(self._open).difference(self._turns)))
+        for _ in range(min(-(-len(self._turns) // _TURNS), max(1, int(MOST_WORKERS * self.share)))):
+            pid = self._turns.popleft()
+            if pid in self._open:
+                yield from self._read(pid, now_ns)
+
+    def _read(self, pid: int, now_ns: int) -> Iterator[Sample]:
+        seen = self._open[pid].read(now_ns)
+        if seen is None:
+            self._open.pop(pid).close()
+        else:
+            yield InterpreterSample(now_ns, pid, *seen)
 
     def close(self) -> Iterable[Sample]:
         """Lets go of the processes' memory."""
@@ -126,12 +147,10 @@ class InterpreterProbe:
 
     def _meet(self, now_ns: int) -> Iterator[Sample]:
         """Takes up processes that are new, or whose interpreter was not found the last time."""
-        for pid in self._job.torch_pids() if self._job else ():
-            if pid in self._open:
-                continue
+        new = [pid for pid in (self._job.torch_pids() if self._job else ()) if pid not in self._open]
+        due = [pid for pid in new if pid not in self._failed or self._failed[pid].due(now_ns)]
+        for pid in due[:_MOST_NEW]:
             failure = self._failed.setdefault(pid, _Failure())
-            if failure.tries >= _TRIES or now_ns < failure.next_ns:
-                continue
             failure.tries += 1
             failure.next_ns = now_ns + _RETRY_NS
             try:
@@ -142,27 +161,26 @@ class InterpreterProbe:
                 yield from self._unavailable("rights", why_not(pid, self._proc.parent))
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has just ended
+            except OSError as error:  # too many open files, for instance
+                if failure.tries == _TRIES:
+                    why = Refusal(f"process {pid}: {error.strerror}", "raise ulimit -n for perfdoctor")
+                    yield from self._unavailable("files", why)
             except LayoutError as error:
                 if failure.tries == _TRIES:
                     yield from self._unavailable("layout", Refusal(f"process {pid}: {error}", _OTHER_WAY))
             else:
-                if self._layouts and self._layouts[-1].holder is None:
+                if not self._open[pid].has_lock:
                     yield from self._unavailable("no lock", Refusal(_NO_LOCK, _OTHER_WAY))
 
     def _interpreter(self, pid: int) -> _Interpreter:
         process = self._proc / str(pid)
+        ids = ThreadIds(process)
         memory = Memory(process)
         try:
-            tids = frozenset(_outer_tids(process))
-            # A forked child has its parent's addresses; another program's do not pass the check.
-            layout = next((known for known in self._layouts if known.fits(memory, tids)), None)
-            if layout is None:
-                layout = find_layout(process, memory, tids)
-                self._layouts.append(layout)
+            return _Interpreter(ids, memory, self._layouts.of(process, memory, ids.inner()))
         except (OSError, LayoutError):
             memory.close()
             raise
-        return _Interpreter(process, memory, layout)
 
     def _unavailable(self, kind: str, refusal: Refusal) -> Iterator[Unavailable]:
         if kind not in self._said:  # once per kind, not once per worker
@@ -177,29 +195,3 @@ def _refusal(process: Candidate) -> Refusal | None:
     if version and not OLDEST <= version <= NEWEST:
         return Refusal(f"The interpreter lock of {process.python} cannot be read.", f"run the job on {_SUPPORTED}")
     return None if process.rights.trace else process.rights.why_not
-
-
-def _outer_tids(process: Path) -> dict[int, int]:
-    """The process's threads: id as its own pid namespace counts, to id as we see it.
-
-    Raises:
-        OSError: the process is gone.
-    """
-    tids = [int(entry.name) for entry in (process / "task").iterdir()]
-    if _inner_id(process) == int(process.name):
-        return {tid: tid for tid in tids}
-    found = {}
-    for tid in tids:
-        try:
-            found[_inner_id(process / "task" / str(tid))] = tid
-        except OSError:
-            continue  # the thread has just ended
-    return found
-
-
-def _inner_id(task: Path) -> int:
-    """A thread's id in its innermost pid namespace (``NSpid`` in proc(5))."""
-    for line in (task / "status").read_text().splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return int(task.name)

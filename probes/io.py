@@ -11,7 +11,7 @@ from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.cgroup import Pressure
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
-from perfdoctor.probes.readers.procfs import KeptFiles, Tally, counters, stat_fields, uptime_ticks
+from perfdoctor.probes.readers.procfs import KeptFiles, Tally, stat_fields, uptime_ticks
 from perfdoctor.probes.readers.storage import KERNEL_TYPES, Disks, Mount, block_device_of, read_mounts, server_readings
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -104,7 +104,7 @@ class IoProbe:
         # counters yet.
         for pid in dict.fromkeys((*pids, *self._known)):
             try:
-                values[pid] = counters(self._files.read(f"/proc/{pid}/io"))
+                values[pid] = _counters(self._files.read(f"/proc/{pid}/io"))
             except PermissionError:
                 refused = pid
             except OSError:
@@ -143,6 +143,11 @@ class IoProbe:
                 continue
             yield from server_readings(time_ns, mountstats)
             return
+
+
+def _counters(lines: bytes) -> dict[str, int]:
+    words = lines.split()
+    return {name.decode()[:-1]: int(value) for name, value in zip(words[::2], words[1::2], strict=False)}
 
 
 def _unseen(pid: int | None, why: Refusal) -> Refusal:

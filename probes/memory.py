@@ -1,14 +1,14 @@
 """Memory of the job's processes, of the host and of its control groups; swapping, faults and pressure.
 
-A sample costs 200 µs of CPU and 10 µs per process; the rare walks for proportional sizes are kept below 0.05 %
-of a core (Linux 6.18, x86-64).
+A sample costs 200 µs of CPU and 10 µs per process (Linux 6.18, x86-64). Proportional sizes (smaps_rollup) are not read:
+the kernel walks all mappings for them, of which each thread has two, and locks the address space meanwhile.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.cgroup import Governing, Group, Pressure
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles, counters, kibibytes, stat_fields
@@ -16,12 +16,6 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Reading, Sample
 
 SLOW_PERIOD_NS = 5 * NS_PER_S
-
-# Proportional sizes are found by walking all pages of a process while its address space is locked against
-# changes: about 10 ms per GiB. Larger processes are not asked, nor slow ones a second time.
-LARGEST_WALKED_BYTES = 2 << 30
-SLOWEST_WALK_NS = 20_000_000
-WALK_SHARE = 0.0005  # of a core: with many processes, walks become rarer
 
 # Version 1 says "no limit" with the largest number of pages that fits.
 _NO_LIMIT = 1 << 60
@@ -54,18 +48,11 @@ class MemoryProbe:
         self._pressure = Pressure("memory", root, self._files)
         self._governing = Governing("memory", root)
         self._job: Processes | None = None
-        self._unwalked: set[int] = set()
         self._slow_next_ns = 0
-        self._walk_next_ns = 0
-        self._walked_ns = 0
 
     def check(self, process: Candidate) -> Availability:
-        """Sizes are seen of everybody; shares of shared memory need the right to read the process."""
-        shares = None
-        if not process.rights.read:
-            reason, enable = process.rights.why_not
-            shares = Refusal(f"Shares of shared memory stay unseen. {reason}", enable)
-        return Availability.but_for(self.name, shares, self._pressure.refusal())
+        """Sizes are seen of everybody; pressure where the kernel shows it."""
+        return Availability.but_for(self.name, self._pressure.refusal())
 
     def open(self, job: Processes) -> Iterable[Sample]:
         """Starts looking; returns the first sample, and what cannot be seen."""
@@ -79,12 +66,8 @@ class MemoryProbe:
         slow = now_ns >= self._slow_next_ns
         if slow:
             self._slow_next_ns = now_ns + SLOW_PERIOD_NS
-        walk = now_ns >= self._walk_next_ns
         for pid in pids:
-            yield from self._process(now_ns, pid, walk)
-        if walk:
-            self._walk_next_ns = now_ns + max(SLOW_PERIOD_NS, int(self._walked_ns / WALK_SHARE))
-            self._walked_ns = 0
+            yield from self._process(now_ns, pid)
         yield from self._meminfo(now_ns)
         yield from self._traffic(now_ns)
         yield from self._pressure.sample(now_ns, pids)
@@ -97,38 +80,19 @@ class MemoryProbe:
         self._files.close()
         return ()
 
-    def _process(self, time_ns: int, pid: int, walk: bool) -> Iterator[Reading]:
+    def _process(self, time_ns: int, pid: int) -> Iterator[Reading]:
         subject = f"pid:{pid}"
         try:
             status = self._files.read(f"/proc/{pid}/status")
             faults = stat_fields(self._files.read(f"/proc/{pid}/stat"))
         except OSError:
             return
-        sizes = {name: kibibytes(status, key) for key, name in _PROCESS.items()}
-        for name, size in sizes.items():
+        for key, name in _PROCESS.items():
+            size = kibibytes(status, key)
             if size is not None:
                 yield Reading(time_ns, "memory", subject, name, size)
         yield Reading(time_ns, "memory", subject, "minor_faults_total", int(faults[7]))
         yield Reading(time_ns, "memory", subject, "major_faults_total", int(faults[9]))
-        rss = sizes["rss_bytes"]
-        if walk and rss is not None:
-            pss = self._proportional(pid, rss)
-            yield Reading(time_ns, "memory", subject, "pss_bytes", pss)
-
-    def _proportional(self, pid: int, rss_bytes: int) -> int | None:
-        if pid in self._unwalked or rss_bytes > LARGEST_WALKED_BYTES:
-            return None
-        start_ns = now_ns()
-        try:
-            rollup = (self._root / f"proc/{pid}/smaps_rollup").read_bytes()
-        except OSError:
-            return None
-        finally:
-            spent_ns = now_ns() - start_ns
-            self._walked_ns += spent_ns
-        if spent_ns > SLOWEST_WALK_NS:
-            self._unwalked.add(pid)
-        return kibibytes(rollup, b"Pss")
 
     def _meminfo(self, time_ns: int) -> Iterator[Reading]:
         try:

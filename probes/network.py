@@ -16,12 +16,14 @@ from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
+from perfdoctor.recording.schema import THINNED, Event, Fact, Reading, Sample, Unavailable
 
 SOCKETS_PERIOD_NS = 5 * NS_PER_S
 MOST_PEERS = 64  # of a server with many clients, enough to name
 KINDS = ("tcp", "udp", "unix", "other")
 
+# So many open files are looked at in one sample; of more, those of some processes in turn.
+MOST_DESCRIPTORS = 2000
 # Listing all sockets may take so long; where it takes longer, they are listed more rarely in proportion.
 _SOCKETS_BUDGET_NS = 20_000_000
 _ESTABLISHED = "01"  # include/net/tcp_states.h
@@ -81,6 +83,8 @@ class NetworkProbe:
         self._reported: dict[int, set[str]] = {}
         self._refused = False
         self._sockets_next_ns = 0
+        self._waiting: list[int] = []  # processes whose sockets are still to be looked at in this round
+        self._seen: set[int] = set()
 
     def check(self, process: Candidate) -> Availability:
         """Interfaces are seen by everybody; the sockets of a process need the right to read it."""
@@ -104,13 +108,15 @@ class NetworkProbe:
         pids = self._job.pids() if self._job else ()
         yield from self._interfaces(now_ns, pids)
         yield from self._fabric.readings(now_ns)
-        if now_ns >= self._sockets_next_ns:
-            yield from self._all_sockets(now_ns, pids)
+        if self._waiting or now_ns >= self._sockets_next_ns:
+            self._waiting = [pid for pid in self._waiting or pids if pid in pids]
+            yield from self._some_sockets(now_ns)
 
-    def close(self) -> Iterable[Sample]:
-        """Closes all files."""
+    def close(self) -> Iterator[Sample]:
+        """Closes all files, and says whose sockets there was no time to look at."""
         self._files.close()
-        return ()
+        if unseen := set(self._waiting) - self._seen:
+            yield Event(now_ns(), self.name + THINNED, f"the sockets of {len(unseen)} processes were not looked at yet")
 
     def _links(self, time_ns: int, subjects: Iterable[str]) -> Iterator[Fact]:
         """How fast links are, the largest packet that they carry, and which send through a fabric's port (IPoIB)."""
@@ -137,12 +143,17 @@ class NetworkProbe:
             yield Reading(time_ns, "network", "network", "tcp_retransmits_total", tcp.get("RetransSegs"))
             return
 
-    def _all_sockets(self, time_ns: int, pids: Iterable[int]) -> Iterator[Sample]:
+    def _some_sockets(self, time_ns: int) -> Iterator[Sample]:
         start_ns = now_ns()
         table: dict[str, tuple[str, str]] | None = None
-        for pid in pids:
+        looked_at = 0
+        while self._waiting and looked_at < MOST_DESCRIPTORS:
+            pid = self._waiting.pop(0)
+            self._seen.add(pid)
             try:
-                inodes = socket_inodes(self._root / f"proc/{pid}/fd")
+                descriptors = os.listdir(self._root / f"proc/{pid}/fd")
+                looked_at += len(descriptors)
+                inodes = socket_inodes(f"{self._root}/proc/{pid}/fd", descriptors)
                 if inodes and table is None:
                     table = socket_table(self._root / f"proc/{pid}/net")
             except PermissionError:
@@ -181,16 +192,20 @@ def _unseen(pid: int | None, why: Refusal) -> Refusal:
     return Refusal(f"Only interfaces are seen, not the sockets of process {pid}. {why.reason}", why.enable)
 
 
-def socket_inodes(descriptors: Path) -> list[str]:
-    """Inodes of the sockets that a process has open, from its folder of descriptors.
+def socket_inodes(folder: str, descriptors: Iterable[str]) -> list[str]:
+    """Inodes of the sockets among a process's open files.
+
+    Args:
+        folder: of its descriptors in /proc.
+        descriptors: their names there.
 
     Raises:
-        OSError: the process has ended, or belongs to somebody else.
+        PermissionError: it belongs to somebody else.
     """
     inodes = []
-    for name in os.listdir(descriptors):
+    for name in descriptors:
         try:
-            target = os.readlink(descriptors / name)
+            target = os.readlink(f"{folder}/{name}")
         except PermissionError:
             raise
         except OSError:

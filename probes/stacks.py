@@ -8,17 +8,17 @@ recorder does not have.
 Each process gets a py-spy of its own: ``--subprocesses`` was measured at three times the cost, and samples every
 process at the same rate. Processes that may train are sampled as often as the budget allows; of loader workers, which
 are alike, a few are sampled now and then.
+
+py-spy looks at every thread of a process in every sample. Where the budget then allows no more than a few samples per
+second, as with hundreds of threads or many ranks, ``perfdoctor.probes.readers.training_stacks`` reads the stacks of
+those threads alone that matter.
 """
 
-import calendar
 import json
 import os
-import re
 import resource
-import shutil
 import signal
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -26,80 +26,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
+from perfdoctor.probes.readers import cpython_stacks
+from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.permissions import memory_refusal
-from perfdoctor.probes.readers.process import Candidate
+from perfdoctor.probes.readers.process import Candidate, python_of
+from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
+from perfdoctor.probes.readers.py_spy import ENVIRONMENT, complaint, find_py_spy, knows, missed_stacks
+from perfdoctor.probes.readers.training_stacks import TrainingStacks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
-
-_MODULE = re.compile(rb"python_bindings\W{1,2}v3_(\d+)_0")
-# Of Python 3.
-_OLDEST_MINOR = 3
-
-# Makes py-spy (env_logger) say which of its samples failed, and when, in UTC with nanoseconds.
-ENVIRONMENT = {"RUST_LOG": "py_spy=warn"}
-_WARNING = re.compile(
-    rb"^\[(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(?P<ns>\d{9})Z WARN +py_spy\] "
-    rb"Failed to get stack trace from (?P<pid>\d+): Failed to call get_stack_trace for thread (?P<ident>\d+)",
-    re.MULTILINE,
-)
-
-
-def find_py_spy() -> str | None:
-    """The py-spy program beside this Python, or else on the PATH."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.is_file() else shutil.which("py-spy")
-
-
-def knows(py_spy: str, version: tuple[int, int]) -> bool:
-    """Whether a py-spy can read the stacks of a Python of this version; true where it does not show."""
-    newest = newest_of_py_spy(py_spy)
-    return version >= (3, _OLDEST_MINOR) and (newest is None or version <= (3, newest))
-
-
-def newest_of_py_spy(py_spy: str) -> int | None:
-    """The newest minor version of Python 3 that a py-spy knows; None if it does not show.
-
-    py-spy does not say, but its program names a module per version, as in ``python_bindings::v3_13_0``.
-
-    Args:
-        py_spy: path of the program.
-    """
-    try:
-        minors = _MODULE.findall(Path(py_spy).read_bytes())
-    except OSError:
-        return None
-    return max(map(int, minors), default=None)
-
-
-def missed_stacks(said: bytes) -> Iterator[StackMissed]:
-    """Each sample that py-spy says has failed, on the one clock.
-
-    Args:
-        said: what py-spy wrote to its standard error.
-    """
-    # Both clocks tick alike over some seconds, unless somebody sets the time meanwhile.
-    zero_ns = time.time_ns() - now_ns()
-    for found in _WARNING.finditer(said):
-        second = calendar.timegm(time.strptime(found["second"].decode(), "%Y-%m-%dT%H:%M:%S"))
-        yield StackMissed(second * NS_PER_S + int(found["ns"]) - zero_ns, int(found["pid"]), int(found["ident"]))
-
-
-def complaint(said: str) -> str:
-    """What py-spy has to say of a failure, without the backtrace that may follow."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    named = [line for line in lines if line.lower().startswith(("error", "thread '"))]
-    return [*named, *lines[-1:], "it said nothing"][0]
-
+from perfdoctor.recording.schema import Event, PythonThread, Sample, StackSegment, Unavailable
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
 BUDGET = 0.022
-# CPU time of a start and of one sample: for each process, and for each Python thread in it (py-spy 0.4.2, 1 to 65
-# threads, two cores). It is up to twice as much where the job fills the caches, which is learned from each segment.
+# CPU time of a start and of one sample: for each process, for each Python thread in it (py-spy 0.4.2, 1 to 65
+# threads, two cores), and in a sample for each thread (py-spy 0.4.3, 300 of them). It is up to twice as much where the
+# job fills the caches, which is learned from each segment.
 _START_S, _START_THREAD_S = 0.014, 0.0006
-_SAMPLE_S, _SAMPLE_THREAD_S = 0.0005, 0.00013
+_SAMPLE_S, _SAMPLE_PYTHON_S, _SAMPLE_THREAD_S = 0.0005, 0.00013, 0.000016
 _COSTLIEST = 4.0
+# A segment that took so many times what was expected, and this on top, is ended.
+_OVERRUN, _OVERRUN_S = 3.0, 0.1
+# A process that takes this much of the budget for one sample per second is not sampled by py-spy.
+_DEAREST = 0.5
 # Of trainers: as fast as the budget allows between these rates, and so many of them at most.
 FASTEST_HZ, SLOWEST_HZ, AT_MOST = 20, 2, 8
+# Where py-spy could sample so often or less, we sample those threads that matter.
+ENOUGH_HZ = 8
 # Workers of a loader are alike: a few samples of two of them show what they do.
 WORKER_HZ, WORKERS_AT_MOST = 3, 2
 # A process younger than this may be gone before py-spy has read its binaries.
@@ -112,6 +64,11 @@ LONG_SEGMENT_S = 16  # for few samples: to start a py-spy costs as much as 30 of
 START_NS = 2_500_000
 START_ERROR_NS = 2_000_000
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
+_DUMP_THREADS = 64  # and so many threads they may have: py-spy looks at all of them
+_POLL_S = 0.2  # whether py-spy has ended
+# Processes that are sampled without py-spy: in one round, and workers in all, of which one is sampled in each round.
+_A_ROUND = 8
+_OWN_WORKERS = 6
 _PATIENCE_S = 3.0
 _NOT_INSTALLED = Refusal("py-spy is not installed.", "pip install py-spy (0.4 or newer) beside perfdoctor")
 
@@ -126,13 +83,32 @@ class _Segment:
     expected_s: float
 
 
+@dataclass
+class _Direct:
+    stacks: TrainingStacks
+    segment_ns: int
+
+
 class StacksProbe:
-    """Runs py-spy on the processes of the job that have torch loaded."""
+    """Samples the Python stacks of the processes of the job that have torch loaded.
+
+    Args:
+        py_spy: the program; None for the one that is found.
+        root: where /proc is.
+        layouts: of interpreters, shared with others who look for them.
+    """
 
     name = "stacks"
-    period_s = 0.2
 
-    def __init__(self, py_spy: str | None = None) -> None:
+    def __init__(self, py_spy: str | None = None, root: Path = Path("/"), layouts: Layouts | None = None) -> None:
+        self.period_s = _POLL_S
+        self._root = root
+        self._layouts = layouts or Layouts()
+        self._direct: dict[int, _Direct] = {}
+        self._not_directly: set[int] = set()
+        self._members: tuple[tuple[int, ...], ...] = ()
+        self._workers: frozenset[int] = frozenset()  # and launchers, which are sampled as rarely
+        self._round = 0
         self._py_spy = py_spy or find_py_spy()
         self._job: Processes | None = None
         self._running: dict[int, _Segment] = {}
@@ -161,28 +137,95 @@ class StacksProbe:
         """Collects finished segments and starts the next ones."""
         if self._py_spy is None or self._job is None:
             return
+        yield from self._collect_ended()
+        members = self._job.torch_pids(), self._job.forked_pids()
+        if members != self._members:
+            self._members = members
+            self._workers = frozenset(self._job.forked_pids()) | self._launchers()
+            for pid in members[0]:
+                self._first_seen_ns.setdefault(pid, time_ns)
+        torch, forked = [pid for pid in members[0] if pid not in self._failed], self._workers
+        may_train = [pid for pid in torch if pid not in forked]
+        for pid in may_train:
+            if pid not in self._running and pid not in self._direct:
+                yield from self._take_up(pid, len(may_train), len(forked.intersection(torch)), time_ns)
+        old = [pid for pid in torch if pid in forked and time_ns - self._first_seen_ns[pid] >= MIN_AGE_NS]
+        if self._direct:
+            yield from self._sample_directly(may_train, old, time_ns)
+            return
+        for pid in old[: max(0, WORKERS_AT_MOST - sum(pid in forked for pid in self._running))]:
+            if pid not in self._running:
+                yield from self._start(pid, WORKER_HZ, LONG_SEGMENT_S)
+
+    def _collect_ended(self) -> Iterator[Sample]:
         for pid, segment in list(self._running.items()):
             before_s = _helpers_s()
             if segment.process.poll() is not None:
                 self._learn(segment, _helpers_s() - before_s)
                 del self._running[pid]
                 yield from self._collect(segment)
-        forked = set(self._job.forked_pids()) | self._launchers()
-        torch = [pid for pid in self._job.torch_pids() if pid not in self._failed]
-        for pid in torch:
-            self._first_seen_ns.setdefault(pid, time_ns)
-        may_train = [pid for pid in torch if pid not in forked][:AT_MOST]
-        for pid in may_train:
-            if pid not in self._running:
-                yield from self._identify_threads(pid)
-                yield from self._start(pid, *self._rate(pid, len(may_train), len(forked.intersection(torch))))
-        old = [pid for pid in torch if pid in forked and time_ns - self._first_seen_ns[pid] >= MIN_AGE_NS]
-        for pid in old[: max(0, WORKERS_AT_MOST - sum(pid in forked for pid in self._running))]:
-            if pid not in self._running:
-                yield from self._start(pid, WORKER_HZ, LONG_SEGMENT_S)
+            elif _overruns(segment):
+                self._cost_factor = _COSTLIEST
+                segment.process.send_signal(signal.SIGINT)
+
+    def _take_up(self, pid: int, processes: int, workers: int, time_ns: int) -> Iterator[Sample]:
+        """Begins to sample a process that may train: through py-spy where that can be done often enough."""
+        yield from self._identify_threads(pid)
+        rate, seconds = self._rate(pid, processes, workers)
+        if (rate <= ENOUGH_HZ or len(self._running) >= AT_MOST) and self._read_directly(pid, time_ns):
+            self.period_s = 1 / FASTEST_HZ
+        elif len(self._running) >= AT_MOST:
+            yield self._failure(pid, f"it reads {AT_MOST} processes at most", "")
+        elif self._expected_cost(pid)[1] > BUDGET * _DEAREST:
+            cost_s = self._expected_cost(pid)[1]
+            yield self._failure(pid, f"it would take {cost_s:.2f} s of CPU for one sample of all its threads", "")
+        else:
+            yield from self._start(pid, rate, seconds)
+
+    def _read_directly(self, pid: int, time_ns: int) -> bool:
+        """Begins to sample a process without py-spy; false if that cannot be done."""
+        if pid in self._not_directly:
+            return False
+        try:
+            python = python_of(pid, self._root)
+            if python is None or python.version is None or not cpython_stacks.knows(python.version):
+                raise LayoutError(f"the frames of {python} are not known")
+            stacks = TrainingStacks(pid, python.version, self._layouts, self._root)
+        except (OSError, LayoutError):
+            self._not_directly.add(pid)
+            return False
+        self._direct[pid] = _Direct(stacks, time_ns + FIRST_SEGMENT_S * NS_PER_S)
+        return True
+
+    def _sample_directly(self, may_train: list[int], workers: list[int], time_ns: int) -> Iterator[Sample]:
+        """Of many processes some in turn, and one worker; those that have gone are let go of."""
+        wanted = [pid for pid in may_train if pid in self._direct]
+        workers = [pid for pid in workers if pid not in self._not_directly][:_OWN_WORKERS]
+        for pid in self._direct.keys() - {*wanted, *workers}:
+            yield from self._let_go(pid, time_ns)
+        rounds = max(1, -(-len(wanted) // _A_ROUND))
+        self._round += 1
+        turn = wanted[self._round % rounds :: rounds]
+        if workers:
+            pid = workers[self._round % len(workers)]
+            if pid in self._direct or self._read_directly(pid, time_ns):
+                turn.append(pid)
+        for pid in turn:
+            direct = self._direct[pid]
+            yield from direct.stacks.sample(now_ns())
+            if time_ns >= direct.segment_ns:
+                direct.segment_ns = time_ns + SEGMENT_S * NS_PER_S
+                yield from filter(None, [direct.stacks.segment(time_ns)])
+
+    def _let_go(self, pid: int, time_ns: int) -> Iterator[Sample]:
+        stacks = self._direct.pop(pid).stacks
+        yield from filter(None, [stacks.segment(time_ns)])
+        stacks.close()
 
     def close(self) -> Iterator[Sample]:
         """Ends the running segments early and keeps what they saw."""
+        for pid in list(self._direct):
+            yield from self._let_go(pid, now_ns())
         for segment in self._running.values():
             segment.process.send_signal(signal.SIGINT)
         while self._running:
@@ -215,16 +258,18 @@ class StacksProbe:
         """Samples per second, and seconds, that the budget allows for one of so many processes beside such workers."""
         seconds = SEGMENT_S if self._cost_factor else FIRST_SEGMENT_S
         start_s, sample_s = self._expected_cost(pid)
-        worker_start_s, worker_sample_s = self._expected_cost(0)
+        worker_start_s, worker_sample_s = _START_S + _START_THREAD_S, _SAMPLE_S + _SAMPLE_PYTHON_S
         for_workers = min(workers, WORKERS_AT_MOST) * (worker_start_s / LONG_SEGMENT_S + worker_sample_s * WORKER_HZ)
         affordable = (BUDGET / max(self._cost_factor, 1.0) - for_workers) / processes
         rate = int((affordable - start_s / seconds) / sample_s)
         return (min(FASTEST_HZ, rate), seconds) if rate > SLOWEST_HZ else (SLOWEST_HZ, LONG_SEGMENT_S)
 
     def _expected_cost(self, pid: int) -> tuple[float, float]:
-        """CPU seconds expected for a start and for a sample of a process, of a worker for 0."""
-        threads = self._threads.get(pid, max(self._threads.values(), default=1)) if pid else 1
-        return _START_S + _START_THREAD_S * threads, _SAMPLE_S + _SAMPLE_THREAD_S * threads
+        """CPU seconds expected for a start and for a sample of a process."""
+        threads = _threads_of(pid, self._root)
+        python = min(self._threads.get(pid, max(self._threads.values(), default=1)), threads)
+        sample_s = _SAMPLE_S + _SAMPLE_PYTHON_S * python + _SAMPLE_THREAD_S * threads
+        return _START_S + _START_THREAD_S * python, sample_s
 
     def _learn(self, segment: _Segment, used_s: float) -> None:
         if segment.process.returncode == 0:
@@ -282,15 +327,19 @@ class StacksProbe:
         else:
             yield Event(now_ns(), "process ended", f"process {segment.pid} ended before its stacks were read")
 
-    def _failure(self, pid: int, why: str) -> Unavailable:
+    def _failure(self, pid: int, why: str, enable: str | None = None) -> Unavailable:
         self._failed.add(pid)
         reason = f"py-spy could not read the stacks of process {pid}: {why}"
-        return Unavailable(self.name, reason, f"run `perfdoctor check {pid}` to see what it needs")
+        return Unavailable(
+            self.name, reason, f"run `perfdoctor check {pid}` to see what it needs" if enable is None else enable
+        )
 
     def _identify_threads(self, pid: int) -> Iterator[Sample]:
         """Python's identifiers of the threads of a process, in which py-spy's traces speak."""
         assert self._py_spy is not None
         if pid in self._threads or len(self._threads) >= _DUMP_AT_MOST:
+            return
+        if _threads_of(pid, self._root) > _DUMP_THREADS:
             return
         command = [self._py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
         try:
@@ -317,6 +366,24 @@ def _helpers_s() -> float:
     """CPU seconds of the helpers that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _overruns(segment: _Segment) -> bool:
+    """Whether a segment has used more CPU time than it should have in all of its time."""
+    try:
+        with open(f"/proc/{segment.process.pid}/stat", "rb") as file:
+            user, system = stat_fields(file.read())[11:13]
+    except OSError:
+        return False
+    return (int(user) + int(system)) / CLOCK_TICKS_PER_S > _OVERRUN * segment.expected_s + _OVERRUN_S
+
+
+def _threads_of(pid: int, root: Path) -> int:
+    """How many threads a process has; 1 if it has gone."""
+    try:
+        return int(stat_fields((root / f"proc/{pid}/stat").read_bytes())[17])
+    except OSError:
+        return 1
 
 
 def _contents(file: int) -> bytes:

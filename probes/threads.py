@@ -1,86 +1,147 @@
 """What every thread of the job is doing: state, system call and its target, time on a CPU, time waiting for one,
 faults.
 
-Main threads of torch processes are sampled in every tick. Any other thread is sampled only if its schedstat moved:
-while a thread sleeps, the kernel's counters of it stand still, so one small read shows that nothing has changed. Those
-that have slept for long are asked in turn, a few in each tick.
+Threads are sampled as often as they matter:
+
+* those that train, in every tick: the main thread of a torch process that is nobody's worker, torch's autograd threads
+  in it, and one more that computes most of the time, if there is one;
+* main threads of workers, evenly: of very many, some in each tick;
+* others that are awake, in every tick, unless there are too many;
+* those that have slept for long, in turn, a few in each tick: while a thread sleeps, the kernel's counters of it stand
+  still, so one small read shows that nothing has changed.
+
+So a tick is bounded, however many threads there are, and the recorder lowers the bounds (``share``) where perfdoctor
+takes too much. How often the others were sampled then is an event of the recording.
 A sample costs about 20 µs of CPU, such a check 4 µs, with the caches full of the job's data (Linux 6.18, x86-64).
 """
 
+from __future__ import annotations
+
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
-from perfdoctor.probes.readers import syscalls
+from perfdoctor.probes.readers.kept_files import Room
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.syscalls import Descriptors
-from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import Sample, ThreadSample, ThreadSeen, Unavailable
+from perfdoctor.probes.readers.task import Task
+from perfdoctor.recording.clock import NS_PER_S, seconds
+from perfdoctor.recording.schema import THINNED, Event, Sample, ThreadSample, ThreadSeen, Unavailable
 
 RATE_HZ = 50  # 750 samples in 15 s determine a share of a half to 4 % (two standard errors)
-_LIST_THREADS_NS = NS_PER_S // 5
-_DETAILS_NS = NS_PER_S // 4  # page faults are counters: now and then is enough
-_SWITCHES_NS = NS_PER_S  # so are context switches, and they cost as much as five samples
+# At most so many of each kind are looked at in one tick, and so many new threads are taken up.
+MOST_WORKERS, MOST_AWAKE, MOST_ASLEEP, MOST_NEW = 32, 100, 60, 60
+_FEWEST_NEW = 20  # however little may be looked at: what is not met is not seen at all
 _ASLEEP_NS = NS_PER_S // 4  # a thread that slept for so long will mostly sleep on
 _TURNS = 5  # and is asked in every fifth tick
-
-
-class _Thread:
-    """Open files of one thread. They stay valid, and say so, when the thread ends."""
-
-    def __init__(self, pid: int, tid: int) -> None:
-        task = f"/proc/{pid}/task/{tid}"
-        self.tid = tid
-        self.schedstat = os.open(f"{task}/schedstat", os.O_RDONLY)
-        self.stat = self.syscall = -1
-        try:
-            self.stat = os.open(f"{task}/stat", os.O_RDONLY)
-            self.syscall = os.open(f"{task}/syscall", os.O_RDONLY)
-        except OSError:
-            if self.stat < 0:
-                self.close()
-                raise
-        self.status = f"{task}/status"
-        self.last_schedstat = b""
-        self.last_call = b""
-        self.last_sample: ThreadSample | None = None
-        self.details_ns = self.switches_ns = self.moved_ns = 0
-
-    def close(self) -> None:
-        for file in (self.schedstat, self.stat, self.syscall):
-            if file >= 0:
-                os.close(file)
-        self.schedstat = self.stat = self.syscall = -1
+_LIST_THREADS_NS = NS_PER_S // 5
+# Processes whose threads are listed in one tick; and with more threads than this, they are listed more rarely.
+_LISTED, _THREADS_LISTED = 8, 200
+# torch's threads of the backward pass on a device (torch/csrc/autograd/engine.cpp).
+_AUTOGRAD = "pt_autograd_"
+# Of the time since its last sample, how much a thread computes that may be the one that trains; and no longer is.
+_COMPUTES, _RESTS = 0.5, 0.1
+# Those that were sampled in fewer of the ticks in which they would be in a small job are reported, and sleepers that
+# were asked less often than this.
+_SELDOM, _RARELY_S = 0.9, 1.0
 
 
 class _Process:
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, root: Path) -> None:
         self.pid = pid
-        self.descriptors = Descriptors(pid)
+        self.tasks = f"{root / 'proc' / str(pid)}/task"
+        self.descriptors = Descriptors(pid, root)
         self.threads: dict[int, _Thread] = {}
+        self.one_more: _Thread | None = None
+        self.trains = self.gone = False
 
     def close(self) -> None:
+        self.gone = True
         for thread in self.threads.values():
-            thread.close()
+            thread.task.close()
         self.threads.clear()
         self.descriptors.close()
 
 
+class _Thread:
+    def __init__(self, process: _Process, tid: int, name: str, room: Room) -> None:
+        folder = f"{process.tasks}/{tid}"
+        self.process, self.tid = process, tid
+        self.task = Task(folder, is_main=tid == process.pid, descriptors=process.descriptors, room=room)
+        self.is_autograd = name.startswith(_AUTOGRAD)
+        self.moved_ns = 0
+
+    @property
+    def trains(self) -> bool:
+        return self.process.trains and (self.task.is_main or self.is_autograd or self.process.one_more is self)
+
+
+class _Turns:
+    """Threads of one kind that take turns.
+
+    Args:
+        most: how many may have their turn in one tick.
+        every: in how many ticks each of them is to have one.
+    """
+
+    def __init__(self, most: int, every: int = 1) -> None:
+        self.threads: deque[_Thread] = deque()
+        self._most, self._every = most, every
+        self._served = self._wanted = 0
+
+    def next(self, share: float) -> list[_Thread]:
+        """Those whose turn it is. They leave, and whoever looks at them puts them where they belong then.
+
+        Args:
+            share: of the most that may have it.
+        """
+        wanted = -(-len(self.threads) // self._every)
+        served = min(wanted, max(1, int(self._most * share)))
+        self._wanted += wanted
+        self._served += served
+        return [self.threads.popleft() for _ in range(served)]
+
+    @property
+    def served(self) -> float:
+        """Of the turns that were wanted, the fraction that was had."""
+        return self._served / self._wanted if self._wanted else 1.0
+
+    def every_s(self, elapsed_s: float) -> float:
+        """Mean time between two turns of one thread, in seconds."""
+        return elapsed_s * len(self.threads) / self._served if self._served else 0.0
+
+
 class ThreadsProbe:
-    """Samples the threads of every process of the job."""
+    """Samples the threads of every process of the job.
+
+    Args:
+        root: where /proc is.
+        room: for files that are kept open; None for as many as this process may have.
+
+    Attributes:
+        share: of what may be looked at in a tick besides the threads that train.
+    """
 
     name = "threads"
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = Path("/"), room: Room | None = None) -> None:
         self.period_s = 1 / RATE_HZ
+        self.share = 1.0
+        self._root, self._room = root, room
         self._job: Processes | None = None
         self._processes: dict[int, _Process] = {}
-        self._births = Births()
-        self._listed_ns = 0
-        self._turn = 0
+        self._members: tuple[tuple[int, ...], ...] = ()
+        self._training: list[_Thread] = []
+        self._workers, self._awake, self._asleep = _Turns(MOST_WORKERS), _Turns(MOST_AWAKE), _Turns(MOST_ASLEEP, _TURNS)
+        self._births = Births(root)
+        self._to_list: deque[_Process] = deque()
+        self._new: deque[tuple[_Process, int]] = deque()
+        self._list_ns = self._began_ns = self._last_ns = 0
         self._syscalls_refused = False
 
     def check(self, process: Candidate) -> Availability:
@@ -94,134 +155,133 @@ class ThreadsProbe:
         return ()
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
-        """Samples all threads once."""
+        """Samples the threads whose turn it is."""
         assert self._job is not None
-        pids = self._job.pids()
-        close_watch = set(self._job.torch_pids())
-        for pid in self._processes.keys() - set(pids):
-            self._processes.pop(pid).close()
-        list_anew = self._list_anew(now_ns)
-        self._turn = (self._turn + 1) % _TURNS
-        for pid in pids:
-            process = self._processes.get(pid) or self._processes.setdefault(pid, _Process(pid))
-            if list_anew or not process.threads:
-                process.descriptors.forget()
-                yield from self._list_threads(process, now_ns)
-            yield from self._sample_process(process, pid in close_watch, now_ns)
+        self._began_ns, self._last_ns = self._began_ns or now_ns, now_ns
+        self._meet(self._job, now_ns)
+        training, self._training = self._training, []
+        for thread in training:
+            yield from self._look(thread, now_ns)
+        for turns in (self._workers, self._awake, self._asleep):
+            for thread in turns.next(self.share):
+                yield from self._look(thread, now_ns)
+        yield from self._take_up(now_ns)
 
-    def close(self) -> Iterable[Sample]:
-        """Gives all files back."""
+    def close(self) -> Iterator[Sample]:
+        """Gives all files back, and says which threads were sampled more rarely than they are in a small job."""
+        if thinned := list(self._thinned(seconds(self._last_ns - self._began_ns))):
+            yield Event(self._last_ns, self.name + THINNED, f"{', '.join(thinned)}: more would have burdened the job")
         for process in self._processes.values():
             process.close()
         self._processes.clear()
         self._births.close()
-        return ()
 
-    def _list_anew(self, now_ns: int) -> bool:
-        """Whether it is time to list threads that were started, and there may be any."""
-        if now_ns - self._listed_ns < _LIST_THREADS_NS:
-            return False
-        self._listed_ns = now_ns
-        return self._births.any()
+    def _thinned(self, elapsed_s: float) -> Iterator[str]:
+        for turns, who in ((self._workers, "main threads of workers"), (self._awake, "other threads that were awake")):
+            if turns.served < _SELDOM:
+                yield f"{who} were sampled in {turns.served:.0%} of the ticks"
+        if (every_s := self._asleep.every_s(elapsed_s)) > _RARELY_S:
+            yield f"{len(self._asleep.threads)} sleeping threads were looked at every {every_s:.1f} s"
+        if self._new:
+            yield f"{len(self._new)} threads were not looked at yet"
 
-    def _sample_process(self, process: _Process, closely: bool, now_ns: int) -> Iterator[Sample]:
-        for tid, thread in list(process.threads.items()):
-            main = closely and tid == process.pid
-            if not main and now_ns - thread.moved_ns > _ASLEEP_NS and tid % _TURNS != self._turn:
-                continue
-            try:
-                raw = os.pread(thread.schedstat, 64, 0)
-                if raw != thread.last_schedstat:
-                    thread.moved_ns = now_ns
-                elif not main:
-                    continue
-                # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
-                yield self._sample_thread(process, thread, raw, time.monotonic_ns())
-            except OSError:
-                del process.threads[tid]
-                thread.close()
-                yield ThreadSample(now_ns, tid, "X", None, "", 0, 0, None, None, None, None)
+    def _meet(self, job: Processes, now_ns: int) -> None:
+        """Takes up processes that are new, lets go of those that are gone, and lists the threads of some."""
+        members = job.pids(), job.torch_pids(), job.forked_pids()
+        if members != self._members:
+            self._members = members
+            self._take_members(*members)
+        if not self._to_list and now_ns >= self._list_ns:
+            known = sum(len(process.threads) for process in self._processes.values())
+            self._list_ns = now_ns + _LIST_THREADS_NS * max(1, known // _THREADS_LISTED)
+            if self._births.any():
+                self._to_list.extend(self._processes.values())
+        for _ in range(min(_LISTED, len(self._to_list))):
+            self._list_threads(self._to_list.popleft())
 
-    def _list_threads(self, process: _Process, now_ns: int) -> Iterator[Sample]:
+    def _take_members(self, pids: tuple[int, ...], torch: tuple[int, ...], forked: tuple[int, ...]) -> None:
+        training = frozenset(torch) - frozenset(forked)
+        for pid in self._processes.keys() - set(pids):
+            self._processes.pop(pid).close()
+        for pid in pids:
+            if pid not in self._processes:
+                self._processes[pid] = _Process(pid, self._root)
+                self._to_list.append(self._processes[pid])
+            self._processes[pid].trains = pid in training
+
+    def _list_threads(self, process: _Process) -> None:
+        if process.gone:
+            return
+        process.descriptors.forget()
         try:
-            tids = set(map(int, os.listdir(f"/proc/{process.pid}/task")))
+            listed = set(map(int, os.listdir(process.tasks)))
         except OSError:
             return
-        for tid in sorted(tids - process.threads.keys()):
+        waiting = {tid for other, tid in self._new if other is process}
+        found = sorted(listed - process.threads.keys() - waiting)
+        self._new.extend((process, tid) for tid in found if tid != process.pid)
+        if process.pid in found:
+            self._new.appendleft((process, process.pid))
+
+    def _take_up(self, now_ns: int) -> Iterator[Sample]:
+        """Meets new threads, some in each tick, main threads first."""
+        for _ in range(min(len(self._new), max(_FEWEST_NEW, int(MOST_NEW * self.share)))):
+            process, tid = self._new.popleft()
+            if process.gone:
+                continue
             try:
-                thread = _Thread(process.pid, tid)
-                with open(f"/proc/{process.pid}/task/{tid}/comm", errors="replace") as comm:
+                with open(f"{process.tasks}/{tid}/comm", errors="replace") as comm:
                     name = comm.read().strip()
             except OSError:
                 continue
-            process.threads[tid] = thread
+            self._room = self._room or Room()  # not before: the recorder raises the limit of open files
+            thread = process.threads[tid] = _Thread(process, tid, name, self._room)
             yield ThreadSeen(now_ns, tid, process.pid, name)
-            if thread.syscall < 0 and not self._syscalls_refused:
-                self._syscalls_refused = True
-                yield Unavailable(self.name, *_unseen(process.pid, why_not(process.pid)))
+            yield from self._look(thread, now_ns, new=True)
 
-    def _sample_thread(self, process: _Process, thread: _Thread, schedstat: bytes, now_ns: int) -> ThreadSample:
-        """Samples a thread, reading only what may have changed since the last sample."""
-        call = os.pread(thread.syscall, 256, 0) if thread.syscall >= 0 else b""
-        last = thread.last_sample
-        if last is not None and call == thread.last_call and schedstat == thread.last_schedstat and not _may_run(call):
-            sample = last._replace(time_ns=now_ns)
+    def _look(self, thread: _Thread, now_ns: int, *, new: bool = False) -> Iterator[Sample]:
+        """Looks at a thread, samples it unless it sleeps on, and puts it among those that it belongs to now."""
+        if thread.process.gone:
+            return
+        task = thread.task
+        try:
+            if new or task.is_main or thread.trains or task.moved():
+                # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
+                sample = task.sample(time.monotonic_ns())
+                if not new or sample.state != "S":
+                    thread.moved_ns = now_ns
+                yield sample
+        except OSError:
+            self._let_go(thread)
+            yield ThreadSample(now_ns, thread.tid, "X", None, "", 0, 0, None, None, None, None)
+            return
+        if task.refused and not self._syscalls_refused:
+            self._syscalls_refused = True
+            yield Unavailable(self.name, *_unseen(thread.process.pid, why_not(thread.process.pid, self._root)))
+        self._put(thread, now_ns)
+
+    def _let_go(self, thread: _Thread) -> None:
+        thread.task.close()
+        del thread.process.threads[thread.tid]
+        if thread.process.one_more is thread:
+            thread.process.one_more = None
+
+    def _put(self, thread: _Thread, now_ns: int) -> None:
+        process = thread.process
+        if process.one_more is thread and thread.task.computed < _RESTS:
+            process.one_more = None
+        elif process.trains and process.one_more is None and not thread.trains and thread.task.computed > _COMPUTES:
+            process.one_more = thread
+        if thread.trains:
+            self._training.append(thread)
+        elif thread.task.is_main:
+            self._workers.threads.append(thread)
+        elif now_ns - thread.moved_ns <= _ASLEEP_NS:
+            self._awake.threads.append(thread)
         else:
-            sample = self._read_anew(process, thread, call, schedstat, now_ns)
-        thread.last_call, thread.last_schedstat, thread.last_sample = call, schedstat, sample
-        return sample
-
-    def _read_anew(
-        self, process: _Process, thread: _Thread, call: bytes, schedstat: bytes, now_ns: int
-    ) -> ThreadSample:
-        name, target = self._name_call(process, call)
-        state, voluntary, involuntary, minor, major = "R", None, None, None, None
-        detailed = now_ns - thread.details_ns >= _DETAILS_NS
-        if detailed or not call.startswith(b"running"):
-            fields = os.pread(thread.stat, 1024, 0).rpartition(b")")[2].split()
-            # The two reads are not one instant: what is in a call and "runs" has just been woken.
-            state, minor, major = fields[0].decode(), int(fields[7]), int(fields[9])
-        if detailed:
-            thread.details_ns = now_ns
-        if thread.tid == process.pid and now_ns - thread.switches_ns >= _SWITCHES_NS:
-            thread.switches_ns = now_ns
-            voluntary, involuntary = _switches(thread.status)
-        run, delay, _ = schedstat.split()
-        return ThreadSample(
-            now_ns,
-            thread.tid,
-            state,
-            name,
-            target,
-            int(run),
-            int(delay),
-            voluntary,
-            involuntary,
-            minor,
-            major,
-        )
-
-    def _name_call(self, process: _Process, call: bytes) -> tuple[str | None, str]:
-        words = call.split()
-        if not words or words[0] == b"running":
-            return None, ""
-        number = int(words[0])
-        if number < 0:
-            return "fault", ""
-        name = syscalls.NAMES.get(number, f"syscall_{number}")
-        return name, process.descriptors.target(name, [int(word, 16) for word in words[1:7]])
+            thread.task.rest()
+            self._asleep.threads.append(thread)
 
 
 def _unseen(pid: int | None, why: Refusal) -> Refusal:
     return Refusal(f"The system calls of process {pid} stay unseen. {why.reason}", why.enable)
-
-
-def _may_run(call: bytes) -> bool:
-    return not call or call.startswith((b"running", b"-1"))
-
-
-def _switches(status: str) -> tuple[int | None, int | None]:
-    with open(status, "rb") as file:
-        lines = file.read().split(b"\n")
-    found = {line.split(b":")[0]: int(line.split()[1]) for line in lines if b"ctxt_switches" in line}
-    return found.get(b"voluntary_ctxt_switches"), found.get(b"nonvoluntary_ctxt_switches")

@@ -95,7 +95,7 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
         severity="no bottleneck" if cause.healthy else clean(finding.severity),
         healthy=cause.healthy,
         share=percent(finding.share),
-        speedup="" if cause.healthy else speedup(finding.predicted_speedup),
+        speedup=speedup(finding.predicted_speedup) if finding.predicted_speedup > 1 and not cause.healthy else "",
         ranks=_ranks(finding.ranks),
         summary="" if finding.summary == said else paths.shorten(clean(finding.summary)),
         evidence=_evidence(finding.evidence, paths),

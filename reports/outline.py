@@ -15,7 +15,14 @@ from perfdoctor.reports.text import clean, duration, fact, number, percent, sent
 Rows = tuple[tuple[str, str], ...]
 
 # Names of the recorder's that say little to a reader.
-_COSTS = {"ticks": "samples of the job", "late_ticks": "late samples"}
+_COSTS = {
+    "ticks": "samples of the job",
+    "late_ticks": "late samples",
+    "trace_way": "traced by",
+    "trace_s": "then traced_s",
+    "trace_stopped_s": "stopped for it_s",
+    "trace_held_s": "waited for the profiler_s",
+}
 _FACTS = {"root_pid": "top process", "stopped": "watching ended"}
 _ENDS = {"duration": "when its time was up", "job ended": "with the job", "interrupted": "when it was interrupted"}
 # Environment variables that torchrun sets for itself, and file systems without files on a disk or a server.
@@ -199,7 +206,9 @@ def _headline(verdict: Verdict) -> str:
     if cause.healthy:
         equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
         return f"{said}{equal}: {share} is {cause.title}"
-    return f"{said}, {share} of the time, {speedup(verdict.predicted_speedup)} if fixed"
+    # What a fix does not speed up, the job's start for instance, says nothing of a fix.
+    fixed = f", {speedup(verdict.predicted_speedup)} if fixed" if verdict.predicted_speedup > 1 else ""
+    return f"{said}, {share} of the time{fixed}"
 
 
 def _tone(verdict: Verdict) -> str:

@@ -14,7 +14,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import Event, Unavailable
+from perfdoctor.recording.schema import THINNED, Event, Unavailable
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
@@ -56,6 +56,11 @@ def _unavailable(job: JobTimeline) -> list[NotExamined]:
         NotExamined("threads", event.text, _WATCH_LONGER, too_brief=True)
         for event in job.recording.rows(Event)
         if event.kind == "rate lowered"
+    ]
+    missing += [
+        NotExamined(event.kind.removesuffix(THINNED), event.text, _WATCH_LONGER, too_brief=True)
+        for event in job.recording.rows(Event)
+        if event.kind.endswith(THINNED)
     ]
     if all(job.locator.is_known(trainer.pid) for trainer in job.processes.trainers):
         return missing

@@ -24,7 +24,7 @@ from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Event, ProcessSeen
+from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
@@ -112,7 +112,8 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
     """CPU and memory of perfdoctor while it watched; values are None where the recorder was killed before it could say.
 
     Returns:
-        ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``.
+        ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``; and
+        what ``_cost_of_traces`` returns.
     """
 
     def read(name: str) -> tuple[list[int], list[float]]:
@@ -134,6 +135,24 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
         "memory_bytes": last("memory_peak_bytes"),
         "ticks": last("ticks_total"),
         "late_ticks": last("late_ticks_total"),
+        **_cost_of_traces(recording.rows(TraceCost)),
+    }
+
+
+def _cost_of_traces(costs: Sequence[TraceCost]) -> dict[str, Any]:
+    """What it cost the job to be traced from outside: the largest of the ranks; empty if it was not.
+
+    Returns:
+        ``trace_way``; ``trace_s`` (how long was traced); ``trace_stopped_s`` and ``trace_held_s`` (for how long the
+        training stood still so that it could be entered, and waited for the profiler).
+    """
+    if not costs:
+        return {}
+    return {
+        "trace_way": ", ".join(sorted({cost.way for cost in costs})),
+        "trace_s": seconds(max(cost.traced_ns for cost in costs)),
+        "trace_stopped_s": seconds(max(cost.stopped_ns for cost in costs)),
+        "trace_held_s": seconds(max(cost.held_ns or 0 for cost in costs)),
     }
 
 

@@ -8,20 +8,22 @@ from typing import Any
 
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.causes import GPU_COMPUTE
+from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.interpreter import is_outside_torch
 from perfdoctor.rules.verdict import straggler, surest
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late
+from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late, missing_outside
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
 from perfdoctor.traces.rank import Rank, gather_numbers, summarize
 from perfdoctor.traces.rank_merge import (
     MergedRanks,
+    leave_out_copies,
     measure_job,
     merge_ranks,
     missing_in_job,
@@ -49,6 +51,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     Raises:
         PerfDoctorError: they are not of one run.
     """
+    ranks, copies = leave_out_copies(ranks)
     ranks = order_ranks(ranks)
     merged = merge_ranks(ranks, number_ranks(ranks))
     case = gather_case(ranks, merged)
@@ -58,10 +61,10 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     verdict = diagnosis.verdict
     return replace(
         diagnosis,
-        verdict=replace(verdict, confidence=min(verdict.confidence, surest(_seen_steps(ranks)))),
+        verdict=replace(verdict, confidence=min(verdict.confidence, _most_confidence(ranks, case, verdict))),
         ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
         steps=_steps(ranks),
-        not_examined=(*_not_examined(ranks, merged, verdict), *diagnosis.not_examined),
+        not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
     )
 
@@ -112,10 +115,21 @@ def _settings(ranks: Sequence[Rank]) -> dict[str, str | float]:
     return found
 
 
-def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, verdict: Verdict) -> list[NotExamined]:
+def _most_confidence(ranks: Sequence[Rank], case: Case, verdict: Verdict) -> float:
+    unseen = verdict.cause == PYTHON_OVERHEAD and is_outside_torch(case)
+    most = surest(_seen_steps(ranks))
+    return min(most, thresholds.CONFIDENCE_UNSEEN_CODE) if unseen else most
+
+
+def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, case: Case, verdict: Verdict) -> list[NotExamined]:
     found = [missing for rank in ranks for missing in rank.missing]
     found += missing_in_job(ranks, merged)
     found += missing_for_cause(verdict.cause, loading=any(rank.loading and rank.workers for rank in ranks))
+    if verdict.cause == PYTHON_OVERHEAD and is_outside_torch(case):
+        numbers = [account.trainer.rank for account in merged.accounts]
+        where = verdict.straggler_rank
+        index = 0 if where is None else numbers.index(where)
+        found.append(missing_outside(where, ranks[index].unexplained))
     if verdict.cause is None and verdict.straggler_rank is not None:
         numbered = zip(ranks, merged.accounts, strict=True)
         late = next(rank for rank, account in numbered if account.trainer.rank == verdict.straggler_rank)

@@ -38,7 +38,7 @@ def preflight(pid: int | None, root: Path = Path("/")) -> list[Availability]:
     require_proc(root)
     if pid is not None:
         require_process(pid, root)
-        pid = _trainer_below(pid, root)
+        pid = trainer_below(pid, root)
     process = Candidate(pid, root)
     try:
         return [_with_cost(probe.check(process), process) for probe in probes]
@@ -53,7 +53,7 @@ def _with_cost(answer: Availability, process: Candidate) -> Availability:
     return answer._replace(reason=f"{answer.reason} {_WITHOUT_STACKS}")
 
 
-def _trainer_below(pid: int, root: Path) -> int:
+def trainer_below(pid: int, root: Path = Path("/")) -> int:
     """The first process with torch at or below this one: of a launcher, a trainer; or else itself."""
     try:
         family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]

@@ -4,24 +4,28 @@ Who belongs to the job is read from the kernel's parent and child links and from
 the names of the user's files.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
 from perfdoctor.capture.redact import mask_command, mask_environment
 from perfdoctor.probes.readers.process import uses_torch
-from perfdoctor.probes.readers.procfs import Births, is_running
+from perfdoctor.probes.readers.procfs import Births, is_running, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
 
-# How often threads other than the main one are asked for children, and processes without torch whether they have it
-# now.
+# How often all processes of the machine are listed for children of any thread of the job, and processes without torch
+# asked whether they have it now.
 THOROUGH_NS = 2 * NS_PER_S // 5
+_MANY = 32  # of more processes than so, more rarely
 TORCH_AGAIN_NS = 2 * NS_PER_S
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -38,6 +42,14 @@ class Member:
     uses_torch: bool | None
     torch_asked_ns: int
     children_file: int
+    command: str
+    environment: str
+
+
+class _Roles(NamedTuple):
+    all: tuple[int, ...]
+    torch: tuple[int, ...]
+    forked: tuple[int, ...]
 
 
 def _arguments(pid: int) -> list[str]:
@@ -54,6 +66,12 @@ def _environment(pid: int) -> dict[str, str] | None:
     except OSError:
         return None
     return dict(entry.split("=", 1) for entry in raw.split("\0") if "=" in entry)
+
+
+def _masked_environment(pid: int) -> str:
+    """As JSON; null where it cannot be read."""
+    environment = _environment(pid)
+    return json.dumps(None if environment is None else mask_environment(environment))
 
 
 def _image(pid: int) -> str | None:
@@ -106,26 +124,29 @@ class Job:
         self.asked_pid = pid
         self.root_pid = find_root(pid)
         self.members: dict[int, Member] = {}
+        self._roles: _Roles | None = None  # asked for in every tick, of hundreds of processes perhaps
         self._thorough_ns = 0
         self._births = Births()
         self._born = True
+        self._parents: dict[int, int] = {}  # of all processes that there are
         # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
         # constant.
         self._boot_offset_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def pids(self) -> tuple[int, ...]:
         """Process ids of the living processes, parents before children."""
-        return tuple(self.members)
+        return self._find_roles().all
 
     def torch_pids(self) -> tuple[int, ...]:
         """Those of them that have torch loaded."""
-        return tuple(pid for pid, member in self.members.items() if member.uses_torch)
+        return self._find_roles().torch
 
     def close(self) -> None:
         """Gives all files back."""
         for member in self.members.values():
             os.close(member.children_file)
         self.members.clear()
+        self._roles = None
         self._births.close()
 
     def parent_of(self, pid: int) -> int | None:
@@ -135,7 +156,14 @@ class Job:
 
     def forked_pids(self) -> tuple[int, ...]:
         """Those processes that were forked from another one of the job, as loader workers are."""
-        return tuple(pid for pid, member in self.members.items() if member.forked)
+        return self._find_roles().forked
+
+    def _find_roles(self) -> _Roles:
+        if self._roles is None:
+            members = self.members.items()
+            torch = tuple(pid for pid, member in members if member.uses_torch)
+            self._roles = _Roles(tuple(self.members), torch, tuple(pid for pid, member in members if member.forked))
+        return self._roles
 
     def ended(self) -> bool:
         """Whether no process of the job is left."""
@@ -143,7 +171,7 @@ class Job:
 
     def refresh(self, now_ns: int) -> Iterator[Sample]:
         """Looks for processes that came and went; between thorough searches only if any may have come."""
-        thorough = now_ns - self._thorough_ns >= THOROUGH_NS
+        thorough = now_ns - self._thorough_ns >= THOROUGH_NS * max(1, len(self.members) // _MANY)
         births = self._births.any()
         self._born = self._born or births
         if thorough:
@@ -152,37 +180,56 @@ class Job:
             return
         if not self.members and (seen := self._admit(self.root_pid, 0, now_ns)):
             yield seen
-        for pid in list(self.members):
+        # Between thorough searches workers are not asked: they are many, and have hardly ever children.
+        for pid in [pid for pid, member in self.members.items() if thorough or not member.forked]:
             children = self._children(pid, thorough)
             if children is None:
                 os.close(self.members.pop(pid).children_file)
+                self._roles = None
                 yield ProcessGone(now_ns, pid)
                 continue
-            for child in children:
-                if child != os.getpid() and child not in self.members and (seen := self._admit(child, pid, now_ns)):
-                    yield seen
+            yield from self._admit_all(children, pid, now_ns)
         if thorough:
+            if self._born:
+                yield from self._find_by_parent(now_ns)
             self._born = births
             yield from self._ask_again_for_torch(now_ns)
 
     def _children(self, pid: int, thorough: bool) -> list[int] | None:
-        """Children of a process; None if it is gone. Only the main thread's, unless asked to be thorough."""
+        """Children of a process's main thread; None if it is gone, which a thorough search finds out."""
         try:
-            found = os.pread(self.members[pid].children_file, 65536, 0).split()
-            if not thorough:
-                return [int(child) for child in found]
-            if not is_running(pid):
+            if thorough and not is_running(pid):
                 return None
-            threads = os.listdir(f"/proc/{pid}/task") if self._born else []
+            return [int(child) for child in os.pread(self.members[pid].children_file, 65536, 0).split()]
         except OSError:
             return None
-        for thread in threads:
+
+    def _find_by_parent(self, now_ns: int) -> Iterator[Sample]:
+        """Admits the children of any thread: a process says who its parent is, whichever thread has started it.
+
+        To ask each thread instead takes a file for each of them, and there may be thousands.
+        """
+        living = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        self._parents = {pid: parent for pid, parent in self._parents.items() if pid in living}
+        for pid in living - self._parents.keys():
             try:
-                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                    found += file.read().split()
+                self._parents[pid] = int(stat_fields(Path(f"/proc/{pid}/stat").read_bytes())[1])
             except OSError:
                 continue
-        return [int(child) for child in found]
+        children: dict[int, list[int]] = {}
+        for pid, parent in self._parents.items():
+            children.setdefault(parent, []).append(pid)
+        waiting = list(self.members)
+        for pid in waiting:
+            for seen in self._admit_all(children.get(pid, ()), pid, now_ns):
+                waiting.append(seen.pid)  # its children come in their turn
+                yield seen
+
+    def _admit_all(self, children: Iterable[int], parent_pid: int, now_ns: int) -> Iterator[ProcessSeen]:
+        for child in children:
+            known = child == os.getpid() or child in self.members
+            if not known and (seen := self._admit(child, parent_pid, now_ns)):
+                yield seen
 
     def _admit(self, pid: int, parent_pid: int, now_ns: int) -> ProcessSeen | None:
         try:
@@ -199,12 +246,16 @@ class Job:
         parent = self.members.get(parent_pid)
         forked = parent is not None and is_forked(pid, parent_pid)
         torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)
-        self.members[pid] = Member(pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file)
+        # A forked process was started with what its parent was.
+        command = parent.command if parent is not None and forked else mask_command(_arguments(pid))
+        environment = parent.environment if parent is not None and forked else _masked_environment(pid)
+        self._roles = None
+        self.members[pid] = Member(
+            pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment
+        )
         return self._seen(self.members[pid], name, now_ns)
 
     def _seen(self, member: Member, name: str, now_ns: int) -> ProcessSeen:
-        environment = _environment(member.pid)
-        kept = None if environment is None else mask_environment(environment)
         return ProcessSeen(
             now_ns,
             member.pid,
@@ -213,8 +264,8 @@ class Job:
             name,
             member.forked,
             member.uses_torch,
-            mask_command(_arguments(member.pid)),
-            json.dumps(kept),
+            member.command,
+            member.environment,
         )
 
     def _ask_again_for_torch(self, now_ns: int) -> Iterator[Sample]:
@@ -224,7 +275,12 @@ class Job:
                 continue
             member.torch_asked_ns = now_ns
             member.uses_torch = uses_torch(member.pid)
+            self._roles = None
             if member.uses_torch:
+                member.command, member.environment = (
+                    mask_command(_arguments(member.pid)),
+                    _masked_environment(member.pid),
+                )
                 name = Path(f"/proc/{member.pid}/comm")
                 try:
                     yield self._seen(member, name.read_text(errors="replace").strip(), now_ns)

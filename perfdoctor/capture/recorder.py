@@ -1,6 +1,6 @@
 """Recording a job, as `attach` and the sidecar of `diagnose()` both do it: probes, one clock, one file.
 
-What perfdoctor itself may use of the CPU is governed: it samples less often where a sample costs more.
+What perfdoctor itself may use of the CPU is governed: it samples less often, and less, where a sample costs more.
 """
 
 from __future__ import annotations
@@ -17,66 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfdoctor import __version__
+from perfdoctor.capture.cpu_budget import Governor, Used, used_so_far
 from perfdoctor.capture.job import Job
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes import Probe
+from perfdoctor.probes import Probe, Thinnable
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.schema import Event, Reading, Sample
 from perfdoctor.recording.writer import RecordingWriter
-
-# Of one core, for everything but py-spy, which has a budget of its own: DESIGN allows 5 % for both.
-BUDGET = 0.026
-SLOWEST_HZ = 5.0
-# Probes with a longer period are not worth slowing down.
-FAST_S = 0.1
-# The slower probes take their turns within this time, and what is committed is.
-_EVERY_NS = NS_PER_S // 2
-# What was used meanwhile is no more than a hint for the time that follows.
-_STEP = 1.5
-# A mean rate below this part of the intended one is reported.
-_WORTH_REPORTING = 0.9
-
-
-class Governor:
-    """Says by how much the periods of the fast probes are to be stretched.
-
-    What a sample costs depends on the job, which owns the caches: it can only be measured on the spot.
-
-    Args:
-        fastest_hz: the rate at which the fast probes sample when nothing is stretched.
-
-    Attributes:
-        stretch: 1 where the budget suffices.
-    """
-
-    def __init__(self, fastest_hz: float) -> None:
-        self.stretch = 1.0
-        self._fastest_hz = fastest_hz
-        self._rates_hz: list[float] = []
-        self._since_ns = self._used_ns = 0
-
-    def begin(self, now_ns: int, used_ns: int) -> None:
-        """Counts from here on, with ``used_ns`` of CPU time used so far."""
-        self._since_ns, self._used_ns = now_ns, used_ns
-
-    def govern(self, now_ns: int, used_ns: int) -> None:
-        """Twice a second: adapts the stretch to the CPU time that was used."""
-        elapsed = now_ns - self._since_ns
-        if elapsed < _EVERY_NS:
-            return
-        step = (used_ns - self._used_ns) / elapsed / BUDGET
-        self.begin(now_ns, used_ns)
-        self._rates_hz.append(self._fastest_hz / self.stretch)
-        self.stretch *= min(max(step, 1 / _STEP), _STEP)
-        self.stretch = min(max(self.stretch, 1.0), max(self._fastest_hz / SLOWEST_HZ, 1.0))
-
-    def report(self, now_ns: int) -> Iterator[Event]:
-        """At the end: the mean rate, where it was lowered."""
-        mean_hz = sum(self._rates_hz) / len(self._rates_hz) if self._rates_hz else self._fastest_hz
-        if mean_hz < _WORTH_REPORTING * self._fastest_hz:
-            text = f"threads were sampled at {mean_hz:.0f} Hz instead of {self._fastest_hz:.0f}"
-            yield Event(now_ns, "rate lowered", f"{text}: more would have cost over {BUDGET:.1%} of a core")
-
 
 COMMIT_NS = NS_PER_S // 2
 # How often new processes are looked for: a loader worker that computes one batch lives longer than this.
@@ -104,6 +51,7 @@ class Recorder:
         self.job = job
         self.probes = list(probes)
         self.writer = writer
+        self._thinnable = [probe for probe in self.probes if isinstance(probe, Thinnable)]
         self._open: list[Probe] = []
         self._due_ns: dict[str, int] = {}
         self._spread = 1.0
@@ -144,16 +92,17 @@ class Recorder:
     def _watch(self, duration_s: float, on_tick: Callable[[float], str | None]) -> None:
         start_ns = now_ns()
         end_ns = start_ns + int(duration_s * NS_PER_S)
+        self._governor.begin(start_ns, self._used())
+        self._keep(_own_cost(start_ns))
         self._keep(self.job.refresh(start_ns))
         ticked_ns = 0
         for probe in self.probes:
             self._due_ns[probe.name] = now_ns()
             self._open.append(probe)
             self._keep(probe.open(self.job))
-        self._governor.begin(now_ns(), time.process_time_ns())
         while not self._stopped:
             now = now_ns()
-            if now - self._refreshed_ns >= REFRESH_NS:
+            if now - self._refreshed_ns >= REFRESH_NS * self._governor.stretch:
                 self._refreshed_ns = now
                 self._keep(self.job.refresh(now))
             if self.job.ended():
@@ -170,23 +119,26 @@ class Recorder:
     def _tick(self, now: int) -> None:
         for probe in self.probes:
             due = self._due_ns[probe.name]
-            period = int(probe.period_s * NS_PER_S)
+            period = int(self._governor.period_s(probe.period_s) * NS_PER_S)
             if now + max(TOGETHER_NS, period // TOGETHER_PART) < due:
                 continue
-            if probe.period_s < FAST_S:
-                period = int(period * self._governor.stretch)
             self._ticks += 1
             self._late += now - due > period
             self._keep(probe.sample(now_ns()))
             self._due_ns[probe.name] = max(due, now - period) + int(period * self._spread)
         self._spread = 1 + JITTER * (random.random() - 0.5)
-        self._governor.govern(now, time.process_time_ns())
+        self._governor.govern(now, self._used)
+        for thinnable in self._thinnable:
+            thinnable.share = self._governor.share
         if now - self._cost_ns >= _COST_NS:
             self._cost_ns = now
             self._keep(_own_cost(now))
         if now - self._committed_ns >= COMMIT_NS:
             self._committed_ns = now
             self.writer.commit()
+
+    def _used(self) -> Used:
+        return used_so_far(but=self.job.pids())
 
     def _sleep(self, end_ns: int) -> None:
         due = min([end_ns, *self._due_ns.values()])

@@ -1,7 +1,8 @@
 """Watch a running job and say what holds it back.
 
 PID may be a trainer, a launcher (torchrun, a shell, a notebook kernel) or a loader worker: the job is found from there.
-Nothing in the job is changed. Ctrl-C ends the watching early and diagnoses what was seen.
+Nothing in the job is changed, unless --trace asks for a short run of torch.profiler in it. Ctrl-C ends the watching
+early and diagnoses what was seen.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -18,8 +20,10 @@ from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file, report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
+from perfdoctor.capture.trace_job import trace
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import Sample
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 # Enough for a verdict that is right (docs/accuracy.md), and short enough to wait for.
@@ -42,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds to watch (default: 15)",
     )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="then run torch.profiler in the trainers for at most 5 s; puts code into the job, and takes it out again",
+    )
     add_output_arguments(parser)
     parser.add_argument(
         "--recording", type=Path, metavar="FILE", help="keep what was recorded, for `perfdoctor report FILE`"
@@ -59,12 +68,24 @@ def run(arguments: argparse.Namespace) -> int:
 
     with recording_file(arguments.recording) as path:
         with _progress(arguments.duration) as on_tick:
-            record(Job(arguments.pid), path, arguments.duration, all_probes(), on_tick=on_tick)
+            afterwards = partial(_traces, path) if arguments.trace else tuple
+            record(Job(arguments.pid), path, arguments.duration, all_probes(), on_tick=on_tick, afterwards=afterwards)
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
         deliver(diagnosis, recording=path, **asked_files(arguments))
     conclude(diagnosis)
     return 0
+
+
+def _traces(path: Path) -> Iterator[Sample]:
+    """Traces of those that were seen to train."""
+    from perfdoctor.timeline.job import JobTimeline
+
+    with Recording.open(path) as recording:
+        trainers = [trainer.pid for trainer in JobTimeline(recording).processes.trainers]
+    if sys.stderr.isatty():
+        print("perfdoctor: tracing the job …", file=sys.stderr)
+    yield from trace(trainers)
 
 
 def _load_analysis(*, html: bool) -> None:

@@ -1,10 +1,11 @@
-"""Say what perfdoctor could see of a process, before anything is touched."""
+"""Say what perfdoctor could see of a process, before anything is touched, and how `attach --trace` would enter it."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-from perfdoctor.capture.check import preflight
+from perfdoctor.capture import trace_check
+from perfdoctor.capture.check import preflight, trainer_below
 from perfdoctor.capture.target import family_of, listed, process_id, require_target, require_torch
 from perfdoctor.probes import Availability
 
@@ -19,11 +20,10 @@ def run(arguments: argparse.Namespace) -> int:
     checks = preflight(arguments.pid)
     if arguments.pid is not None:
         _print_family(arguments.pid)
-    if sys.stdout.isatty():
-        _print_table(checks)
-    else:
-        print(plain(checks))
+    _print_checks(checks)
     if arguments.pid is not None:
+        print("\n`attach --trace` takes the first of these that works:")
+        _print_checks(trace_check.availability(trainer_below(arguments.pid)))
         require_target(arguments.pid)
         require_torch(arguments.pid)
     return 0
@@ -36,6 +36,13 @@ def _print_family(pid: int) -> None:
     if torch and len(family) > 1:
         have = "has" if len(torch) == 1 else "have"
         print(f"Of {len(family)} processes {len(torch)} {have} PyTorch: {listed(torch)}.")
+
+
+def _print_checks(checks: Sequence[Availability]) -> None:
+    if sys.stdout.isatty():
+        _print_table(checks)
+    else:
+        print(plain(checks))
 
 
 def plain(checks: Sequence[Availability]) -> str:

@@ -216,6 +216,17 @@ DISPATCH_PAUSE_NS = Threshold(
 SET_UP_CALL_NS = Threshold(
     1_000_000, "ns", "judgement: calls take us; one this long on an idle device loads code or tries algorithms"
 )
+SET_UP_BESIDE_ALLOCATING = Threshold(
+    0.2, "of allocating", "measured: 0.4 and more at the start of six public jobs, below 0.04 where memory is full"
+)
+RECORDED_CALLS = Threshold(
+    0.02, "of all numbers given to calls", "measured: 0.06 to 1 in 60 public traces, 0.005 where events are a sample"
+)
+LAUNCHING_PAUSE_NS = Threshold(
+    1_000_000,
+    "ns",
+    "measured: in 8 launch-bound public traces a launch comes within 1 ms, mostly within 0.3",
+)
 LAUNCH_LATENCY_NS = Threshold(5_000, "ns", "measured: call to start on an empty device: 4 to 10 us, Volta to Blackwell")
 MOST_LAUNCH_LATENCY_NS = Threshold(20_000, "ns", "judgement: twice the longest of the same")
 KERNEL_SWITCH_NS = Threshold(20_000, "ns", "judgement: from one queued kernel to the next; a longer pause has a reason")
@@ -337,6 +348,9 @@ CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )
 CONFIDENCE_TRACED = Threshold(0.98, "probability", "judgement: tracing slows the host down")
+CONFIDENCE_UNSEEN_CODE = Threshold(
+    0.6, "probability", "judgement: that the host is outside of PyTorch is sure, what it does there is not seen"
+)
 CONFIDENCE_DOUBTED = Threshold(0.5, "probability", "judgement: a trial that contradicts weighs as much as the samples")
 TRIAL_AGREES = Threshold(
     0.4,

@@ -212,6 +212,24 @@ class Profile(NamedTuple):
     trace: bytes
 
 
+class TraceCost(NamedTuple):
+    """What it cost a process to be traced from outside.
+
+    Attributes:
+        way: ``gdb``, ``remote_exec`` or ``kineto``.
+        traced_ns: how long the profiler recorded.
+        stopped_ns: for how long the process stood still at most, so that it could be entered.
+        held_ns: for how long the training waited at most while the profiler started, stopped and wrote; None where it
+            did not: Kineto does so in threads of its own.
+    """
+
+    pid: int
+    way: str
+    traced_ns: int
+    stopped_ns: int
+    held_ns: int | None
+
+
 class Mark(NamedTuple):
     """A border that the training process marked from inside.
 
@@ -261,8 +279,12 @@ class Unavailable(NamedTuple):
     enable: str
 
 
+# How the kind of an event ends by which a probe, whose name comes first, says what it saw more rarely or not at all.
+THINNED = " thinned"
+
+
 class Event(NamedTuple):
-    """Something that happened to the recording itself: a late tick, a lowered rate, the job's end."""
+    """Something that happened to the recording itself: a lowered rate, what was thinned, the job's end."""
 
     time_ns: int
     kind: str
@@ -285,6 +307,7 @@ Sample = (
     | Mark
     | SerialMark
     | Profile
+    | TraceCost
     | TrialSeen
     | Unavailable
     | Event
@@ -295,7 +318,7 @@ TABLES: tuple[type[Sample], ...] = get_args(Sample)
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
-ADDED: frozenset[type[Sample]] = frozenset({Mark, Profile, SerialMark, StackMissed, TrialSeen})
+ADDED: frozenset[type[Sample]] = frozenset({Mark, Profile, SerialMark, StackMissed, TraceCost, TrialSeen})
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
 
 

@@ -1,10 +1,10 @@
-"""What leaves a GPU idle: slow launches, waits for its queue to drain, copies, and memory that runs out."""
+"""What leaves a GPU idle: slow launches, waits for its queue to drain, copies, full memory, and the job's start."""
 
 from collections.abc import Iterator
 
-from perfdoctor.causes import HOST_TRANSFER, KERNEL_LAUNCH, MEMORY_PRESSURE, SYNCHRONIZATION
-from perfdoctor.diagnosis import Advice, advise, say
-from perfdoctor.knowledge import environment
+from perfdoctor.causes import HOST_TRANSFER, KERNEL_LAUNCH, MEMORY_PRESSURE, STARTUP, SYNCHRONIZATION
+from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.interpreter import fuse_optimizer, stop_debugging
 from perfdoctor.rules.rule import Rule, unset
@@ -42,6 +42,21 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
     yield advise("gpu_idle.less_memory", used=used)
 
 
+def _look_later(case: Case) -> Iterator[Advice]:
+    if case.share(STARTUP) >= thresholds.WARMING_UP:
+        yield advise("gpu_idle.trace_later")
+    yield advise("gpu_idle.keep_caches", compiling=bool(case.number("traced_first_compiling")))
+
+
+def _says_nothing_of_later(case: Case) -> Iterator[Message]:
+    yield say("gpu_idle.not_projected", fills=case.share(STARTUP) >= thresholds.WARMING_UP)
+
+
+def _nothing_is_freed(case: Case) -> float:
+    """Later steps do none of it, so whatever it takes, training gets no faster without it."""
+    return 1.0
+
+
 GPU_IDLE_RULES = (
     Rule(
         KERNEL_LAUNCH,
@@ -77,5 +92,14 @@ GPU_IDLE_RULES = (
         ("gpu_memory", "gpu_memory_share", "gpu_busy", "traced_allocations", "traced_busy"),
         _need_less_memory,
         say("gpu_idle.out_of_memory_refuted"),
+    ),
+    Rule(
+        STARTUP,
+        say("gpu_idle.done_once"),
+        ("traced_startup", "traced_first_compiling", "traced_busy"),
+        _look_later,
+        say("gpu_idle.done_once_refuted"),
+        remarks=_says_nothing_of_later,
+        left=_nothing_is_freed,
     ),
 )  # fmt: skip

@@ -44,7 +44,34 @@ def _is_work_of_libraries(case: Case) -> bool:
 
 def _is_own_python(case: Case) -> bool:
     """Whether most of it is the interpreter, at work on the job's own Python: torch has no part in it."""
-    return (case.number("interpreter_code") or 0.0) >= thresholds.MOSTLY
+    return _own_python(case) >= thresholds.MOSTLY
+
+
+def _own_python(case: Case) -> float:
+    """The part of the overhead that is Python code, by its machine code or by the frames in a trace."""
+    return max(case.number("interpreter_code") or 0.0, case.number("traced_own_code") or 0.0)
+
+
+def is_outside_torch(case: Case) -> bool:
+    """Whether most of it is time that a trace shows to lie outside of PyTorch, and not what is done there."""
+    return (case.number("traced_outside") or 0.0) >= thresholds.MOSTLY
+
+
+def _is_work_of_operators(case: Case) -> bool:
+    """Whether most of it is operators that work on the host, and launch nothing for it."""
+    return (case.number("traced_in_operator") or 0.0) >= thresholds.MOSTLY
+
+
+def _look_outside(case: Case) -> Iterator[Advice]:
+    yield advise("interpreter.record_stacks", several_ranks=len(case.trainers) > 1)
+    yield from stop_debugging(case)
+    yield advise("interpreter.shorten_outside")
+
+
+def _work_less_in_operators(case: Case) -> Iterator[Advice]:
+    operators = tuple(name for name, _ in case.operators.get(PYTHON_OVERHEAD, ()) if name)
+    yield advise("interpreter.cheaper_operator", operator=operators[0] if operators else None)
+    yield from stop_debugging(case)
 
 
 def _compile_once(case: Case) -> Iterator[Advice]:
@@ -65,7 +92,7 @@ def _do_it_more_rarely(case: Case) -> Iterator[Advice]:
 
 def _write_cheaper_python(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
-    yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=case.number("interpreter_code") or 0.0)
+    yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=_own_python(case))
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
         yield _use_larger_operations(case)
     yield from fuse_optimizer(case)
@@ -124,6 +151,22 @@ INTERPRETER_RULES = (
     ),
     Rule(
         PYTHON_OVERHEAD,
+        say("interpreter.outside"),
+        ("traced_outside", "traced_busy"),
+        _look_outside,
+        say("interpreter.outside_refuted"),
+        applies=is_outside_torch,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.in_operator"),
+        ("traced_in_operator", "traced_busy"),
+        _work_less_in_operators,
+        say("interpreter.in_operator_refuted"),
+        applies=_is_work_of_operators,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
         _say_which_libraries,
         ("library_code", "interpreter_code", "trainer_running", "trainer_cores"),
         _do_it_more_rarely,
@@ -133,7 +176,7 @@ INTERPRETER_RULES = (
     Rule(
         PYTHON_OVERHEAD,
         say("interpreter.own_python"),
-        ("interpreter_code", "trainer_running", "trainer_cores", "traced_operators"),
+        ("interpreter_code", "traced_own_code", "trainer_running", "trainer_cores", "traced_operators"),
         _write_cheaper_python,
         say("interpreter.own_python_refuted"),
         applies=_is_own_python,

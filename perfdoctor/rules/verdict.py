@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.causes import CAUSES, UNATTRIBUTED
+from perfdoctor.causes import CAUSES, STARTUP, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.statistics import with_replacement
@@ -58,6 +58,8 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     large = {
         cause: share for cause, share in known.items() if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum
     }
+    if STARTUP in large:  # so much of it says that the steps which follow are not in what was seen
+        return STARTUP
     if large:
         top = _largest(large, level)
         most = large[top]

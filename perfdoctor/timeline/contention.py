@@ -29,12 +29,19 @@ class ThreadKinds:
 
     def __init__(self, threads: Threads, processes: ProcessRoles, gil: Gil, locator: Locator) -> None:
         self._threads, self._processes, self._gil, self._locator = threads, processes, gil, locator
+        self._kinds: dict[int, Kind] = {}
         self._pools: dict[int, list[ThreadSeries]] = {}
+        self._awake_pools: dict[int, list[ThreadSeries]] = {}
         self._supplied: dict[int, bool] = {}
         self._exchanging: list[ThreadSeries] | None = None
 
     def of(self, thread: ThreadSeries) -> Kind:
         """The kind of a thread."""
+        if thread.tid not in self._kinds:
+            self._kinds[thread.tid] = self._find(thread)
+        return self._kinds[thread.tid]
+
+    def _find(self, thread: ThreadSeries) -> Kind:
         process = self._processes.by_pid.get(thread.pid)
         is_main = thread.tid == thread.pid
         if process is None or process.role != "trainer":
@@ -44,7 +51,7 @@ class ThreadKinds:
         if thread.name.startswith(EXCHANGES):
             return "collective"
         if thread.tid not in self._gil.python_threads(thread.pid):
-            return "pool" if thread in self.pool(thread.pid) else "other"
+            return "pool" if self._is_in_pool(thread) else "other"
         if self._is_supplied_by_threads(thread.pid):
             return "supplier"
         return "GIL holder" if self._gil.keeps(thread.pid, thread.tid) else "other"
@@ -56,27 +63,37 @@ class ThreadKinds:
             self._pools[pid] = [
                 thread
                 for thread in self._threads.besides_main(pid)
-                if thread.tid not in python
-                and not thread.name.startswith(NOT_IN_POOL)
-                and set(thread.syscalls) <= {None, *OF_POOLS}
+                if thread.tid not in python and self._is_in_pool(thread)
             ]
         return self._pools[pid]
 
+    def _is_in_pool(self, thread: ThreadSeries) -> bool:
+        """Of a native thread, whether it is one of the pool."""
+        return not thread.name.startswith(NOT_IN_POOL) and set(thread.syscalls) <= {None, *OF_POOLS}
+
+    def _awake_pool(self, pid: int) -> list[ThreadSeries]:
+        """Those of the pool that were ever seen at work: of thousands of threads most never are."""
+        if pid not in self._awake_pools:
+            self._awake_pools[pid] = [thread for thread in self.pool(pid) if thread.was_runnable]
+        return self._awake_pools[pid]
+
     def pool_works(self, pid: int, time_ns: int) -> bool:
         """Whether a thread of a process's intra-op pool is busy at an instant."""
-        return any(thread.at(time_ns).is_busy for thread in self.pool(pid))
+        return any(thread.at(time_ns).is_busy for thread in self._awake_pool(pid))
 
     def pool_delay(self, pid: int, time_ns: int) -> float:
         """Of the time in which a thread of the pool wants a CPU, the fraction that it lacks one; the worst of them."""
-        states = [thread.at(time_ns) for thread in self.pool(pid)]
-        return max((state.delay_fraction for state in states if state.is_runnable), default=0.0)
+        wanting = [thread.at(time_ns) for thread in self._awake_pool(pid) if thread.is_runnable_at(time_ns)]
+        return max((state.delay_fraction for state in wanting), default=0.0)
 
     def exchange_at(self, time_ns: int) -> bool:
         """Whether ranks of this host exchange something at an instant: threads of a collective are at work."""
         if self._exchanging is None:
             threads = (thread for rank in self._processes.trainers for thread in self._threads.of(rank.pid))
-            self._exchanging = [thread for thread in threads if thread.name.startswith(EXCHANGES)]
-        return any(thread.at(time_ns).is_runnable for thread in self._exchanging)
+            self._exchanging = [
+                thread for thread in threads if thread.name.startswith(EXCHANGES) and thread.was_runnable
+            ]
+        return any(thread.is_runnable_at(time_ns) for thread in self._exchanging)
 
     def _is_supplied_by_threads(self, pid: int) -> bool:
         """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
@@ -134,6 +151,7 @@ class CpuContention:
         masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in processes.trainers]
         widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
         self._by_mask = cores == widest < reachable  # and no quota is stricter
+        self._wanting = [thread for thread in threads.by_tid.values() if thread.wanted_cpu]
         self._known: dict[int, Amounts[str]] = {}
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:
@@ -144,7 +162,7 @@ class CpuContention:
         threads of a collective, which run beside the backward pass; or other threads of the job and neighbours. Cores
         that were idle are nobody's fault but the scheduler's: their weight is missing in the sum. Where the job's mask
         leaves out cores of the host that are idle, not the work of suppliers is the cause, but that they must share
-        these few.
+        these few. What perfdoctor takes is nobody's fault either: without it, the thread would have run.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
         key = time_ns // _BUCKET_NS
@@ -161,18 +179,20 @@ class CpuContention:
         return max((stopped / periods for stopped, periods in ran if periods > 0), default=0.0)
 
     def _occupants(self, time_ns: int) -> Amounts[str]:
-        """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by nobody."""
+        """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by perfdoctor,
+        by nobody.
+        """
         used, wanted = Amounts[str](), Amounts[str]()
-        for thread in self._threads.by_tid.values():
+        for thread in self._wanting:
             running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
             kind = self._kinds.of(thread)
             used[kind] += running
             wanted[kind] += running + delayed
         unused = max(0.0, self._cores - used.total)
-        elsewhere = self._counters.get("host", "neighbours_seconds_total")
-        neighbours = unused
-        if elsewhere is not None:
-            neighbours = min(unused, elsewhere.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2)
+        ours = min(unused, self._cores_of("perfdoctor", "cpu_seconds_total", time_ns) or 0.0)
+        unused -= ours
+        elsewhere = self._cores_of("host", "neighbours_seconds_total", time_ns)
+        neighbours = unused if elsewhere is None else min(unused, elsewhere)
         # A pool that fits on the cores together with its main thread does not crowd it out; a larger one does.
         demand = wanted["trainer"] + wanted["pool"]
         crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
@@ -184,14 +204,17 @@ class CpuContention:
             others += used.pop("supplier", 0.0)
         kept = {kind: used[kind] for kind in ("supplier", "GIL holder", "collective")}
         idle = max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
-        return Amounts({**kept, "other": others, "nobody": idle})
+        return Amounts({**kept, "other": others, "perfdoctor": ours, "nobody": idle})
+
+    def _cores_of(self, subject: str, counter: str, time_ns: int) -> float | None:
+        """Cores that a counter of CPU seconds stands for around an instant; None where it was not read."""
+        seconds = self._counters.get(subject, counter)
+        return None if seconds is None else seconds.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2
 
     def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
         """Idle cores of the host that the job's mask leaves out."""
-        idle = self._counters.get("host", "idle_seconds_total")
-        if idle is None or not self._by_mask:
-            return 0.0
-        return idle.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2 - idle_inside
+        idle = self._cores_of("host", "idle_seconds_total", time_ns)
+        return 0.0 if idle is None or not self._by_mask else idle - idle_inside
 
 
 # Queues for short locks form and vanish within a sample, so the mean over this much time is taken.

@@ -104,17 +104,37 @@ class ThreadSeries:
         self.voluntary = _floats(sample.voluntary for sample in living)
         self.major_faults = _floats(sample.major_faults for sample in living)
 
+    @property
+    def was_runnable(self) -> bool:
+        """Whether it was ever seen on a CPU or waiting for one."""
+        return "R" in self.states
+
+    @property
+    def wanted_cpu(self) -> bool:
+        """Whether it spent any time on a CPU or waiting for one."""
+        return len(self.run_ns) > 1 and bool(self.run_ns[-1] > self.run_ns[0] or self.delay_ns[-1] > self.delay_ns[0])
+
     def at(self, time_ns: int) -> ThreadState:
         """The thread at an instant."""
-        index = int(np.searchsorted(self.times_ns, time_ns, side="right")) - 1
-        after = index + 1
-        if after < len(self.times_ns) and self.times_ns[after] - time_ns < _TICK_NS:
-            # Sampled in the same tick as whoever is asked about, only a little later.
-            index = after
+        index = self._index(time_ns)
         if index < 0 or self.states[index] == "X":
             return GONE
         running, delayed = self.use(time_ns - _AROUND_NS, time_ns + _AROUND_NS)
         return ThreadState(self.states[index], self.syscalls[index], self.targets[index], running, delayed)
+
+    def is_runnable_at(self, time_ns: int) -> bool:
+        """Whether it is on a CPU or waiting for one at an instant, without looking up how much it used."""
+        index = self._index(time_ns)
+        return index >= 0 and self.states[index] == "R"
+
+    def _index(self, time_ns: int) -> int:
+        """The sample that shows an instant; -1 if it was before the first."""
+        index = int(self.times_ns.searchsorted(time_ns, side="right")) - 1
+        after = index + 1
+        if after < len(self.times_ns) and self.times_ns[after] - time_ns < _TICK_NS:
+            # Sampled in the same tick as whoever is asked about, only a little later.
+            index = after
+        return index
 
     def with_stand_ins(self, others: Sequence[ThreadSeries]) -> ThreadSeries:
         """The same thread, as if it did itself what others do while it sleeps until they are through.

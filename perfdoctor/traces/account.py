@@ -21,6 +21,7 @@ from perfdoctor.causes import (
     MODEL_COMPUTE,
     NO_TENSOR_CORES,
     PYTHON_OVERHEAD,
+    STARTUP,
     SYNCHRONIZATION,
     UNATTRIBUTED,
     UNOBSERVED_RANK,
@@ -31,8 +32,8 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.communication import CollectiveTimes, time_collectives, time_host_collectives
 from perfdoctor.traces.device import DeviceTime, Gaps, IdleReason, classify_work, explain_idle, split_devices
 from perfdoctor.traces.host import Activity, Host
-from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, nest, spread
-from perfdoctor.traces.model import UNKNOWN, HostKind, Int8s, Int64s, Trace, find_launches
+from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, spread
+from perfdoctor.traces.model import UNKNOWN, Int8s, Int64s, Trace, find_launches
 from perfdoctor.traces.steps import Window, find_window
 
 CAUSE_OF_WORK = {
@@ -54,9 +55,13 @@ CAUSE_OF_IDLENESS = {
     IdleReason.DISPATCHING: KERNEL_LAUNCH,
     IdleReason.OWN_CODE: PYTHON_OVERHEAD,
     IdleReason.SWITCHING: LOW_OCCUPANCY,
-    IdleReason.SETTING_UP: UNATTRIBUTED,
+    IdleReason.SETTING_UP: KERNEL_LAUNCH,
+    IdleReason.IN_OPERATOR: PYTHON_OVERHEAD,
+    IdleReason.OUTSIDE: PYTHON_OVERHEAD,
     IdleReason.UNEXPLAINED: UNATTRIBUTED,
 }
+# What may be done once, at the job's start.
+_AT_START = (IdleReason.COMPILING, IdleReason.SETTING_UP, IdleReason.ALLOCATING)
 # The window is cut into this many equal slices, to see how much the account varies from one to the next.
 SLICES = 20
 
@@ -98,20 +103,44 @@ class RankAccount:
 
     @cached_property
     def recompiles(self) -> bool:
-        """Whether the model is compiled again and again; otherwise compiling belongs to the job's start.
-
-        At the start the first steps compile, and those that follow do not. That takes at least two steps to tell.
-        """
-        steps = np.array(self.window.steps, dtype=np.int64).reshape(-1, 2)
+        """Whether the model is compiled again and again; otherwise compiling belongs to the job's start."""
+        steps = self._steps
         spent = self.host.activity(None)[Activity.COMPILING].within(steps[:, 0], steps[:, 1])
-        first = int(np.flatnonzero(np.append(spent, 0) == 0)[0])  # the first step that compiles nothing
-        return len(steps) > 1 and (2 * first > len(steps) or bool(spent[first:].sum() > spent[:first].sum()))
+        return _recurs(spent.astype(np.float64))
 
     @cached_property
+    def done_once(self) -> frozenset[IdleReason]:
+        """What the GPU waits for that belongs to the job's start, and not to its steps.
+
+        First allocations are set-up as well: loading code and trying algorithms allocate. A job that allocates because
+        its memory is full sets up next to nothing.
+        """
+        once = {reason for reason in _AT_START if not _recurs(self._waited_by_step(reason))}
+        if self.recompiles:
+            once.discard(IdleReason.COMPILING)
+        setting_up = self.idle_for(IdleReason.SETTING_UP) if IdleReason.SETTING_UP in once else 0.0
+        if setting_up < thresholds.SET_UP_BESIDE_ALLOCATING * self.idle_for(IdleReason.ALLOCATING):
+            once.discard(IdleReason.ALLOCATING)
+        return frozenset(once)
+
+    @property
+    def _steps(self) -> Int64s:
+        return np.array(self.window.steps, dtype=np.int64).reshape(-1, 2)
+
+    def _waited_by_step(self, reason: IdleReason) -> Floats:
+        """In each step, for how many nanoseconds devices were idle for a reason."""
+        starts = self._steps[:, 0]
+        found = np.zeros(len(starts) + 1)
+        for gaps in self.gaps:
+            found += np.bincount(
+                np.searchsorted(starts, gaps.until), weights=gaps.reasons[reason], minlength=len(found)
+            )[: len(found)]
+        return found[1:]
+
+    @property
     def operators(self) -> Nesting:
         """How the operators on the host nest."""
-        host = self.trace.host
-        return nest(host, (host.kind == HostKind.OPERATOR) & ~self.host.fetching)
+        return self.host.operators
 
     @cached_property
     def taken(self) -> Floats:
@@ -152,7 +181,7 @@ class RankAccount:
 
     def cause_of(self, reason: IdleReason) -> str:
         """What idleness for a reason is attributed to."""
-        return UNATTRIBUTED if reason is IdleReason.COMPILING and not self.recompiles else CAUSE_OF_IDLENESS[reason]
+        return STARTUP if reason in self.done_once else CAUSE_OF_IDLENESS[reason]
 
     def attribute(self, cause: str, start: Int64s, end: Int64s, amounts: Floats) -> None:
         """Attributes amounts of time to a cause, each evenly over its span."""
@@ -170,6 +199,15 @@ class RankAccount:
             cause: sum((spread(*parts, times) for parts in attributed), np.zeros(len(times)))
             for cause, attributed in self.attributed.items()
         }
+
+
+def _recurs(spent: Floats) -> bool:
+    """Whether something is done again and again, by how much of it each step has.
+
+    At the start the first steps do it, and those that follow do not. That takes at least two steps to tell.
+    """
+    first = int(np.flatnonzero(np.append(spent, 0) == 0)[0])  # the first step that does nothing of it
+    return len(spent) > 1 and (2 * first > len(spent) or bool(spent[first:].sum() > spent[:first].sum()))
 
 
 def slice_edges(window: Window) -> Int64s:
@@ -191,9 +229,8 @@ def account_for(trace: Trace) -> RankAccount:
         account.collectives.append(time_host_collectives(host, split[UNOBSERVED_RANK]))
         return account
     account.devices = _at_work(split_devices(trace, account.work, window))
-    for device in account.devices:
-        gaps = explain_idle(host, account.launches, device)
-        account.gaps.append(gaps)
+    account.gaps = [explain_idle(host, account.launches, device) for device in account.devices]
+    for device, gaps in zip(account.devices, account.gaps, strict=True):
         _attribute_device(account, device, gaps)
     return account
 

@@ -18,7 +18,7 @@ from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.frames import is_library_in_trace
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount, find_arithmetic
-from perfdoctor.traces.device import IdleReason
+from perfdoctor.traces.device import Gaps, IdleReason
 from perfdoctor.traces.host import Activity, Host
 from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, nest
 from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Trace
@@ -33,9 +33,11 @@ _OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
     IdleReason.LOADING: Activity.LOADING,
     IdleReason.SAVING: Activity.SAVING,
     IdleReason.COMPILING: Activity.COMPILING,
+    IdleReason.SETTING_UP: Activity.SETTING_UP,
     IdleReason.OWN_CODE: Activity.OWN_CODE,
 }
 _SAMPLES = 1000  # instants that are looked up: fractions to about a hundredth
+_PER_GAP = 16  # of them in each gap in which operators launch nothing
 
 
 class HostInstants(NamedTuple):
@@ -184,6 +186,20 @@ def _of_idleness(account: RankAccount) -> Iterator[tuple[str, HostInstants]]:
                 CAUSE_OF_IDLENESS[IdleReason.DISPATCHING],
                 HostInstants(gaps.thread[rows], gaps.until[rows], amounts[rows]),
             )
+        yield CAUSE_OF_IDLENESS[IdleReason.IN_OPERATOR], _beside_launching(gaps)
+
+
+def _beside_launching(gaps: Gaps) -> HostInstants:
+    """Instants spread evenly over gaps in which operators launch nothing; code outside of PyTorch has no call site."""
+    amounts, outside = gaps.reasons[IdleReason.IN_OPERATOR], gaps.reasons[IdleReason.OUTSIDE]
+    rows = np.flatnonzero(amounts > 0)
+    back = (np.arange(_PER_GAP) + 0.5) / _PER_GAP
+    moments = gaps.until[rows, np.newaxis] - ((gaps.end - gaps.start)[rows, np.newaxis] * back).astype(np.int64)
+    return HostInstants(
+        np.concatenate((np.repeat(gaps.thread[rows], _PER_GAP), np.full(len(outside), UNKNOWN))),
+        np.concatenate((moments.ravel(), gaps.until)),
+        np.concatenate((np.repeat(amounts[rows] / _PER_GAP, _PER_GAP), outside)),
+    )
 
 
 def _of_its_kind(account: RankAccount, reason: IdleReason) -> HostInstants:
@@ -228,22 +244,23 @@ def _of_host(account: RankAccount, operators: Nesting) -> Iterator[tuple[str, Ho
 
 
 def annotation_around_unexplained(account: RankAccount) -> str:
-    """The innermost annotation (``record_function``, or PyTorch's own) around most of the unexplained idle time.
+    """The innermost annotation (``record_function``, or PyTorch's own) around most of the time that shows nothing.
 
     Returns:
         Its name; "" where there is none, or no such time.
     """
     trace, main = account.trace, account.host.main
-    total = sum(float(gaps.reasons[IdleReason.UNEXPLAINED].sum()) for gaps in account.gaps)
+    unseen = [gaps.reasons[IdleReason.UNEXPLAINED] + gaps.reasons[IdleReason.OUTSIDE] for gaps in account.gaps]
+    total = sum(float(amounts.sum()) for amounts in unseen)
     if main is None or not total:
         return ""
     steps = np.array([name.startswith(profiler.STEP_PREFIX) for name in trace.names])
     marks = nest(trace.host, (trace.host.kind == HostKind.ANNOTATION) & ~trace.named(steps, trace.host.name))
     taken = np.zeros(len(trace.names))
-    for gaps in account.gaps:
+    for gaps, amounts in zip(account.gaps, unseen, strict=True):
         middle = gaps.until - (gaps.end - gaps.start) // 2
         row = marks.innermost(np.full(len(middle), main), middle)
         inside = row != NONE
-        np.add.at(taken, trace.host.name[row[inside]], gaps.reasons[IdleReason.UNEXPLAINED][inside])
+        np.add.at(taken, trace.host.name[row[inside]], amounts[inside])
     longest = int(taken.argmax())
     return trace.names[longest] if taken[longest] >= thresholds.EXPLAINED_WAIT * total else ""

@@ -6,7 +6,6 @@ from perfdoctor.causes import KERNEL_LAUNCH, MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import NotExamined
 from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.device import IdleReason
 from perfdoctor.traces.model import Trace
 
 _STEADY = (
@@ -27,14 +26,6 @@ def why_silent(account: RankAccount) -> str:
             return "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity."
     if account.window.length < thresholds.SHORTEST_TRACE_NS:
         return "The trace is shorter than a millisecond."
-    setting_up = account.idle_for(IdleReason.SETTING_UP)
-    if not account.recompiles:
-        setting_up += account.idle_for(IdleReason.COMPILING)
-    if setting_up >= thresholds.WARMING_UP:
-        return (
-            f"The trace holds a job's start: for {setting_up:.0%} of it the GPU waits for what is done once, such as "
-            "loading kernels, compiling and trying algorithms. It says nothing about the steps that follow."
-        )
     return ""
 
 
@@ -58,6 +49,9 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
         found.append(
             NotExamined("trace", "The trace marks no steps, so all of it counts, start and end included.", _STEADY)
         )
+    if len(trace.device) and len(trace.host) and len(trace.calls) and not account.host.sees_operators:
+        why = "Only a sample of the events is in the trace, so why the GPU is idle is known for a part of the time."
+        found.append(NotExamined("trace", why, "record all events: trace fewer steps instead"))
     if len(trace.device) and not len(trace.host):
         found.append(
             NotExamined(
@@ -88,6 +82,20 @@ def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
         why = "A trace does not show what loader workers do while the trainer waits for them."
         found.append(NotExamined("trace", why, "perfdoctor attach PID, which looks into workers"))
     return found
+
+
+def missing_outside(rank: int | None, annotation: str) -> NotExamined:
+    """What is not known of a host that is outside of PyTorch.
+
+    Args:
+        rank: its number; None in a job of one rank.
+        annotation: around most of that time; "" if there is none.
+    """
+    whose = "the main thread" if rank is None else f"the main thread of rank {rank}"
+    why = f"The trace does not show what {whose} does outside of PyTorch: it computes, reads, sleeps, or waits."
+    if annotation:
+        why += f" It is within {annotation!r} then."
+    return NotExamined("trace", why, "profile with_stack=True, or perfdoctor attach PID")
 
 
 def missing_of_late(rank: int, annotation: str) -> NotExamined:

@@ -119,8 +119,10 @@ class IdleReason(Enum):
     COLLECTIVE = "in a collective on the host"
     SPREADING = "spreading the model over the GPUs and collecting from them"
     SETTING_UP = "setting up what is used for the first time"
+    IN_OPERATOR = "in operators that launch nothing"
     DISPATCHING = "launching work"
     OWN_CODE = "running Python code that launches nothing"
+    OUTSIDE = "in nothing that PyTorch records"
     SWITCHING = "going from one queued kernel to the next"
     UNEXPLAINED = "nothing that the trace shows"
 
@@ -170,8 +172,13 @@ def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
     spent = _spent(host, thread[late], until[late] - length[late], until[late])
     for one in Activity:
         reasons[_REASON[one]][late] += spent[:, one]
-    reasons[IdleReason.UNEXPLAINED][late] += length[late] - spent.sum(axis=1)
+    rest = length[late] - spent.sum(axis=1)
+    outside = np.where(known[late], _outside(host, until[late] - length[late], until[late], rest), 0.0)
+    reasons[IdleReason.OUTSIDE][late] += outside
+    reasons[IdleReason.UNEXPLAINED][late] += rest - outside
     _charge_lost_lead(host, time, reasons, until)
+    if host.sees_operators:
+        _part_from_launching(reasons, late[length[late] > thresholds.LAUNCHING_PAUSE_NS])
     delays = (end - called)[known & (called >= start)]
     return Gaps(start, end, thread, until, reasons, median(delays) if len(delays) else None)
 
@@ -224,6 +231,24 @@ def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
     return found
 
 
+def _outside(host: Host, start: Int64s, end: Int64s, rest: Floats) -> Floats:
+    """Of what no thread shows in each span, how much the host spent in code that PyTorch does not record.
+
+    The launch came late, and all operators, calls and fetches were recorded: what was done before it lies outside of
+    PyTorch.
+    """
+    if not host.sees_operators:
+        return np.zeros(len(start))
+    unseen = (end - start) - host.recorded.within(start, end)
+    return np.clip(rest - unseen, 0.0, None)
+
+
+def _part_from_launching(reasons: dict[IdleReason, Floats], long: Int64s) -> None:
+    """In a long gap the host is in operators all the time and launches nothing: they work on the host."""
+    reasons[IdleReason.IN_OPERATOR][long] += reasons[IdleReason.DISPATCHING][long]
+    reasons[IdleReason.DISPATCHING][long] = 0.0
+
+
 def _charge_lost_lead(host: Host, time: DeviceTime, reasons: dict[IdleReason, Floats], until: Int64s) -> None:
     """Moves idle time from launching to what cost the host its lead before."""
     for reason, lost in _leads_lost(host, time):
@@ -245,11 +270,25 @@ def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[IdleReason, Inte
     for one in (Activity.LOADING, Activity.SAVING, Activity.COMPILING, Activity.ALLOCATING, Activity.COLLECTIVE):
         yield _REASON[one], main[one]
     yield IdleReason.OWN_CODE, everywhere[Activity.OWN_CODE]
+    if host.sees_operators:
+        yield IdleReason.IN_OPERATOR, everywhere[Activity.DISPATCHING] & _without_calls(host)
     seen = Intervals.union(
         np.concatenate([times.start for times in everywhere.values()]),
         np.concatenate([times.end for times in everywhere.values()]),
     )
-    yield IdleReason.UNEXPLAINED, (time.busy | time.idle) - seen
+    unseen = (time.busy | time.idle) - seen
+    if host.sees_operators:
+        yield IdleReason.OUTSIDE, unseen & host.recorded
+        unseen -= host.recorded
+    yield IdleReason.UNEXPLAINED, unseen
+
+
+def _without_calls(host: Host) -> Intervals:
+    """When no call of the runtime was made for so long that the host launches nothing, from then on."""
+    calls = Intervals.union(host.trace.calls.start, host.trace.calls.end)
+    start, end = calls.end[:-1] + int(thresholds.LAUNCHING_PAUSE_NS), calls.start[1:]
+    long = end > start
+    return Intervals.union(start[long], end[long])
 
 
 def _charged(launching: Floats, until: Int64s, lost: Intervals, busy: Intervals) -> Floats:

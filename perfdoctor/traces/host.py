@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.traces.intervals import Intervals
+from perfdoctor.traces.first_calls import Stretches, find_first_calls
+from perfdoctor.traces.intervals import Intervals, Nesting, nest
 from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 
@@ -39,6 +40,7 @@ class Host:
 
     def __init__(self, trace: Trace, steps: tuple[tuple[int, int], ...] = ()) -> None:
         self.trace = trace
+        self._one_step = len(steps) == 1
         self.main = self._find_main(steps)
         self._activity: dict[int | None, dict[Activity, Intervals]] = {}
         self._following: dict[int | None, dict[Activity, Intervals]] = {}
@@ -73,6 +75,34 @@ class Host:
                 )
             self._following[thread] = found
         return self._following[thread]
+
+    @cached_property
+    def operators(self) -> Nesting:
+        """How the operators nest; those of fetching a batch are left out."""
+        host = self.trace.host
+        return nest(host, (host.kind == HostKind.OPERATOR) & ~self.fetching)
+
+    @cached_property
+    def sees_operators(self) -> bool:
+        """Whether all operators were recorded: so a thread that is in none is in code outside of PyTorch.
+
+        Some jobs record a sample of their events only. The numbers that join calls with what they launch count all
+        calls of the process, also those that no profiler writes down; of a sample next to none is there.
+        """
+        numbers = self.trace.calls.correlation[self.trace.calls.correlation > 0]
+        if not len(numbers) or not (self.trace.host.kind == HostKind.OPERATOR).any():
+            return False
+        counted = int(numbers.max()) - int(numbers.min()) + 1
+        return len(numbers) >= thresholds.RECORDED_CALLS * counted
+
+    @cached_property
+    def recorded(self) -> Intervals:
+        """From the first thing that was recorded of the host to the last."""
+        ranges, calls = self.trace.host, self.trace.calls
+        tables = [table for table in (ranges, calls) if len(table)]
+        if not tables:
+            return Intervals.none()
+        return Intervals.one(min(int(one.start.min()) for one in tables), max(int(one.end.max()) for one in tables))
 
     @cached_property
     def draining(self) -> Bools:
@@ -164,12 +194,19 @@ class Host:
             ),
             Activity.OWN_CODE: self._ranges(on_host & python),
         }
+        found[Activity.SETTING_UP] |= self._first_calls.on(thread)
         if thread is not None:  # what others do meanwhile explains more than the frame that waits for them
             found[Activity.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
         taken = Intervals.none()
         for one in Activity:
             found[one], taken = found[one] - taken, taken | found[one]
         return found
+
+    @cached_property
+    def _first_calls(self) -> Stretches:
+        if not self.sees_operators:
+            return Stretches.none()
+        return find_first_calls(self.trace, self.operators, one_step=self._one_step)
 
     def _ranges(self, rows: Bools) -> Intervals:
         return Intervals.union(self.trace.host.start[rows], self.trace.host.end[rows])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 
+from perfdoctor.causes import PYTHON_OVERHEAD, STARTUP
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.profiler import Work
@@ -18,6 +20,7 @@ from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.call_sites import CallSites, annotation_around_unexplained, find_call_sites
 from perfdoctor.traces.collectives import Collectives, list_collectives
 from perfdoctor.traces.coverage import missing_in_trace, why_silent
+from perfdoctor.traces.device import IdleReason
 from perfdoctor.traces.host import Activity
 from perfdoctor.traces.interference import measure_beside_collectives
 from perfdoctor.traces.intervals import NONE, Intervals
@@ -43,6 +46,7 @@ class Rank:
         same_kernels: what kernels take, to compare with the same ones on other ranks.
         call_sites: nanoseconds by cause and operator, and by cause and source line.
         roofline: how near its operators come to the GPU's peak.
+        content: a digest of all times in the trace: the same only if one file was made from the other; "" if unknown.
         unexplained: the annotation around its idle time of which the trace shows no reason; "" if there is none.
         silence: why this trace does not suffice for a verdict; "" if it does.
         missing: what the trace does not show.
@@ -67,6 +71,7 @@ class Rank:
     same_kernels: KernelTimes = field(default_factory=dict)
     call_sites: CallSites = field(default_factory=CallSites)
     roofline: Roofline = field(default_factory=Roofline)
+    content: str = ""
     unexplained: str = ""
     silence: str = ""
     missing: tuple[NotExamined, ...] = ()
@@ -95,6 +100,7 @@ def summarize(trace: Trace) -> Rank:
         same_kernels=time_same_kernels(account),
         call_sites=find_call_sites(account),
         roofline=roofline,
+        content=_digest(trace),
         unexplained=annotation_around_unexplained(account),
         silence=why_silent(account),
         missing=(*missing_in_trace(account), *roofline.missing),
@@ -106,6 +112,15 @@ def gather_numbers(ranks: Sequence[Rank]) -> dict[str, Evidence]:
     """What was measured, as a mean over the ranks; rooflines are the first rank's that has one."""
     compared = next((rank.roofline for rank in ranks if rank.roofline.operators), Roofline())
     return {**mean_evidence(rank.numbers for rank in ranks), **compared.numbers()}
+
+
+def _digest(trace: Trace) -> str:
+    """Of the job's size and the times of all events, in nanoseconds: two processes never agree in all of them."""
+    digest = blake2b(str(trace.world).encode(), digest_size=16)
+    for table in (trace.device, trace.host, trace.calls):
+        for column in (table.start, table.end):
+            digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
 
 
 def _pid(account: RankAccount) -> int | None:
@@ -130,6 +145,8 @@ def _capability(account: RankAccount) -> float | None:
 def measure_trace(account: RankAccount) -> dict[str, float]:
     """What could be measured on one rank."""
     measured = {**_of_devices(account), **_of_host(account), **measure_kernels(account)}
+    if account.gaps:
+        measured |= _of_waiting_host(account)
     measured |= measure_beside_collectives(account)
     return {name: value for name, value in measured.items() if value is not None}
 
@@ -188,6 +205,24 @@ def _memory(account: RankAccount) -> float | None:
     sizes = {device: one.memory_bytes for device, one in trace.devices.items() if one.memory_bytes}
     known = sizes.keys() & trace.reserved.keys()
     return max((trace.reserved[device] / sizes[device] for device in known), default=None)
+
+
+def _of_waiting_host(account: RankAccount) -> dict[str, float | None]:
+    """What the GPU waited for on the host beside launching: what is done once, and what its overhead consists of."""
+    idle = {reason: account.idle_for(reason) for reason in IdleReason}
+    seconds = account.window.length / NS_PER_S
+    startup = sum(amount for reason, amount in idle.items() if account.cause_of(reason) == STARTUP)
+    compiling = idle[IdleReason.COMPILING] if IdleReason.COMPILING in account.done_once else 0.0
+    overhead = sum(amount for reason, amount in idle.items() if account.cause_of(reason) == PYTHON_OVERHEAD)
+    found: dict[str, float | None] = {
+        "traced_startup": startup * seconds or None,
+        "traced_first_compiling": compiling * seconds or None,
+    }
+    if overhead >= thresholds.REPORTED_SHARE:  # of a rank with next to none the parts say nothing
+        found["traced_outside"] = idle[IdleReason.OUTSIDE] / overhead
+        found["traced_in_operator"] = idle[IdleReason.IN_OPERATOR] / overhead
+        found["traced_own_code"] = idle[IdleReason.OWN_CODE] / overhead
+    return found
 
 
 def _of_host(account: RankAccount) -> dict[str, float | None]:

@@ -32,6 +32,31 @@ _SEPARATELY = "Analyze the traces of one run together, and other files by themse
 _ALL = "give the traces of all ranks: perfdoctor analyze FOLDER"
 
 
+def leave_out_copies(ranks: Sequence[Rank]) -> tuple[list[Rank], list[NotExamined]]:
+    """The ranks whose traces are no copies of another one, and what is to be said of the others.
+
+    Copies would agree in every collective, as if no rank ever waited for another.
+    """
+    first: dict[str, Rank] = {}
+    copies: dict[str, list[str]] = defaultdict(list)
+    kept = []
+    for rank in ranks:
+        if rank.content and (original := first.setdefault(rank.content, rank)) is not rank:
+            copies[original.source].append(rank.source)
+        else:
+            kept.append(rank)
+    notes = [
+        NotExamined(
+            "ranks",
+            f"{', '.join(others)}: the same as {source} to the nanosecond, so a copy of it and no other rank's trace. "
+            "It is left out.",
+            "give each rank a file of its own, with its rank in the name",
+        )
+        for source, others in copies.items()
+    ]
+    return kept, notes
+
+
 def order_ranks(ranks: Sequence[Rank]) -> list[Rank]:
     """The ranks in order of their numbers.
 

@@ -39,7 +39,9 @@ def find_window(trace: Trace) -> Window:
     numbered = find_steps(trace)
     steps, numbers = tuple(numbered), tuple(numbered.values())
     if not steps:
-        table = trace.device if len(trace.device) else trace.host if len(trace.host) else trace.calls
+        if len(trace.device):
+            return Window(_after_unseen_queue(trace), int(trace.device.end.max()))
+        table = trace.host if len(trace.host) else trace.calls
         return Window(int(table.start.min()), int(table.end.max())) if len(table) else Window(0, 0)
     start, end = steps[0][0], max(step[1] for step in steps)
     launched = is_among(trace.device.correlation, _launched(trace, start, end))
@@ -68,6 +70,26 @@ def _after_unseen_work(trace: Trace, launched: Bools, start: int) -> int:
     if len(call) and begun - int(trace.calls.start[call[0]]) > thresholds.QUEUED_BEFORE_NS:
         return max(start, begun)
     return start
+
+
+def _after_unseen_queue(trace: Trace) -> int:
+    """Where a trace without steps begins to show all that its devices do.
+
+    Work that was launched at once, but begins after the devices did nothing for longer than they had worked until then,
+    queued for work that the profiler did not see begin.
+    """
+    device, first = trace.device, int(trace.device.start.min())
+    until = np.maximum.accumulate(device.end)
+    gaps = np.flatnonzero(device.start[1:] > until[:-1])
+    if not len(gaps) or not len(trace.calls):
+        return first
+    gap = int(gaps[np.argmax(device.start[gaps + 1] - until[gaps])])
+    begun, free = int(device.start[gap + 1]), int(until[gap])
+    call = np.flatnonzero(trace.calls.correlation == device.correlation[gap + 1])
+    if not len(call) or device.correlation[gap + 1] <= 0:
+        return first
+    queued = begun - max(int(trace.calls.end[call[0]]), free)
+    return begun if queued > max(thresholds.QUEUED_BEFORE_NS, free - first) else first
 
 
 def find_steps(trace: Trace) -> dict[tuple[int, int], int]:

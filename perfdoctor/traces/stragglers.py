@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.causes import UNATTRIBUTED, UNOBSERVED_RANK
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.collectives import COLUMNS, Collectives
@@ -40,6 +40,7 @@ class Attendance:
         transfer: nanoseconds that the collective took from then on, on the fastest rank.
         excess: by ``COLUMNS``, what the late rank had spent more than this one since they last met, to the part that
             was exposed.
+        met: whether they had met before in what was recorded; otherwise one may have been late from the beginning.
     """
 
     rank: int
@@ -49,6 +50,7 @@ class Attendance:
     waited: float
     transfer: float
     excess: Floats
+    met: bool
 
 
 def attend(
@@ -68,22 +70,33 @@ def attend(
             until = int(ranks[rank].start[row] + wait)
             waited = ranks[rank].exposed(row, until) if wait else 0.0
             excess = np.zeros(len(COLUMNS))
+            together = _last_together(ranks, past[rank], late)
             if waited:
-                excess = _excess(ranks, collective, past[rank], rank, late) * waited / wait
-            yield Attendance(rank, row, late, until, waited, transfer, excess)
+                excess = _excess(ranks, collective, together, rank, late) * waited / wait
+            yield Attendance(rank, row, late, until, waited, transfer, excess, together is not None)
         for rank, row in collective.items():
             if ranks[rank].blocking[row]:
                 past[rank].append(collective)
 
 
+def _last_together(
+    ranks: Sequence[Collectives], past: Sequence[MatchedCollective], late: int
+) -> MatchedCollective | None:
+    """The last collective that both ranks left with nothing else to do; None if the traces hold none."""
+    return next((one for one in reversed(past) if late in one and ranks[late].blocking[one[late]]), None)
+
+
 def _excess(
-    ranks: Sequence[Collectives], collective: MatchedCollective, past: Sequence[MatchedCollective], rank: int, late: int
+    ranks: Sequence[Collectives],
+    collective: MatchedCollective,
+    together: MatchedCollective | None,
+    rank: int,
+    late: int,
 ) -> Floats:
     """What the late rank spent more than the other since both last left a collective together with nothing else to do.
 
     Clocks do not matter here: each rank's own times are compared.
     """
-    together = next((one for one in reversed(past) if late in one and ranks[late].blocking[one[late]]), None)
     spent = [ranks[one].before[collective[one]].copy() for one in (late, rank)]
     if together is not None:
         spent = [amounts - ranks[one].after[together[one]] for amounts, one in zip(spent, (late, rank), strict=True)]
@@ -95,23 +108,29 @@ def charge(parts: Sequence[Attendance]) -> dict[int, Charge]:
     waited: dict[int, Amounts[int]] = defaultdict(Amounts)  # rank to those that it waits for
     excess: dict[int, Floats] = {}
     wanted: Amounts[int] = Amounts()
+    unmet: Amounts[int] = Amounts()
     for part in parts:
         if part.waited:
             waited[part.rank][part.late] += part.waited
             wanted[part.late] += part.waited
+            unmet[part.late] += 0.0 if part.met else part.waited
             excess[part.late] = excess.get(part.late, np.zeros(len(COLUMNS))) + part.excess
-    own = {rank: _own_charge(rank, excess[rank], wanted[rank]) for rank in excess}
+    own = {rank: _own_charge(rank, excess[rank], wanted[rank], unmet[rank]) for rank in excess}
     charges: dict[int, Charge] = {rank: found for rank, (found, _) in own.items()}
     for _ in excess:  # a wait is passed on at most once through all ranks
         charges = {rank: _passed_on(own[rank], waited[rank].fractions(), charges) for rank in excess}
     return charges
 
 
-def _own_charge(rank: int, excess: Floats, waited: float) -> tuple[Charge, float]:
-    """What of a rank's lateness is its own, and the part that is its waiting for others."""
+def _own_charge(rank: int, excess: Floats, waited: float, unmet: float) -> tuple[Charge, float]:
+    """What of a rank's lateness is its own, and the part that is its waiting for others.
+
+    What the trace does not explain of lateness at the first meeting lies before the trace, where the rank was not seen.
+    """
     more = np.maximum(excess, 0.0)
     if more[~_UNKNOWN].sum() < thresholds.EXPLAINED_WAIT * waited:
-        return {(rank, UNATTRIBUTED): 1.0}, 0.0
+        before = unmet / waited
+        return {(rank, UNOBSERVED_RANK): before, (rank, UNATTRIBUTED): 1 - before}, 0.0
     passed = float(more[_WAITING].sum() / more.sum())
     mine = np.where(_WAITING, 0.0, more)
     total = float(mine.sum())

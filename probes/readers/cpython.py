@@ -190,6 +190,23 @@ class Layout:
         return self.thread(memory, words[0]) in tids
 
 
+class Layouts:
+    """The layouts of the program images seen so far: a forked child has its parent's, and so have equal programs that
+    were not moved in memory.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Layout] = []
+
+    def of(self, process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
+        """The layout of a process; arguments and exceptions are those of ``find_layout``."""
+        layout = next((known for known in self._known if known.fits(memory, tids)), None)
+        if layout is None:
+            layout = find_layout(process, memory, tids)
+            self._known.append(layout)
+        return layout
+
+
 def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
     """Finds lock and collector of a running CPython 3.8 to 3.14.
 
@@ -216,7 +233,7 @@ def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
 
 def _first_mappings(process: Path) -> list[Mapping]:
     images: dict[str, Mapping] = {}
-    for mapping in mappings(process):
+    for mapping in mappings(process, only_images=True):
         if mapping.is_file and mapping.offset == 0:
             images.setdefault(mapping.path, mapping)
     return list(images.values())

@@ -27,12 +27,13 @@ class Mapping(NamedTuple):
         return self.path.startswith("/")
 
 
-def mappings(process: Path, *, only_code: bool = False) -> Iterator[Mapping]:
-    """What is mapped in a process.
+def mappings(process: Path, *, only_code: bool = False, only_images: bool = False) -> Iterator[Mapping]:
+    """What is mapped in a process. Each thread has two mappings: those that are not asked for are passed over quickly.
 
     Args:
         process: its directory in /proc.
         only_code: leave out what is not executable: of a process that uses torch most is not.
+        only_images: leave out all but the beginnings of files.
 
     Raises:
         OSError: the process is gone or may not be looked at.
@@ -40,6 +41,8 @@ def mappings(process: Path, *, only_code: bool = False) -> Iterator[Mapping]:
     with (process / "maps").open("rb") as file:
         for line in file:
             if only_code and b"x" not in line.split(None, 2)[1]:
+                continue
+            if only_images and (b" 00000000 " not in line or b"/" not in line):
                 continue
             span, access, offset, _, _, *path = line.split(None, 5)
             start, _, end = span.partition(b"-")

@@ -2,6 +2,7 @@
 processes that come and go.
 """
 
+import errno
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -37,8 +38,7 @@ class KeptFiles:
         """
         descriptor = self._open.get(path)
         if descriptor is None:
-            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC)
-            self._open[path] = descriptor
+            self._open[path] = descriptor = self._open_file(self._root + path)
         try:
             return _read_all(descriptor)
         except OSError:
@@ -47,6 +47,16 @@ class KeptFiles:
         finally:
             if len(self._open) > self._limit:
                 self.forget(path)
+
+    def _open_file(self, path: str) -> int:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            self.close()
+            self._limit = 0
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, path: str) -> None:
         """Closes one file, if it is open."""

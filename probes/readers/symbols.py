@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from perfdoctor.probes.readers.process_memory import Mapping, image_path, mappings
+from perfdoctor.recording.clock import now_ns
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -165,6 +166,8 @@ class Elf:
 
 
 JIT = "[jit]"
+# Of the time, this part may be taken by reading what is mapped into a process.
+_MAP_SHARE = 0.001
 
 
 class Images:
@@ -223,7 +226,9 @@ class Images:
 
 
 class AddressSpace:
-    """The executable mappings of one process, read again when an address is not among them."""
+    """The executable mappings of one process, read again when an address is not among them; of a process with thousands
+    of mappings rarely, since to read them takes a while.
+    """
 
     def __init__(self, process: Path, images: Images) -> None:
         self._process = process
@@ -232,10 +237,11 @@ class AddressSpace:
         self._mappings: list[Mapping] = []
         self._named: dict[str, str] = {}
         self._fresh = False
+        self._again_ns = 0
 
     def begin(self) -> None:
         """Allows one new look at the process's map, if it should be needed."""
-        self._fresh = False
+        self._fresh = now_ns() < self._again_ns
 
     def place(self, address: int) -> tuple[str, int]:
         """Image and offset in its file of an address; ``[jit]`` and the address where no file is mapped."""
@@ -262,8 +268,11 @@ class AddressSpace:
 
     def _read(self) -> None:
         self._fresh = True
+        start_ns = now_ns()
         try:
             self._mappings = list(mappings(self._process, only_code=True))
         except OSError:  # it has gone; what was known stays
             return
+        finally:
+            self._again_ns = start_ns + int((now_ns() - start_ns) / _MAP_SHARE)
         self._starts = [mapping.start for mapping in self._mappings]

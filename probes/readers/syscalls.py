@@ -6,6 +6,7 @@ Numbers are the kernel's ABI: arch/x86/entry/syscalls/syscall_64.tbl and include
 import os
 import platform
 import struct
+from pathlib import Path
 
 _X86_64 = {
     0: "read", 1: "write", 2: "open", 3: "close", 4: "stat", 5: "fstat", 6: "lstat", 7: "poll", 9: "mmap", 10:
@@ -69,14 +70,18 @@ class Descriptors:
 
     Reads /proc/PID/fd and, for polls and paths, the process's memory; both need the right to trace it. Targets that
     cannot be read are "".
+
+    Args:
+        pid: the process.
+        root: where /proc is.
     """
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, root: Path = Path("/")) -> None:
+        self._process = str(root / "proc" / str(pid))
         self._lasting: dict[int, str] = {}
         self._memory: int | None = None
         try:
-            self._memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+            self._memory = os.open(f"{self._process}/mem", os.O_RDONLY)
         except OSError:
             self._memory = None
 
@@ -115,7 +120,7 @@ class Descriptors:
         """``file:/path``, ``pipe``, ``socket:tcp|udp|unix|other``, ``anon:eventpoll`` …"""
         name = self._lasting.get(descriptor)
         if name is None:
-            name = _name(f"/proc/{self.pid}/fd/{descriptor & 0xFFFFFFFF}")
+            name = _name(f"{self._process}/fd/{descriptor & 0xFFFFFFFF}")
             if name and not name.startswith("file:"):
                 self._lasting[descriptor] = name
         return name
@@ -127,7 +132,7 @@ class Descriptors:
     def _watched(self, descriptor: int) -> str:
         """What an epoll set is about: event loops wait for all that they serve in one."""
         try:
-            with open(f"/proc/{self.pid}/fdinfo/{descriptor & 0xFFFFFFFF}", "rb") as file:
+            with open(f"{self._process}/fdinfo/{descriptor & 0xFFFFFFFF}", "rb") as file:
                 lines = file.read(4096).split(b"\n")[:-1]  # the last is empty, or cut
         except OSError:
             return ""

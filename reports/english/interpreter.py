@@ -52,6 +52,59 @@ def compile_once() -> Fix:
     )
 
 
+def outside() -> str:
+    return "Code of the job outside of PyTorch, which the trace does not show,"
+
+
+def outside_refuted() -> str:
+    return (
+        "Record the same steps with_stack=True: if the main thread is in frames of a loader, of a save or of PyTorch "
+        "then, it is not the job's own code."
+    )
+
+
+def record_stacks(*, several_ranks: bool) -> Fix:
+    where = "On that rank the" if several_ranks else "The"
+    return Fix(
+        "Find out what the main thread does there",
+        f"{where} GPU waits while the host calls no operator: it computes in Python or another library, reads a file, "
+        "sleeps, or waits for a lock.",
+        "py-spy dump --pid PID, some times; or torch.profiler.profile(with_stack=True, ...); or perfdoctor attach PID",
+    )
+
+
+def shorten_outside() -> Fix:
+    return Fix(
+        "Do it beside the step",
+        "What needs no result of the step can be done by workers or another thread while the GPU works; the launches "
+        "of the next step then come in time.",
+        "executor = concurrent.futures.ThreadPoolExecutor(1)\n"
+        "done = executor.submit(work, output.detach().cpu())  # and ask for done.result() a step later",
+    )
+
+
+def in_operator() -> str:
+    return "Work of operators on the host, which launch nothing meanwhile,"
+
+
+def in_operator_refuted() -> str:
+    return (
+        "Time the operator alone on the host (torch.utils.benchmark): if it takes microseconds, something else holds "
+        "it up."
+    )
+
+
+def cheaper_operator(*, operator: str | None) -> Fix:
+    return Fix(
+        f"Make {operator} cheaper on the host" if operator else "Make the operator cheaper on the host",
+        "For more than a millisecond at a time nothing is launched: operators compute on tensors in the host's memory, "
+        "go through long lists of tensors, or run Python code of their own. A larger batch only helps where that work "
+        "stays the same.",
+        "move its tensors to the GPU, call it on one tensor instead of a list, or prepare what it computes once\n"
+        "cache descriptors and other launch arguments of a custom kernel between calls",
+    )
+
+
 def others_work(*, packages: tuple[str, ...]) -> str:
     named = f" ({', '.join(packages)})" if packages else ""
     return f"Work of other libraries{named} beside the model"

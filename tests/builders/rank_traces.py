@@ -45,6 +45,7 @@ class MadeJob:
             made.gpu()
             made.document["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": world}
             made.document["baseTimeNanoseconds"] = COMMON_NS
+            made.annotation("init", 0.0, 1.0 + rank * 0.01)  # no two processes agree in all their times
 
     def compute(self, rank: int, length: float, *, hidden: Callable[[MadeTrace, float], None] | None = None) -> None:
         """One kernel, launched in time: the host is ahead."""

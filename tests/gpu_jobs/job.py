@@ -79,7 +79,8 @@ class Step:
 
     Attributes:
         uneven: the spread of what the GPU's work of a step takes.
-        large: long kernels that the forward pass launches last, before each wait for a number where it has some.
+        sections: parts of the forward pass, each with its long kernels at the end.
+        large: these long kernels.
         items: times that the forward pass waits for a number on the GPU (``.item()``).
         item_every: after so many steps the loss is read; 0 for never.
         own_us: the job's own Python between the launches of the forward pass.
@@ -92,6 +93,7 @@ class Step:
     backward: Kernels
     optimizer: Kernels
     uneven: float = 0.01
+    sections: int = 1
     large: Kernels | None = None
     items: int = 0
     item_every: int = 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 from tests.gpu_jobs import places
 from tests.gpu_jobs.events import MS, US, Signal, Simulation, Task
@@ -135,14 +137,12 @@ class Loader:
             self._changed.fire()
 
     def _pin(self, pinner: Thread) -> Task:
-        batch = 0
-        while True:
-            yield from pinner.wait(lambda batch=batch: batch in self._ready, self._changed, _PIN_WAITS)
+        for batch in count():
+            yield from pinner.wait(partial(self._ready.__contains__, batch), self._changed, _PIN_WAITS)
             self._ready.discard(batch)
             yield from pinner.run(self.plan.pin_ms * MS, _PIN_COPIES)
             self._pinned.add(batch)
             self._changed.fire()
-            batch += 1
 
 
 def worker_process(sim: Simulation, parent: Process, number: int, comm: str) -> Thread:

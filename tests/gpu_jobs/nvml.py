@@ -16,8 +16,8 @@ from tests.gpu_jobs.device import Gpu, Use
 from tests.gpu_jobs.events import MS, S
 from tests.gpu_jobs.job import Clocks, Job
 
-_QUANTITIES = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16", "pcie_in", "pcie_out", "nvlink", "watts")
 _FRACTIONS = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16")
+_BYTES = ("pcie_in", "pcie_out", "nvlink")
 # What a board draws over its idle power, at 700 W: fitted to labelled means of jobs on H100s.
 _WATTS_AT_700 = {"sm": 400.0, "tensor": 350.0, "dram": 250.0}
 _NVLINK_WATTS_PER_BYTE = 0.4e-9
@@ -28,59 +28,50 @@ _GPM_LEAST_NS = 100 * MS
 
 
 class Activity:
-    """What a GPU did, as integrals over time.
-
-    Attributes:
-        capped: by what its clock is lowered under load to stay below its power limit, if that.
-    """
+    """What a GPU did, as integrals over time."""
 
     def __init__(self, gpu: Gpu, job: Job, clocks: Clocks) -> None:
         self._model = gpu.model
         self._factor = job.unsure.power_factor
         self._clock = clocks.speed
-        intervals = [one for one in gpu.intervals if one[1] > one[0]]
-        if not intervals:
-            intervals = [(0, 1, Use(kernel=False))]
-        uses = {id(use): use for _, _, use in intervals}
-        rows = {key: number for number, key in enumerate(uses)}
-        amounts = np.array([[float(getattr(use, name)) for name in _QUANTITIES[:-1]] for use in uses.values()])
-        heat = np.array([self._heat(use) for use in uses.values()])
-        kernel = np.array([float(use.kernel) for use in uses.values()])
-        which = np.array([rows[id(use)] for _, _, use in intervals])
-        starts = np.array([start for start, _, _ in intervals], dtype=np.int64)
-        ends = np.array([end for _, end, _ in intervals], dtype=np.int64)
+        self._times, rates = self._rates([one for one in gpu.intervals if one[1] > one[0]])
+        columns = {name: np.clip(rates[:, number], 0, 1) for number, name in enumerate(_FRACTIONS)}
+        columns |= {name: rates[:, len(_FRACTIONS) + number] for number, name in enumerate(_BYTES)}
+        columns["wanted"] = self._model.idle_w + np.maximum(rates[:, -2], 0)
+        columns["watts"] = np.minimum(columns["wanted"], self._model.limit_w)
+        columns["busy"] = (rates[:, -1] > 0.5).astype(float)
+        steps = np.diff(self._times)
+        self._integrals = {
+            name: np.concatenate([[0.0], np.cumsum(rate[:-1] * steps)]) for name, rate in columns.items()
+        }
+
+    def _rates(self, intervals: list[tuple[int, int, Use]]) -> tuple[Any, Any]:
+        """When what is in use changes, and what is from then on: fractions, bytes, watts and running kernels."""
+        intervals = intervals or [(0, 1, Use(kernel=False))]
+        uses = list({id(use): use for _, _, use in intervals}.values())
+        rows = {id(use): number for number, use in enumerate(uses)}
+        amounts = np.array([
+            [*(float(getattr(use, name)) for name in (*_FRACTIONS, *_BYTES)), self._heat(use), float(use.kernel)]
+            for use in uses
+        ])  # fmt: skip
+        table = amounts[[rows[id(use)] for _, _, use in intervals]]
+        starts, ends = (np.array([one[edge] for one in intervals], dtype=np.int64) for edge in (0, 1))
         times = np.concatenate([starts, ends])
         order = np.argsort(times, kind="stable")
-        self._times = times[order]
-        table = np.column_stack([amounts, heat, kernel])[which]
-        rates = np.cumsum(np.concatenate([table, -table])[order], axis=0)
-        rates[:, : len(_FRACTIONS)] = np.clip(rates[:, : len(_FRACTIONS)], 0, 1)
-        watts = self._model.idle_w + np.maximum(rates[:, len(_QUANTITIES) - 1], 0)
-        rates[:, len(_QUANTITIES) - 1] = np.minimum(watts, self._model.limit_w)
-        self._wanted = watts
-        busy = (rates[:, -1] > 0.5).astype(float)
-        rates[:, -1] = busy
-        steps = np.diff(self._times)[:, None]
-        self._integral = np.concatenate([np.zeros((1, rates.shape[1])), np.cumsum(rates[:-1] * steps, axis=0)])
-        wanted = np.minimum(watts, 1e9)
-        self._wanted_integral = np.concatenate([[0.0], np.cumsum(wanted[:-1] * steps[:, 0])])
+        return times[order], np.cumsum(np.concatenate([table, -table])[order], axis=0)
 
     def _heat(self, use: Use) -> float:
         """Watts over idle power."""
         scale = (self._model.limit_w - self._model.idle_w) / 580
         drawn = sum(_WATTS_AT_700[name] * getattr(use, name) for name in _WATTS_AT_700) * scale
         drawn += use.nvlink * _NVLINK_WATTS_PER_BYTE
-        return drawn * use.heat * self._factor * self._clock**_POWER_OF_CLOCK
+        return float(drawn * use.heat * self._factor * self._clock**_POWER_OF_CLOCK)
 
     def mean(self, name: str, start_ns: int, end_ns: int) -> float:
-        """Mean of a quantity, ``busy`` among them, between two instants."""
-        if name == "wanted":
-            values, rest = self._wanted_integral, self._model.idle_w
-        else:
-            values = self._integral[:, -1 if name == "busy" else _QUANTITIES.index(name)]
-            rest = self._model.idle_w if name == "watts" else 0.0
+        """Mean of a quantity between two instants; ``wanted`` is the power that it would draw without a limit."""
+        rest = self._model.idle_w if name in ("watts", "wanted") else 0.0
         first, last = self._times[0], self._times[-1]
-        inside = np.interp([start_ns, end_ns], self._times, values)
+        inside = np.interp([start_ns, end_ns], self._times, self._integrals[name])
         outside = max(0, min(end_ns, first) - start_ns) + max(0, end_ns - max(start_ns, last))
         return float(inside[1] - inside[0] + rest * outside) / (end_ns - start_ns)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.gpu_jobs.device import Use
+from tests.gpu_jobs.device import QUEUE, Use
 from tests.gpu_jobs.draw import Draw, log_uniform, with_steps
 from tests.gpu_jobs.host import Cores
 from tests.gpu_jobs.job import Host, Job, Kernels, Rarely
@@ -40,13 +40,15 @@ def synchronization(draw: Draw) -> Pair:
     hidden = share / (1 - share)  # of the host's time, what the waits expose
     host_us = rng.uniform(12, 22)
     count = round(host_ms * 1e3 * min(1.0, hidden * 1.15) / host_us)
-    items = rng.choice((4, 8, 16, 32))
+    # Further ahead than the queue is long the host cannot be in any case.
+    items = max(rng.choice((4, 8, 16, 32)), count // (QUEUE * 3 // 4) + 1)
     use = draw.step.forward.use
     large_us = max(30.0, draw.gpu_ms * 1e3 / items / 8)
     planted = draw.with_step(
         forward=Kernels(count, 3.0, host_us, replace(use, sm=0.3, tensor=0.05)),
         large=Kernels(8 * items, large_us, host_us, use),
         backward=replace(draw.step.backward, count=max(10, draw.step.backward.count // 8)),
+        sections=items,
         items=items,
     )
     return planted, with_steps(planted, items=0)

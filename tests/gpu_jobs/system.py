@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from perfdoctor.recording.schema import Fact, Reading, Sample
 from tests.gpu_jobs.events import S
 from tests.gpu_jobs.host import Process
-
-if TYPE_CHECKING:
-    from tests.gpu_jobs.watch import Watching
+from tests.gpu_jobs.simulate import Run
+from tests.gpu_jobs.tracks import START, Track
 
 _MOUNTS = (
     ("/", "ext4", "/dev/nvme0n1p2", "no", "nvme0n1"),
@@ -21,38 +20,48 @@ _MOUNTS = (
 )
 
 
-def system_samples(watching: Watching) -> Iterator[Sample]:
-    """Facts and readings."""
-    from tests.gpu_jobs.watch import START
+@dataclass(frozen=True)
+class _Watched:
+    run: Run
+    tracks: Mapping[int, Track]
 
-    yield from _facts(watching, START)
-    for tick in range(0, watching.end_ns, S // 2):
-        yield from _cpu(watching, tick, START)
-        yield from _io(watching, tick, START)
-    for tick in range(0, watching.end_ns, 2 * S):
-        yield from _memory(watching, tick, START)
-        yield from _network(watching, tick, START)
-    for tick in range(0, watching.end_ns, S):
+
+def system_samples(run: Run, tracks: Mapping[int, Track]) -> Iterator[Sample]:
+    """Facts and readings.
+
+    Args:
+        run: what happened.
+        tracks: what each thread did.
+    """
+    watching = _Watched(run, tracks)
+    yield from _facts(watching)
+    for tick in range(0, watching.run.end_ns, S // 2):
+        yield from _cpu(watching, tick)
+        yield from _io(watching, tick)
+    for tick in range(0, watching.run.end_ns, 2 * S):
+        yield from _memory(watching, tick)
+        yield from _network(watching, tick)
+    for tick in range(0, watching.run.end_ns, S):
         yield Reading(START + tick, "recorder", "perfdoctor", "own_cpu_seconds_total", 1.0 + tick / S * 0.02)
         yield Reading(START + tick, "recorder", "perfdoctor", "helpers_cpu_seconds_total", 0.2 + tick / S * 0.01)
 
 
-def _facts(watching: Watching, start: int) -> Iterator[Sample]:
-    host = watching.job.host
-    yield Fact(start, "cpu", "host", "cpu_model", "Intel(R) Xeon(R) Platinum 8480C")
-    yield Fact(start, "cpu", "host", "logical_cores", str(host.cores))
-    yield Fact(start, "cpu", "job", "cpu_quota", str(_quota_cores(watching) or "unlimited"))
+def _facts(watching: _Watched) -> Iterator[Sample]:
+    host = watching.run.job.host
+    yield Fact(START, "cpu", "host", "cpu_model", "Intel(R) Xeon(R) Platinum 8480C")
+    yield Fact(START, "cpu", "host", "logical_cores", str(host.cores))
+    yield Fact(START, "cpu", "job", "cpu_quota", str(_quota_cores(watching) or "unlimited"))
     for process in watching.run.processes:
-        yield Fact(start, "cpu", f"pid:{process.pid}", "affinity", f"0-{host.cores - 1}")
+        yield Fact(START, "cpu", f"pid:{process.pid}", "affinity", f"0-{host.cores - 1}")
     for point, kind, source, network, device in _MOUNTS:
-        yield Fact(start, "io", f"mount:{point}", "filesystem", kind)
-        yield Fact(start, "io", f"mount:{point}", "source", source)
-        yield Fact(start, "io", f"mount:{point}", "network", network)
+        yield Fact(START, "io", f"mount:{point}", "filesystem", kind)
+        yield Fact(START, "io", f"mount:{point}", "source", source)
+        yield Fact(START, "io", f"mount:{point}", "network", network)
         if device:
-            yield Fact(start, "io", f"mount:{point}", "device", device)
+            yield Fact(START, "io", f"mount:{point}", "device", device)
 
 
-def _times(watching: Watching, process: Process, tick: int) -> tuple[float, float]:
+def _times(watching: _Watched, process: Process, tick: int) -> tuple[float, float]:
     """CPU seconds in user mode and in the kernel so far."""
     run = system = 0.0
     for thread in process.threads:
@@ -62,8 +71,8 @@ def _times(watching: Watching, process: Process, tick: int) -> tuple[float, floa
     return run - system, system
 
 
-def _cpu(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
-    at, host = start + tick, watching.job.host
+def _cpu(watching: _Watched, tick: int) -> Iterator[Sample]:
+    at, host = START + tick, watching.run.job.host
     total = 0.0
     runnable = 1.0
     for process in watching.run.processes:
@@ -106,20 +115,20 @@ def _cpu(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
             yield Reading(at, "cpu", f"pid:{process.pid}", "allowed_cores", float(host.cores))
 
 
-def _quota_cores(watching: Watching) -> float | None:
+def _quota_cores(watching: _Watched) -> float | None:
     """The quota that the job has used up: what it used."""
-    if not watching.job.host.quota:
+    if not watching.run.job.host.quota:
         return None
     threads = [thread for process in watching.run.processes for thread in process.threads]
     used = sum(
-        watching.tracks[thread.tid].run_ns(watching.end_ns) - watching.tracks[thread.tid].run_ns(0)
+        watching.tracks[thread.tid].run_ns(watching.run.end_ns) - watching.tracks[thread.tid].run_ns(0)
         for thread in threads
     )
-    return max(0.1, round(used / watching.end_ns, 1))
+    return max(0.1, round(used / watching.run.end_ns, 1))
 
 
-def _quota(watching: Watching, tick: int, at: int, cores: float) -> Iterator[Sample]:
-    host = watching.job.host
+def _quota(watching: _Watched, tick: int, at: int, cores: float) -> Iterator[Sample]:
+    host = watching.run.job.host
     group = "cgroup:/job"
     periods = (tick + 10 * S) // host.wait.period_ns
     stopped = host.wait.stopped
@@ -129,9 +138,9 @@ def _quota(watching: Watching, tick: int, at: int, cores: float) -> Iterator[Sam
     yield Reading(at, "cpu", group, "throttled_seconds_total", (tick / S + 10) * stopped * 3)
 
 
-def _io(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
-    at = start + tick
-    local = any(step.input.folder.startswith("/local") for step in watching.job.steps)
+def _io(watching: _Watched, tick: int) -> Iterator[Sample]:
+    at = START + tick
+    local = any(step.input.folder.startswith("/local") for step in watching.run.job.steps)
     total_read = total_written = 0
     for process in watching.run.processes:
         read = sum(size for time, size in process.read if time <= tick)
@@ -171,8 +180,8 @@ def _device(name: str, at: int, read: int, written: int) -> Iterator[Sample]:
         yield Reading(at, "io", f"device:{name}", what, float(value))
 
 
-def _memory(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
-    at = start + tick
+def _memory(watching: _Watched, tick: int) -> Iterator[Sample]:
+    at = START + tick
     for process in watching.run.processes:
         yield Reading(at, "memory", f"pid:{process.pid}", "rss_bytes", 6e9 if process.rank is not None else 8e8)
         yield Reading(at, "memory", f"pid:{process.pid}", "swap_bytes", 0.0)
@@ -188,12 +197,12 @@ def _memory(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
         yield Reading(at, "memory", "host", name, value)
 
 
-def _network(watching: Watching, tick: int, start: int) -> Iterator[Sample]:
-    at = start + tick
+def _network(watching: _Watched, tick: int) -> Iterator[Sample]:
+    at = START + tick
     received = sum(size for one in watching.run.processes for time, size in one.received if time <= tick)
     files = sum(size for one in watching.run.processes for time, size in one.read if time <= tick)
     got = received + files + tick / S * 2e4
-    exchange = watching.job.exchange
+    exchange = watching.run.job.exchange
     if exchange is not None and exchange.link == "network":
         steps = sum(end <= tick for end in watching.run.ends_ns[0])
         got += steps * exchange.buckets * exchange.bucket_bytes

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from functools import cache
 
 from tests.gpu_jobs import places
 from tests.gpu_jobs.device import Gpu, Meeting, Op, Stream, Use
+from tests.gpu_jobs.doings import Doings, Waits
 from tests.gpu_jobs.events import MS, US, Signal, Simulation, Task
 from tests.gpu_jobs.host import Doing, Gil, Process, Thread
-from tests.gpu_jobs.job import Job, Kernels, Step, Unsure
+from tests.gpu_jobs.job import Job, Kernels, Step
 from tests.gpu_jobs.loader import Loader, worker_process
-from tests.gpu_jobs.places import Code, Stack
 
 # Kernels are launched in groups of about so much host time; at most so many at once.
 _GROUP_NS, _GROUP = 400 * US, 64
@@ -20,80 +19,6 @@ _GROUP_NS, _GROUP = 400 * US, 64
 _CALLS_NS = 2 * MS
 # A kernel of NCCL occupies a block per channel, 10 to 20 % of an H100's multiprocessors, and draws little.
 _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
-
-
-class Waits:
-    """How this job's threads wait for the device."""
-
-    def __init__(self, job: Job) -> None:
-        self._unsure = job.unsure
-        # Beside a thread that wants the GIL this is not simulated.
-        self._holds_gil = job.unsure.torch == "2.0" and not job.hog
-
-    @cache  # noqa: B019 (lives as long as the job)
-    def device(self, stacks: tuple[Stack, ...]) -> Doing:
-        """For what was launched."""
-        how = self._unsure.wait
-        if how == "spin":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.01, gil=self._holds_gil)
-        if how == "yield":
-            return Doing(stacks=stacks, code=_spin(self._unsure.vdso), system=0.6, gil=self._holds_gil)
-        target = {"futex": "", "poll": "anon:eventfd", "ioctl": "file:/dev/nvidia0"}[how]
-        return Doing("S", how, target, stacks)
-
-    @cache  # noqa: B019
-    def room(self, stacks: tuple[Stack, ...]) -> Doing:
-        """For room in the launch queue."""
-        return Doing(stacks=stacks, code=_spin(self._unsure.full_vdso), system=0.01)
-
-    @cache  # noqa: B019
-    def driver(self, stacks: tuple[Stack, ...], blocked: bool, device: str) -> Doing:
-        """In a call of the driver that allocates or frees."""
-        if blocked:
-            return Doing("S", "ioctl", f"file:/dev/{device}", stacks)
-        return Doing(stacks=stacks, code=places.DRIVER, system=0.85)
-
-
-def _spin(vdso: float) -> Code:
-    return (
-        *([(vdso, "[vdso]", "")] if vdso else []),
-        *((weight * (1 - vdso) / 0.65, image, symbol) for weight, image, symbol in places.SPIN[1:]),
-    )
-
-
-def _eager(stacks: tuple[Stack, ...], code: Code = places.EAGER) -> Doing:
-    """Launches operators from Python."""
-    return Doing(stacks=stacks, code=code, gil=True, lets_go=0.4)
-
-
-class Doings:
-    """What a trainer's threads do in each part of a step."""
-
-    def __init__(self, ddp: bool, compiled: bool, unsure: Unsure) -> None:
-        forward = places.COMPILED if compiled else places.forward(ddp)
-        self.forward = _eager(forward, places.REPLAY if compiled else places.EAGER)
-        self.loss = _eager(places.LOSS)
-        self.optimizer = _eager(places.OPTIMIZER)
-        self.item = _eager(places.ITEM)
-        self.layer_item = Doing(
-            stacks=(places.in_layer(ddp, places.own("Block.forward", 44)),), code=places.EAGER, gil=True
-        )
-        self.own = Doing(stacks=places.OWN_PYTHON, code=places.IN_PYTHON, gil=True)
-        self.backward = Doing("S", "futex", stacks=places.BACKWARD)
-        self.enter = _eager(places.BACKWARD)
-        self.autograd = Doing(code=places.IN_AUTOGRAD)
-        self.copy = _eager(places.COPY)
-        staging = {"libc": places.STAGED_BY_LIBC, "driver": places.STAGED_BY_DRIVER}
-        self.staging = Doing(stacks=places.COPY, code=staging[unsure.staging])
-        self.exchange = _eager(places.ALL_REDUCE)
-        self.collect = Doing(stacks=places.COLLECT, code=places.COLLECTOR, gil=True, collecting=True)
-        self.compile = Doing(stacks=places.COMPILING, code=places.IN_PYTHON, gil=True)
-        self.compile_waits = Doing("S", "futex", stacks=places.COMPILE_WAITS)
-        self.save = Doing(stacks=places.SAVE, code=places.CRC)
-        self.saving = Doing("D", "write", "file:/checkpoints/step.pt", places.SAVE)
-        self.syncing = Doing("D", "fsync", "file:/checkpoints/step.pt", places.SAVE)
-        self.log = Doing(stacks=places.LOG, code=places.IN_PYTHON, gil=True)
-        self.logging = Doing("D", "fsync", "file:/home/user/job/metrics.jsonl", places.LOG)
 
 
 class Trainer:
@@ -283,7 +208,7 @@ class Trainer:
             yield from self.main.run(compiling.cpu_ms * MS, self.doing.compile)
             yield from self.main.sleep(compiling.blocked_ms * MS, self.doing.compile_waits)
         churn = plan.churn
-        cuts = max(plan.items, churn.times if churn else 0, 8 if plan.own_us else 0, 1)
+        cuts = max(plan.sections, plan.items, churn.times if churn else 0, 8 if plan.own_us else 0, 1)
         for cut in range(cuts):
             some = plan.forward.count * (cut + 1) // cuts - plan.forward.count * cut // cuts
             yield from self._launch(self.main, replace(plan.forward, count=some), self.doing.forward)

@@ -6,12 +6,10 @@ import json
 import random
 import sys
 import tempfile
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -51,12 +49,13 @@ from perfdoctor.recording.schema import (
 from perfdoctor.recording.writer import RecordingWriter
 from tests.gpu_jobs import places
 from tests.gpu_jobs.events import MS, S
-from tests.gpu_jobs.host import Doing, Process, Thread
+from tests.gpu_jobs.host import Doing, Process
 from tests.gpu_jobs.nvml import SimulatedNvml
+from tests.gpu_jobs.py_spy import ChromeTrace
 from tests.gpu_jobs.simulate import Run
+from tests.gpu_jobs.system import system_samples
+from tests.gpu_jobs.tracks import START, Track
 
-# The one clock does not begin with the recording.
-START = 1_000 * S
 _JITTER = 0.4
 # Stacks that change while py-spy reads them, of those that run Python.
 _MISSED = 0.03
@@ -64,50 +63,6 @@ _SWITCHES_NS = S
 # Where the job's own code lies: nothing may depend on that.
 _OWN_FILES = (places.OWN, "/workspace/src/pretrain.py", "/app/experiments/run.py", "/srv/models/fit_model.py")
 _IDENTIFIED = 4  # processes whose threads Python's identifiers are read of
-
-
-class Track:
-    """What a thread did, ready to be asked; CPU time and delay so far included."""
-
-    def __init__(self, thread: Thread, end_ns: int) -> None:
-        self.thread = thread
-        track = [*thread.track]
-        self.times = [time for time, _, _ in track]
-        self.doing = [doing for _, doing, _ in track]
-        self.delayed = [delayed for _, _, delayed in track]
-        ends = np.array([*self.times[1:], max(end_ns, self.times[-1] + 1)], dtype=np.int64)
-        self.lengths = ends - np.array(self.times, dtype=np.int64)
-        runs = np.array([doing.state == "R" and not late for _, doing, late in track])
-        self.run_so_far = np.concatenate([[0], np.cumsum(np.where(runs, self.lengths, 0))])
-        waits = np.array(self.delayed)
-        self.delay_so_far = np.concatenate([[0], np.cumsum(np.where(waits, self.lengths, 0))])
-        asleep = np.array([doing.state != "R" for _, doing, _ in track])
-        self.switches = np.concatenate([[0], np.cumsum(asleep)])
-        kernel = np.array([doing.system for _, doing, _ in track])
-        self.system_so_far = np.concatenate([[0.0], np.cumsum(np.where(runs, self.lengths * kernel, 0))])
-
-    def index(self, at_ns: int) -> int:
-        return max(0, bisect_right(self.times, at_ns) - 1)
-
-    def run_ns(self, at_ns: int) -> int:
-        """Time on a core so far, without short wake-ups of idle threads."""
-        index = self.index(at_ns)
-        runs = self.doing[index].state == "R" and not self.delayed[index]
-        return int(self.run_so_far[index]) + (at_ns - self.times[index] if runs else 0)
-
-    def counters(self, at_ns: int) -> tuple[int, int]:
-        """Time on a core and time in a run queue so far, as schedstat has them."""
-        index = self.index(at_ns)
-        delay = int(self.delay_so_far[index]) + (at_ns - self.times[index] if self.delayed[index] else 0)
-        every, wake = self.thread.wakes
-        woken = (at_ns + 10 * S) // every * wake if every else 0
-        return self.run_ns(at_ns) + woken + 10**9, delay + 10**6
-
-    def system_ns(self, at_ns: int) -> float:
-        index = self.index(at_ns)
-        doing = self.doing[index]
-        now = (at_ns - self.times[index]) * doing.system if doing.state == "R" and not self.delayed[index] else 0.0
-        return float(self.system_so_far[index]) + now
 
 
 class Watching:
@@ -248,7 +203,7 @@ class Watching:
             length = next_s
 
     def _segment(self, process: Process, rate: float, begin: int, end: int) -> Iterator[Sample]:
-        writer = _ChromeTrace(process.pid, self._own_file)
+        writer = ChromeTrace(process.pid, self._own_file)
         at = begin + 40 * MS
         while at < end:
             for thread in process.threads:
@@ -302,9 +257,7 @@ class Watching:
         return 0
 
     def _readings(self) -> Iterator[Sample]:
-        from tests.gpu_jobs.system import system_samples
-
-        yield from system_samples(self)
+        yield from system_samples(self.run, self.tracks)
 
     def _gpus(self) -> Iterator[Sample]:
         if self.job.watch.device in ("none", "rocm"):
@@ -342,6 +295,12 @@ class _Job:
     def torch_pids(self) -> tuple[int, ...]:
         return ()  # their open files are not simulated
 
+    def parent_of(self, pid: int) -> int | None:
+        return None
+
+    def forked_pids(self) -> tuple[int, ...]:
+        return ()
+
 
 @contextmanager
 def _driver(nvml: SimulatedNvml, all_visible: bool) -> Iterator[Path]:
@@ -357,42 +316,6 @@ def _driver(nvml: SimulatedNvml, all_visible: bool) -> Iterator[Path]:
             # Simulated time stands still until a round of readings is through.
             stack.enter_context(patch.object(gpu_probe, "WAIT_S", 60.0))
             yield Path(folder)
-
-
-class _ChromeTrace:
-    """py-spy's trace: a frame begins when it is first seen, and ends when it is not seen any more."""
-
-    def __init__(self, pid: int, own_file: str) -> None:
-        self._pid = pid
-        self._own_file = own_file
-        self._events: list[dict[str, Any]] = []
-        self._open: dict[int, places.Stack] = {}
-        self._last_us = 0
-
-    def sample(self, ident: int, stack: places.Stack, at_us: int) -> None:
-        before = self._open.get(ident, ())
-        same = 0
-        while same < min(len(before), len(stack)) and before[same] == stack[same]:
-            same += 1
-        for frame in reversed(before[same:]):
-            self._add("E", ident, frame, at_us)
-        for frame in stack[same:]:
-            self._add("B", ident, frame, at_us)
-        self._open[ident] = stack
-        self._last_us = at_us
-
-    def trace(self) -> bytes:
-        for ident, stack in self._open.items():
-            for frame in reversed(stack):
-                self._add("E", ident, frame, self._last_us)
-        return zlib.compress(json.dumps(self._events).encode(), 1)
-
-    def _add(self, edge: str, ident: int, frame: places.Frame, at_us: int) -> None:
-        file = self._own_file if frame.file == places.OWN else frame.file
-        self._events.append({
-            "args": {"filename": file, "line": frame.line}, "cat": "py-spy", "name": frame.name, "ph": edge,
-            "pid": self._pid, "tid": ident, "ts": at_us,
-        })  # fmt: skip
 
 
 def record(run: Run, path: Path) -> Path:

@@ -22,8 +22,10 @@ def arguments(*words: str) -> argparse.Namespace:
 
 def test_prints_one_line_per_probe(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.run(arguments(str(os.getpid()))) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    probes, ways = capsys.readouterr().out.split("\n\n")
+    lines = [line for line in probes.splitlines() if not line.startswith(" ")]
     assert [line.split()[0] for line in lines] == [probe.name for probe in all_probes()]
+    assert ways.startswith("`attach --trace` takes the first of these that works:\n")
 
 
 def test_works_without_a_process(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@ machine has."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -17,31 +16,13 @@ import pytest
 
 from perfdoctor.probes.interpreter import InterpreterProbe
 from perfdoctor.recording.schema import InterpreterSample, Unavailable
+from tests.processes.interpreters import interpreter
 from tests.processes.watching import Watched
 
 pytestmark = pytest.mark.alone
 
 PROGRAM = Path(__file__).parents[1] / "targets" / "interp_busy.py"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
-
-
-def interpreter(version: str) -> str:
-    """A CPython of this version: from PATH, this one, or pyenv's."""
-    candidates = [sys.executable, shutil.which(f"python{version}")]
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    candidates += [str(path) for path in sorted(pyenv.glob(f"versions/{version}.*/bin/python3"))]
-    for candidate in candidates:
-        if candidate is None:
-            continue
-        asked = subprocess.run(
-            [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if asked.returncode == 0 and asked.stdout.strip() == version:
-            return candidate
-    pytest.skip(f"no CPython {version} on this machine")
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def test_sees_memory_that_a_process_takes() -> None:
     assert faults > 20
 
 
-def test_sees_shared_memory_and_divides_it_among_its_users() -> None:
+def test_sees_shared_memory_of_all_its_users() -> None:
     code = "import mmap\nkept = mmap.mmap(-1, 32 << 20)\nkept.write(b'x' * (32 << 20))\nchild = os.fork()\n"
     code += "if child == 0:\n    kept[:]\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
     code += "sys.stdin.readline()\n"
@@ -44,8 +44,6 @@ def test_sees_shared_memory_and_divides_it_among_its_users() -> None:
         os.kill(child, 9)
     for pid in (job.pid, child):
         assert number(samples, f"pid:{pid}", "shared_memory_bytes") == pytest.approx(32 * MIB, abs=MIB)
-        pss, rss = (number(samples, f"pid:{pid}", name) for name in ("pss_bytes", "rss_bytes"))
-        assert rss - pss >= 15 * MIB
 
 
 def test_host_agrees_with_psutil() -> None:
@@ -112,7 +110,6 @@ V2 = {
     "proc/77/cgroup": "0::/job\n",
     "proc/77/status": "Name:\ta\nVmRSS:\t   4096 kB\nRssShmem:\t   1024 kB\nVmSwap:\t    512 kB\n",
     "proc/77/stat": "77 (a) S 1 77 77 0 -1 4194304 100 0 3 0 150 50 25 25 20 0 9 0 90000 1000 10 184 0\n",
-    "proc/77/smaps_rollup": "55d0-7ffc ---p 00000000 00:00 0  [rollup]\nRss:   4096 kB\nPss:   3000 kB\n",
     "proc/meminfo": (
         "MemTotal:     8192 kB\nMemAvailable:  4096 kB\nSwapCached:  7 kB\nCached:  2048 kB\nDirty:   16 kB\n"
     ),
@@ -162,9 +159,3 @@ def test_reads_swapping_and_faults(tmp_path: Path) -> None:
     assert number(samples, "pid:77", "swap_bytes") == 512 * 1024
     assert number(samples, "pid:77", "major_faults_total") == 3
     assert number(samples, "pid:77", "minor_faults_total") == 100
-    assert number(samples, "pid:77", "pss_bytes") == 3000 * 1024
-
-
-def test_large_processes_are_not_walked(tmp_path: Path) -> None:
-    tree = {**V2, "proc/77/status": "Name:\ta\nVmRSS:\t 99999999 kB\n"}
-    assert readings(opened(MemoryProbe(plant(tmp_path, tree)), 77))["pid:77", "pss_bytes"] is None

@@ -83,7 +83,7 @@ def test_looks_that_were_missed_are_told_with_their_times() -> None:
     with job(sys.executable, "-c", DEEP) as started:
         before = now_ns()
         samples = watch(StacksProbe(), started.pid, 6)
-    (main,) = [sample.ident for sample in samples if isinstance(sample, PythonThread)]
+    (main,) = {sample.ident for sample in samples if isinstance(sample, PythonThread)}
     missed = [sample for sample in samples if isinstance(sample, StackMissed)]
     assert {(sample.pid, sample.ident) for sample in missed} == {(started.pid, main)}
     assert all(before <= sample.time_ns <= now_ns() for sample in missed)

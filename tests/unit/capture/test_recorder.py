@@ -5,14 +5,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+from perfdoctor.capture.cpu_budget import BUDGET, SLOWEST_HZ, Governor, Used
 from perfdoctor.capture.job import Job
-from perfdoctor.capture.recorder import BUDGET, SLOWEST_HZ, Governor, Recorder
+from perfdoctor.capture.recorder import Recorder
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.process import Candidate
@@ -152,14 +154,19 @@ def test_it_tells_how_far_it_is(sleeper: "subprocess.Popen[bytes]", writer: Reco
     assert told[-1] <= 1.2
 
 
-def governed(shares: list[float]) -> tuple[Governor, list[Event]]:
-    """A governor of probes at 50 Hz, after halves of seconds in which these parts of a core were used."""
+def governed(own: list[float], helpers: float = 0.0) -> tuple[Governor, list[Event]]:
+    """A governor of probes at 50 Hz, after halves of seconds in which these parts of a core were used.
+
+    Args:
+        own: by perfdoctor itself, in each of them.
+        helpers: by its helpers, in all of them.
+    """
     governor = Governor(50.0)
-    governor.begin(0, 0)
+    governor.begin(0, Used(0, 0))
     used = 0.0
-    for number, share in enumerate(shares, 1):
-        used += share * 5e8
-        governor.govern(number * 5 * 10**8, round(used))
+    for number, part in enumerate(own, 1):
+        used += part * 5e8
+        governor.govern(number * 5 * 10**8, partial(Used, round(used), round(helpers * number * 5e8)))
     return governor, list(governor.report(0))
 
 
@@ -168,8 +175,30 @@ def test_the_rate_falls_when_looking_costs_too_much_and_rises_again() -> None:
     assert 50 / governor.stretch == pytest.approx(SLOWEST_HZ)
     assert [event.kind for event in told] == ["rate lowered"]
     assert "instead of 50" in told[0].text
-    governor, _ = governed([10 * BUDGET] * 20 + [0.1 * BUDGET] * 20)
-    assert governor.stretch == 1
+    governor, _ = governed([2 * BUDGET] * 4 + [0.1 * BUDGET] * 40)
+    assert governor.stretch == governor.share == 1
+
+
+def test_what_can_be_done_without_is_thinned_once_the_rate_is_as_low_as_it_may_be() -> None:
+    governor, _ = governed([1.4 * BUDGET] * 2)
+    assert 1 < governor.stretch < 2.5
+    assert governor.share == 1
+    governor, _ = governed([10 * BUDGET] * 20)
+    assert governor.share < 0.05
+    assert governor.period_s(0.02) == pytest.approx(1 / SLOWEST_HZ)
+    assert governor.period_s(0.5) == 2.0
+    assert governor.period_s(5.0) == 5.0
+
+
+def test_what_was_used_too_much_is_made_up_for() -> None:
+    """The first look at a large job takes seconds of CPU time; what follows has to be cheaper than the budget."""
+    governor, _ = governed([0.8] + [0.9 * BUDGET] * 6)
+    assert governor.stretch > 1
+
+
+def test_helpers_count() -> None:
+    assert governed([0.6 * BUDGET] * 20)[0].stretch == 1
+    assert governed([0.6 * BUDGET] * 20, helpers=0.6 * BUDGET)[0].stretch > 1
 
 
 def test_the_rate_stays_within_the_budget() -> None:
@@ -181,7 +210,7 @@ def test_the_rate_stays_within_the_budget() -> None:
 def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
     sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfdoctor.capture.recorder.BUDGET", 1e-6)
+    monkeypatch.setattr("perfdoctor.capture.cpu_budget.BUDGET", 1e-6)
     fast, slow = Counting("fast", 0.01), Counting("slow", 0.2)
     Recorder(Job(sleeper.pid), [fast, slow], writer).run(4.0)
     assert fast.turns < 250

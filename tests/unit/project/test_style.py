@@ -27,6 +27,9 @@ CATCH_ALL = {
     ("probes/inside/session.py", "step_ended"),
     # Nor whatever is wrong with a profiler.
     ("probes/inside/profiler_run.py", "_harmless"),
+    # Nor whatever is wrong with a trace that was asked for from outside.
+    ("probes/inside/brief_trace.py", "run"),
+    ("probes/inside/main_thread_call.py", "run"),
 }
 
 

@@ -40,3 +40,21 @@ def test_workers_on_a_narrow_mask_queue_because_of_it() -> None:
 
 def test_a_container_that_confines_everybody_is_no_mask_of_the_jobs_own() -> None:
     assert why_delayed(cores=1.0, idle=0.9, reachable=1.0)["cpu.contention"] == 0
+
+
+@pytest.mark.parametrize("own_cores", [0.1, 0.2, 0.25])
+def test_what_perfdoctor_takes_is_nobodys_contention(own_cores: float) -> None:
+    """A trainer beside perfdoctor, and beside a neighbour that takes little: together they fill two cores."""
+    neighbour = 0.05
+    job = jobs.timeline(
+        [
+            *jobs.process(TRAINER, parent=0),
+            *jobs.thread(TRAINER, TRAINER, run=2.0 - own_cores - neighbour, delay=own_cores),
+            *jobs.readings("job", "usable_cores", 2.0),
+            *jobs.readings("host", "neighbours_seconds_total", 0.0, neighbour * jobs.SECONDS, every_s=jobs.SECONDS),
+            *jobs.readings("perfdoctor", "cpu_seconds_total", 0.0, own_cores * jobs.SECONDS, every_s=jobs.SECONDS),
+        ],
+        reachable_cores="2",
+    )
+    why = job.cpu.delay_parts(jobs.at(5))
+    assert why["cpu.contention"] == pytest.approx(neighbour / (neighbour + own_cores), abs=0.01)

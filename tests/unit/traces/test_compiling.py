@@ -18,8 +18,8 @@ def test_compiling_in_every_step_is_overhead_and_not_launching(tmp_path: Path) -
         made.operator(FRAME_COMPILE, number * 3600.0, number * 3600.0 + 2900.0)
         made.operator("aten::mm", number * 3600.0 + 100.0, number * 3600.0 + 2000.0)  # traced, on nothing
     found = shares(made, tmp_path)
-    assert found["cpu.python_overhead"] == pytest.approx(2900 / 3600, abs=0.02)
-    assert found["cpu.kernel_launch"] < 0.05
+    assert found["cpu.python_overhead"] == pytest.approx(3000 / 3600, abs=0.02)  # 0.1 ms of each is outside of PyTorch
+    assert found.get("cpu.kernel_launch", 0.0) < 0.05
 
 
 def test_compiling_at_the_start_is_no_illness(tmp_path: Path) -> None:
@@ -28,8 +28,7 @@ def test_compiling_at_the_start_is_no_illness(tmp_path: Path) -> None:
         made.operator(FRAME_COMPILE, number * 3600.0, number * 3600.0 + 2900.0)
     one = account(made, tmp_path)
     assert not one.recompiles
-    assert one.shares["unattributed"] == pytest.approx(1.0 - 0.2 * 700 / 3600 - 0.8 * 600 / 3600, abs=0.05)
-    assert "cpu.python_overhead" not in one.shares
+    assert one.shares["cpu.startup"] == pytest.approx(0.2 * 2900 / 3600, abs=0.02)
 
 
 def test_a_late_compilation_is_an_illness_however_the_job_began(tmp_path: Path) -> None:
@@ -47,8 +46,9 @@ def test_running_compiled_code_is_not_compiling(tmp_path: Path) -> None:
         made.operator("TorchDynamo Cache Lookup", start, start + 10.0)
         made.operator("CompiledFunction", start + 20.0, start + 2980.0)
     found = shares(made, tmp_path)
-    assert found["cpu.kernel_launch"] == pytest.approx(3000 / 3600, abs=0.03)
-    assert "cpu.python_overhead" not in found
+    assert found["cpu.python_overhead"] == pytest.approx(3000 / 3600, abs=0.03)  # 3 ms in which nothing is launched
+    assert not account(made, tmp_path).recompiles
+    assert "cpu.startup" not in found
 
 
 def test_compiling_on_the_cpu_is_not_the_models_arithmetic(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def test_clocks_that_are_apart_change_nothing(tmp_path: Path) -> None:
     skewed = train(MadeJob(4, numbered=True, skew=skew), one_loads).diagnose(tmp_path / "skewed")
     assert skewed.verdict.straggler_rank == 1
     assert skewed.job["clock_error_us"] < 1.0
-    assert shares(skewed) == pytest.approx(shares(plain), abs=0.001)
+    for cause, share in shares(plain).items():
+        assert shares(skewed)[cause] == pytest.approx(share, abs=0.001)
 
 
 def test_equal_ranks_have_no_straggler(tmp_path: Path) -> None:
@@ -221,6 +222,42 @@ def test_traces_of_different_runs_are_refused(tmp_path: Path) -> None:
         traces = [read_trace(tmp_path / file) for file in files]
         with pytest.raises(PerfDoctorError, match=words):
             diagnose_traces(traces)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_copy_of_a_trace_is_no_other_rank(numbered: bool, tmp_path: Path) -> None:
+    """As a folder that was filled up with one rank's file; its ranks' numbers may have been changed, or be missing."""
+    job = train(MadeJob(4), one_loads)
+    for rank in (2, 3):
+        job.traces[rank].events = job.traces[0].events
+    if not numbered:
+        for made in job.traces:
+            del made.document["distributedInfo"]
+    diagnosis = job.diagnose(tmp_path)
+    assert len(diagnosis.ranks) == 2
+    [note] = [one for one in diagnosis.not_examined if "a copy of it" in one.reason]
+    assert note.reason.startswith("rank2.json, rank3.json: the same as rank0.json")
+
+
+def test_equal_ranks_are_no_copies(tmp_path: Path) -> None:
+    diagnosis = train(MadeJob(4), equal).diagnose(tmp_path)
+    assert len(diagnosis.ranks) == 4
+    assert not any("a copy of it" in one.reason for one in diagnosis.not_examined)
+
+
+def test_a_rank_that_begins_its_trace_late_was_not_observed_before(tmp_path: Path) -> None:
+    """One step, which rank 1 begins 5 ms after the others: what it did until then lies before its trace."""
+    job = MadeJob(4)
+    job.now[1] += 5000.0
+    begun = list(job.now)
+    for rank in range(job.world):
+        job.compute(rank, 4000.0)
+    job.meet(1000.0)
+    job.step(begun)
+    diagnosis = job.diagnose(tmp_path)
+    assert shares(diagnosis)["communication.unattributed_wait"] == pytest.approx(0.75 * 0.5, abs=0.05)
+    assert shares(diagnosis).get("unattributed", 0.0) < 0.05
+    assert waits(diagnosis, 0) == {"1": pytest.approx(0.5, abs=0.05)}
 
 
 def test_traces_of_different_times_are_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.device import classify_work, split_devices
 from perfdoctor.traces.reader import find_traces, read_trace
@@ -74,7 +75,6 @@ def test_a_wait_is_worth_what_its_removal_gained() -> None:
     ("name", "words"),
     [
         ("mtia-inference", "does not know"),
-        ("resnet50-v100-warm-up", "job's start"),
         ("no-distributed-info", "nothing that a GPU did"),
     ],
 )
@@ -83,6 +83,14 @@ def test_what_cannot_be_told_is_said(name: str, words: str) -> None:
     assert diagnosis.verdict.bottleneck is None
     assert words in diagnosis.verdict.summary
     assert diagnosis.findings == ()
+
+
+@pytest.mark.parametrize("name", ["resnet50-v100-warm-up", "toy-mi250"])
+def test_a_jobs_start_is_named_and_nothing_is_promised_for_it(name: str) -> None:
+    diagnosis = diagnose(name)
+    assert (diagnosis.verdict.bottleneck, diagnosis.verdict.cause) == ("cpu", "cpu.startup")
+    assert diagnosis.verdict.predicted_speedup == 1.0
+    assert "says nothing about the steps that follow" in diagnosis.verdict.summary
 
 
 def test_without_a_gpu_nothing_is_said_about_one() -> None:
@@ -98,8 +106,11 @@ def test_the_rank_that_sleeps_is_named_and_what_it_does_is_not_guessed() -> None
     waits = [rank["waits_for"].get("2", 0.0) for rank in diagnosis.ranks]
     assert waits == pytest.approx([0.91, 0.91, 0, 0.91], abs=0.01)
     assert diagnosis.verdict.straggler_rank == 2
-    assert diagnosis.verdict.cause is None
-    assert "Rank 2 comes late" in diagnosis.verdict.summary
+    assert (diagnosis.verdict.bottleneck, diagnosis.verdict.cause) == ("cpu", "cpu.python_overhead")
+    assert diagnosis.verdict.share == pytest.approx(0.91, abs=0.01)
+    assert diagnosis.verdict.confidence <= thresholds.CONFIDENCE_UNSEEN_CODE
+    assert "outside of PyTorch, which the trace does not show" in diagnosis.verdict.summary
+    assert "lies in rank 2" in diagnosis.verdict.summary
     assert any("within '# running sparse arch' then" in one.reason for one in diagnosis.not_examined)
     assert not any(one.cause.startswith("communication.") for one in diagnosis.findings)
     assert diagnosis.job["clock_error_us"] < 50

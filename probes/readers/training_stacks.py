@@ -1,0 +1,202 @@
+"""Python stacks of those threads of a process that matter, however many others it has.
+
+These are the main thread and the threads that were seen to hold the interpreter lock lately; of the others it is said
+that they are Python's, some in each sample. What was seen is kept in the form of py-spy's traces, so that whoever reads
+a recording need not know who has sampled.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.probes.readers.cpython import LayoutError, Layouts
+from perfdoctor.probes.readers.cpython_stacks import CodeFrame, StackChangedError, StackReader
+from perfdoctor.probes.readers.process_memory import Memory
+from perfdoctor.probes.readers.thread_ids import ThreadIds
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.schema import PythonThread, Sample, StackMissed, StackSegment
+
+_NS_PER_US = 1000
+_TRIES = 2  # a stack may change while it is read
+_AT_MOST = 4  # threads besides the main one
+_FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
+_FORGET_NS = 30 * NS_PER_S  # code objects are freed, and others take their addresses
+_MOST_THREADS = 10_000
+_NAMED_AT_ONCE = 50
+
+
+@dataclass
+class _Followed:
+    """A thread whose stack is sampled.
+
+    Attributes:
+        ident: Python's identifier of it (``threading.get_ident``).
+        held_ns: when it was last seen to hold the lock.
+    """
+
+    ident: int
+    held_ns: int
+
+
+class TrainingStacks:
+    """Samples one process.
+
+    Args:
+        pid: the process.
+        version: of its CPython; one that ``cpython_stacks.knows``.
+        layouts: where interpreters keep their lock.
+        root: where /proc is.
+
+    Raises:
+        OSError: it is gone, or may not be looked at.
+        LayoutError: its interpreter, or its main thread there, was not found.
+    """
+
+    def __init__(self, pid: int, version: tuple[int, int], layouts: Layouts, root: Path = Path("/")) -> None:
+        process = root / "proc" / str(pid)
+        self._pid = pid
+        self._ids = ThreadIds(process)
+        self._memory = Memory(process)
+        try:
+            self._layout = layouts.of(process, self._memory, self._ids.inner())
+            self._main = self._find_main()
+        except (OSError, LayoutError):
+            self._memory.close()
+            raise
+        self._reader = StackReader(self._memory, version)
+        self._followed: dict[int, _Followed] = {}  # by address of the thread state
+        self._log = _Log(pid)
+        self._others = self._python_threads()
+        self._forget_ns = 0
+
+    def sample(self, now_ns: int) -> Iterator[Sample]:
+        """Takes one sample of each of them."""
+        if now_ns >= self._forget_ns:
+            self._forget_ns = now_ns + _FORGET_NS
+            self._reader.forget()
+        yield from self._follow(self._main, now_ns)
+        holder, held = self._lock()
+        if held:
+            yield from self._follow(holder, now_ns)
+        for state, thread in list(self._followed.items()):
+            ended = self._ident(state) != thread.ident
+            if ended or (state != self._main and now_ns - thread.held_ns > _FOLLOWED_NS):
+                del self._followed[state]
+                self._log.note(now_ns, thread.ident, ())
+            else:
+                yield from self._sample_thread(state, thread.ident, now_ns)
+        for ident, tid in islice(self._others, _NAMED_AT_ONCE):
+            yield PythonThread(now_ns, self._pid, tid, ident, "")
+
+    def segment(self, now_ns: int) -> StackSegment | None:
+        """What was seen since the last segment; None if nothing was."""
+        return self._log.segment(now_ns)
+
+    def close(self) -> None:
+        """Lets go of the process."""
+        self._memory.close()
+
+    def _sample_thread(self, state: int, ident: int, now_ns: int) -> Iterator[StackMissed]:
+        for _ in range(_TRIES):
+            try:
+                self._log.note(now_ns, ident, self._reader.read(state))
+                return
+            except StackChangedError:
+                continue
+        yield StackMissed(now_ns, self._pid, ident)
+
+    def _follow(self, state: int, now_ns: int) -> Iterator[PythonThread]:
+        if state in self._followed:
+            self._followed[state].held_ns = now_ns
+            return
+        ident, inner = self._ident(state), self._layout.thread(self._memory, state)
+        tid = self._pid if state == self._main else self._ids.outer(inner) if inner else None
+        if ident and tid and len(self._followed) <= _AT_MOST:
+            self._followed[state] = _Followed(ident, now_ns)
+            yield PythonThread(now_ns, self._pid, tid, ident, "")
+
+    def _python_threads(self) -> Iterator[tuple[int, int]]:
+        """Python's identifiers of the threads that there are now, and what the kernel calls them, newest first.
+
+        A list that changes while it is read may lead astray: then some of them are left out.
+        """
+        state = self._lock()[0]
+        for _ in range(_MOST_THREADS):
+            previous = self._memory.word(state)
+            if not previous:
+                break
+            state = previous
+        for _ in range(_MOST_THREADS):
+            ident, inner = self._ident(state), self._layout.thread(self._memory, state)
+            if ident and inner and (tid := self._ids.outer(inner)):
+                yield ident, tid
+            state = self._memory.word(state + 8) or 0
+            if not state:
+                return
+
+    def _ident(self, state: int) -> int | None:
+        return self._memory.word(state + self._layout.thread_id)
+
+    def _find_main(self) -> int:
+        """The main thread's state: the last one of the interpreter's list, which grows at its head.
+
+        Raises:
+            LayoutError: it is not there.
+        """
+        state = self._lock()[0]
+        for _ in range(_MOST_THREADS if state else 0):
+            following = self._memory.words(state, 2)[1:]
+            if following == (0,) and self._layout.thread(self._memory, state) == self._ids.main:
+                return state
+            if following in ((), (0,)):
+                break
+            state = following[0]
+        raise LayoutError("the main thread was not found in the interpreter's list of threads")
+
+    def _lock(self) -> tuple[int, bool]:
+        """The thread state that holds the interpreter lock or held it last, 0 if there is none; whether it does."""
+        words = self._memory.words(self._layout.holder, 2) if self._layout.holder is not None else ()
+        return (words[0], words[1] & 0xFFFFFFFF == 1) if len(words) == 2 else (0, False)
+
+
+class _Log:
+    """Stacks over time, as the events of a trace: a call begins (B) or ends (E)."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._zero_ns = 0
+        self._events: list[dict[str, Any]] = []
+        self._last: dict[int, tuple[CodeFrame, ...]] = {}
+
+    def note(self, time_ns: int, ident: int, stack: tuple[CodeFrame, ...]) -> None:
+        """A thread was seen with this stack; only what has changed is kept."""
+        before = self._last.get(ident, ())
+        if stack == before:
+            return
+        self._zero_ns = self._zero_ns or time_ns
+        self._last[ident] = stack
+        alike = 0
+        while alike < min(len(before), len(stack)) and before[alike] == stack[alike]:
+            alike += 1
+        event = {"pid": self._pid, "tid": ident, "ts": (time_ns - self._zero_ns) // _NS_PER_US}
+        self._events += [{**event, "ph": "E"}] * (len(before) - alike)
+        for call in stack[alike:]:
+            where = {"filename": call.file, "line": call.line}
+            self._events.append({**event, "ph": "B", "name": call.function, "args": where})
+
+    def segment(self, now_ns: int) -> StackSegment | None:
+        """What was noted since the last segment; the next one begins anew."""
+        if not self._events:
+            return None
+        trace = zlib.compress(json.dumps(self._events).encode(), 1)
+        segment = StackSegment(self._zero_ns, 0, now_ns, self._pid, trace)
+        self._zero_ns = 0
+        self._events = []
+        self._last.clear()
+        return segment

@@ -40,6 +40,7 @@ from perfdoctor.causes import (
     MODEL_COMPUTE,
     NO_TENSOR_CORES,
     PYTHON_OVERHEAD,
+    STARTUP,
     SWAP,
     SYNCHRONIZATION,
     THROTTLED,
@@ -255,7 +256,7 @@ def _beside_the_device(excess: Mapping[int, Places], room_s: float) -> dict[int,
 
 
 def _ordinary_slices(traced: TracedSteps) -> list[Places]:
-    """The traced window's slices in order, without what the device idled for in long steps.
+    """The traced window's slices in order, without what the device idled for in long steps, and without one-off work.
 
     What it worked meanwhile was launched by the steps before.
     """
@@ -265,6 +266,7 @@ def _ordinary_slices(traced: TracedSteps) -> list[Places]:
             {
                 place: amount * (part if place[0] in IDLE else 1.0)
                 for place, amount in slices.get(number, Places()).items()
+                if place[0] != STARTUP
             }
         )
         for number, part in enumerate(traced.ordinary)

@@ -131,8 +131,12 @@ def test_a_planted_bottleneck_is_found_at_what_it_costs(
     finding = first_of_its_own(run)
     truth = 1 - sound.steps["mean_s"] / run.steps["mean_s"]
     assert (finding["cause"], run.told["verdict"]["level"]) == (cause, "traced"), run.err
-    # Neighbours take cores from a host at work, and without the bottleneck there would be less for them to take.
-    assert finding["share"] + shares(run).get(NEIGHBOURS, 0.0) == pytest.approx(truth, abs=BOUND), run.err
+    # Neighbours take cores from a host at work, and without the bottleneck there would be less for them to take. In the
+    # steps that they make long, samples call its launching what it is for the host: dispatch.
+    found = shares(run)
+    cost = finding["share"] + found.get(NEIGHBOURS, 0.0)
+    cost += found.get("cpu.python_overhead", 0.0) if cause == "cpu.kernel_launch" else 0.0
+    assert cost == pytest.approx(truth, abs=BOUND), run.err
     assert sum(shares(run).values()) == pytest.approx(1, abs=0.001)
     _tells_where(job, run.steps)
 

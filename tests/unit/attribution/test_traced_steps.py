@@ -96,6 +96,11 @@ def test_a_checkpoint_in_the_trace_is_not_counted_twice() -> None:
     assert shares == pytest.approx({COMPUTE: 0.95, SAVE: 0.05})
 
 
+def test_one_off_work_in_the_trace_is_none_of_other_steps() -> None:
+    trace = traced({COMPUTE: 0.4, LAUNCH: 0.1, "cpu.startup": 0.5}, step_s=0.2)
+    assert joined(trace, account({HOST: 10.0})) == pytest.approx({COMPUTE: 0.8, LAUNCH: 0.2})
+
+
 def test_samples_tell_what_fetching_is() -> None:
     shares = joined(traced({COMPUTE: 0.25, FETCH: 0.25}), account({READ: 4.0, FETCH: 2.0, HOST: 4.0}))
     assert shares == pytest.approx({COMPUTE: 0.5, READ: 1 / 3, FETCH: 1 / 6})

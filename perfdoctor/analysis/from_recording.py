@@ -43,7 +43,7 @@ def examine(recording: Recording) -> Diagnosis:
     profiled = read_profiles(job.profiles)
     level = _level(job)
     if profiled.covers(accounts):
-        level, accounts = TRACED, profiled.with_gpu_time(accounts)
+        level, accounts = TRACED, profiled.join(job, accounts)
     steps = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)

@@ -1,9 +1,9 @@
 """What torch.profiler saw in a few steps, joined to what was marked and sampled in many.
 
 A trace is exact about operators and the GPU, and blind to what loader workers do and to other ranks. On a GPU it shows
-where the device's time went, so it replaces the samples' account; where it only sees that the trainer fetches a batch
-or waits in a collective, the samples show why. On a CPU the profiler slows down the very thing that it measures, so
-there the samples' account stands, and the trace adds numbers.
+what an ordinary step is composed of; ``perfdoctor.attribution.traced_steps`` joins that to what was sampled. On a CPU
+the profiler slows down the very thing that it measures, so there the samples' account stands, and the trace adds
+numbers.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from perfdoctor.attribution.account import Account
-from perfdoctor.causes import INPUT_CAUSES
+from perfdoctor.attribution.attribute import attribute_long_steps
+from perfdoctor.attribution.traced_steps import ObservedSteps, TracedSteps, join_traced
 from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Profile
-from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.long_steps import longest_ordinary
+from perfdoctor.timeline.steps import Steps
 
 # Most recordings have no profile, and what reads traces takes a tenth of a second of CPU time to load.
 if TYPE_CHECKING:
     from perfdoctor.traces.rank import Rank
-
-# In a trace all of these are one: the trainer fetches a batch.
-FETCHING = "cpu.input_preprocessing"
-WAITING = "communication.unattributed_wait"
 
 Named = Mapping[str, tuple[tuple[str, float], ...]]
 
@@ -56,13 +57,18 @@ class Profiled:
         ranks = [self.ranks.get(account.trainer.pid) for account in accounts]
         return bool(ranks) and all(rank is not None and rank.devices and not rank.silence for rank in ranks)
 
-    def with_gpu_time(self, accounts: Sequence[Account]) -> list[Account]:
-        """The trainers' accounts with their GPUs' time as the traces have it, and the reasons of waits as sampled."""
+    def join(self, job: JobTimeline, sampled: Sequence[Account]) -> list[Account]:
+        """The trainers' accounts: ordinary steps as their GPUs' traces have them, and the rest as sampled."""
         from perfdoctor.traces.rank_merge import merge_ranks
 
-        ranks = [self.ranks[account.trainer.pid] for account in accounts]
-        traced = merge_ranks(ranks, [account.trainer.rank or 0 for account in accounts]).accounts
-        return [_joined(one, sampled) for one, sampled in zip(traced, accounts, strict=True)]
+        ranks = [self.ranks[account.trainer.pid] for account in sampled]
+        traced = merge_ranks(ranks, [account.trainer.rank or 0 for account in sampled]).accounts
+        joined = []
+        for rank, account, one, excess in zip(ranks, traced, sampled, attribute_long_steps(job), strict=True):
+            steps = job.steps.get(one.trainer.pid)
+            observed = ObservedSteps(one, excess, len(steps.all) if steps else 0)
+            joined.append(join_traced(_traced_steps(rank, account, steps), observed))
+        return joined
 
     def summary(self) -> dict[str, Any]:
         """How many steps were profiled in the first process, and how long they took."""
@@ -109,33 +115,25 @@ def _read(row: Profile) -> Rank:
         ) from None
 
 
-def _joined(traced: Account, sampled: Account) -> Account:
-    shares = sampled.phases.fractions()
-    joined = Account(
-        sampled.trainer,
-        waits={place: Amounts(amounts) for place, amounts in traced.waits.items()},
-        phases=Amounts({phase: share * traced.seconds for phase, share in shares.items()}),
-        targets=sampled.targets,
-        lines=sampled.lines,
-    )
-    own = Amounts.summed(sampled.own.values())
-    fetching = Amounts({cause: own[cause] for cause in INPUT_CAUSES if own[cause]} or {FETCHING: 1.0}).fractions()
-    waiting = _waits(sampled).fractions()
-    for block, amounts in traced.own.items():
-        kept = joined.own[block] = Amounts(amounts)
-        fetched = kept.pop(FETCHING, 0.0)
-        for cause, share in fetching.items():
-            kept[cause] += share * fetched
-        waited = kept.pop(WAITING, 0.0) if waiting else 0.0
-        for (rank, cause), share in waiting.items():
-            joined.waits.setdefault((block, rank), Amounts())[cause] += share * waited
-    return joined
+def _traced_steps(rank: Rank, account: Account, steps: Steps | None) -> TracedSteps:
+    """The traced steps of a rank, of which those are long that would be among the observed ones.
 
+    Args:
+        rank: what remains of its trace.
+        account: of the trace's window.
+        steps: the observed ones; None where none were marked.
+    """
+    from perfdoctor.traces.account import slice_edges
 
-def _waits(account: Account) -> Amounts[tuple[int, str]]:
-    """Seconds that were waited for a rank, by it and the cause in it."""
-    found: Amounts[tuple[int, str]] = Amounts()
-    for (_, rank), amounts in account.waits.items():
-        for cause, amount in amounts.items():
-            found[rank, cause] += amount
-    return found
+    window, edges = rank.window, slice_edges(rank.window).astype(np.float64)
+    ordinary = np.ones(len(edges) - 1)
+    if steps is None or not steps.all or not window.steps:
+        return TracedSteps(account, ordinary.tolist(), 0.0)
+    lengths = np.array([end - start for start, end in window.steps], dtype=np.float64)
+    # A profiler makes all of them longer.
+    most = longest_ordinary(steps.lengths_ns) / float(np.median(steps.lengths_ns)) * float(np.median(lengths))
+    for (start, end), length in zip(window.steps, lengths.tolist(), strict=True):
+        if length > most:
+            inside = np.minimum(edges[1:], end) - np.maximum(edges[:-1], start)
+            ordinary -= inside.clip(0) / np.diff(edges)
+    return TracedSteps(account, ordinary.clip(0, 1).tolist(), window.length / NS_PER_S / len(lengths))

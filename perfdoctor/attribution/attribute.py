@@ -6,6 +6,8 @@ over the accounts settle what only the whole recording shows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,30 +18,47 @@ from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, n
 from perfdoctor.attribution.trainers import TrainerClassifier
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.long_steps import weigh_excess
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.steps import Steps, Times
 from perfdoctor.timeline.threads import ThreadSeries
 
 BLOCK_NS = NS_PER_S
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+# Seconds that samples stand for, by a trainer's steps if it marked them, their times, and the borders between them.
+Weigh = Callable[[Steps | None, Times, Floats], Floats]
 
 
 def attribute(job: JobTimeline) -> list[Account]:
     """Accounts for every instant at which the trainers were sampled, one account per trainer."""
     context = read_context(job)
-    classifier = TrainerClassifier(context)
-    accounts = settle_with_gpus(job, [_account_for(context, classifier, trainer) for trainer in job.processes.trainers])
+    accounts = settle_with_gpus(job, _accounts(context, _all_time))
     accounts = [charge_slowest_stage(context, account) for account in accounts]
     return name_latency(job, charge_excess(accounts))
 
 
-def _account_for(context: Context, classifier: TrainerClassifier, trainer: Process) -> Account:
+def attribute_long_steps(job: JobTimeline) -> list[Account]:
+    """Accounts for what long steps take longer than ordinary ones, one per trainer; empty without marked steps.
+
+    What comes now and then does not flow through the loader's pipeline, so that no stage of it is charged for another.
+    How busy a GPU was is known over longer times than such a step takes: what its host does at it is left as it is.
+    """
+    return name_latency(job, charge_excess(_accounts(read_context(job), _long_steps)))
+
+
+def _accounts(context: Context, weigh: Weigh) -> list[Account]:
+    classifier = TrainerClassifier(context)
+    return [_account_for(context, classifier, trainer, weigh) for trainer in context.job.processes.trainers]
+
+
+def _account_for(context: Context, classifier: TrainerClassifier, trainer: Process, weigh: Weigh) -> Account:
     job, code = context.job, context.habits[trainer.pid].code
     account = Account(trainer, interpreter=code.interpreter, libraries=code.libraries)
     main = job.threads.main(trainer.pid)
     if main is None:
         return account
-    times, spans = _spans(job, trainer, main)
+    times, spans = _spans(job, trainer, main, weigh)
     for time, seconds in zip(times, spans, strict=True):
         if seconds <= 0:
             continue
@@ -48,7 +67,7 @@ def _account_for(context: Context, classifier: TrainerClassifier, trainer: Proce
     return account
 
 
-def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries) -> tuple[list[int], list[float]]:
+def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries, weigh: Weigh) -> tuple[list[int], list[float]]:
     """When a trainer was sampled while it lived, and for how many seconds each sample stands."""
     alive = np.array([state != "X" for state in main.states], dtype=bool)
     times = main.times_ns[alive]
@@ -56,12 +75,19 @@ def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries) -> tuple[list
         return [], []
     # Each sample stands for the time up to halfway to its neighbours.
     edges = np.concatenate([times[:1], (times[1:] + times[:-1]) / 2, times[-1:]])
-    steps = job.steps.get(trainer.pid)
-    # What lies outside of observed steps, a validation for instance, is not charged to training.
-    spans = np.diff(edges) / NS_PER_S if steps is None or not steps.all else steps.weigh(times, edges)
+    spans = weigh(job.steps.get(trainer.pid), times, edges)
     runnable = np.array([state == "R" for state in main.states], dtype=bool)[alive]
     counted = main.uses(edges, spans > 0)
     return times.tolist(), as_counted(spans, runnable, counted).tolist()
+
+
+def _all_time(steps: Steps | None, times: Times, edges: Floats) -> Floats:
+    """All of it; what lies outside of observed steps, a validation for instance, is not charged to training."""
+    return np.diff(edges) / NS_PER_S if steps is None or not steps.all else steps.weigh(times, edges)
+
+
+def _long_steps(steps: Steps | None, times: Times, edges: Floats) -> Floats:
+    return np.zeros(len(times)) if steps is None else weigh_excess(steps, times, edges)
 
 
 def as_counted(spans: Floats, runnable: Flags, counted: tuple[float, float]) -> Floats:

@@ -45,6 +45,11 @@ USUAL_VALIDATION = Threshold(
     "of the steps",
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
+LONG_STEP = Threshold(
+    3.0,
+    "standard deviations above the median, estimated from the median absolute deviation",
+    "Hampel's identifier with the usual 3 (Davies and Gather 1993; Pearson 2002)",
+)
 BUSY_THREAD = Threshold(0.15, "of the time around an instant", "judgement: an idle helper thread wakes up now and then")
 STANDS_IN = Threshold(
     0.8, "of its samples", "judgement: a thread that works by turns with another; one tick in five may fall between"

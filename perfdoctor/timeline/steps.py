@@ -60,6 +60,11 @@ class Steps:
         """What each step is charged with, in order."""
         return np.array([step.end_ns - step.from_ns for step in self.all], dtype=np.int64)
 
+    @cached_property
+    def by_phase(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Per phase, seconds in each step."""
+        return spent_in(self._segments, self.all)
+
     @property
     def outside_ns(self) -> int:
         """What no step is charged with, from the first one's start to the last one's end; 0 without steps."""
@@ -67,7 +72,7 @@ class Steps:
 
     def holds(self, phase: str) -> bool:
         """Whether some step has a part of this name."""
-        return bool(phase in self._by_phase())
+        return bool(phase in self.by_phase)
 
     def at(self, time_ns: int) -> Segment | None:
         """The part of a step at an instant; None before the first mark and after the last."""
@@ -120,7 +125,7 @@ class Steps:
         if not self.all:
             return {}
         lengths = self.lengths_ns / NS_PER_S
-        phases = {name: spent for name, spent in self._by_phase().items() if spent.any()}
+        phases = {name: spent for name, spent in self.by_phase.items() if spent.any()}
         return {
             "count": len(self.all),
             "median_s": float(np.median(lengths)),
@@ -153,7 +158,7 @@ class Steps:
 
     def _totals(self) -> Amounts[str]:
         """Seconds of all observed steps by stratum."""
-        totals = Amounts({name: float(spent.sum()) for name, spent in self._by_phase().items()})
+        totals = Amounts({name: float(spent.sum()) for name, spent in self.by_phase.items()})
         for start, end in self._pauses.tolist():
             if (part := self._step_seconds(start, end)) > 0:
                 totals[COLLECTOR] += part
@@ -166,10 +171,6 @@ class Steps:
     def _step_seconds(self, start_ns: int, end_ns: int) -> float:
         before, after = self._charged(np.array([start_ns, end_ns], dtype=np.float64))
         return float(after - before) / NS_PER_S
-
-    def _by_phase(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Per phase, seconds in each step."""
-        return spent_in(self._segments, self.all)
 
 
 def spent_in(segments: Sequence[Segment], steps: Sequence[Step]) -> dict[str, npt.NDArray[np.float64]]:

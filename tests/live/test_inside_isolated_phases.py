@@ -1,4 +1,4 @@
-"""Serialised steps in real jobs of two ranks, and device events on a stand-in for the device."""
+"""Serialised steps in real jobs of two ranks, and device events on torch's test backend and on a stand-in for it."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,8 @@ from tests.processes.insiding import Run, run_inside
 
 pytestmark = pytest.mark.alone
 
+# At so many borders of a step the device is drained.
+BORDERS = 14
 RANKS = (str(TARGETS / "inside_ranks.py"),)
 LAUNCHER = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *RANKS)
 
@@ -64,26 +66,44 @@ def test_a_rank_that_is_gone_is_not_waited_for(fate: str, status: str, tmp_path:
     assert any(note.startswith("No step was serialised. ") for note in notes(run)), notes(run)
 
 
-def test_the_devices_time_is_known_and_what_hides_behind_it(tmp_path: Path) -> None:
-    run = run_inside(tmp_path, script="inside_device.py")
+@pytest.fixture(params=["stand-in", "test backend"])
+def device(request: pytest.FixtureRequest) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Arguments and environment of a job on the device."""
+    if request.param == "stand-in":
+        return (), {}
+    return ("--real",), request.getfixturevalue("accelerator")
+
+
+def test_the_devices_time_is_known_and_what_hides_behind_it(
+    tmp_path: Path, device: tuple[tuple[str, ...], dict[str, str]]
+) -> None:
+    arguments, environment = device
+    run = run_inside(tmp_path, *arguments, script="inside_device.py", **environment)
     assert run.status == 0, run.err
     assert notes(run) == []
-    device, alone = run.steps["device"], run.steps["serialised"]
-    assert device["phases"]["forward"] == pytest.approx(0.008, rel=0.3)
-    assert device["phases"]["backward"] == pytest.approx(0.016, rel=0.3)
-    assert device["median_s"] == pytest.approx(run.steps["median_s"], rel=0.2)
+    on_device, alone = run.steps["device"], run.steps["serialised"]
+    assert on_device["phases"]["forward"] == pytest.approx(0.008, rel=0.3)
+    assert on_device["phases"]["backward"] == pytest.approx(0.016, rel=0.3)
+    assert on_device["median_s"] == pytest.approx(run.steps["median_s"], rel=0.2)
     assert run.steps["phases"]["forward"]["median_s"] < 0.005, "the host only asks for it"
     assert alone["count"] == 4
+    # The test backend has a thread for each of many streams, and takes some milliseconds to find them idle.
+    drain_s = float(run.said["drain_s"])
     for name, seconds in (("data", 0.012), ("forward", 0.008), ("backward", 0.016)):
-        assert alone["phases"][name]["median_s"] == pytest.approx(seconds, rel=0.5)
-    assert alone["overlap"] == pytest.approx(1 / 3, abs=0.12)
+        assert 0.5 * seconds <= alone["phases"][name]["median_s"] <= 1.5 * seconds + BORDERS * drain_s
+    assert alone["overlap"] >= 1 / 3 - 0.12
+    if drain_s < 0.0001:
+        assert alone["overlap"] <= 1 / 3 + 0.12
     # Where the device's clock is set and read, and where steps are serialised.
     assert int(run.said["drained"]) <= 8
     assert int(run.said["steps"]) > 60
 
 
-def test_what_the_script_moves_is_a_phase_where_there_is_a_device(tmp_path: Path) -> None:
-    run = run_inside(tmp_path, "--move", script="inside_device.py")
+def test_what_the_script_moves_is_a_phase_where_there_is_a_device(
+    tmp_path: Path, device: tuple[tuple[str, ...], dict[str, str]]
+) -> None:
+    arguments, environment = device
+    run = run_inside(tmp_path, "--move", *arguments, script="inside_device.py", **environment)
     assert run.status == 0, run.err
     assert float(run.said["moved"]) > 0.001
     assert run.steps["phases"]["transfer"]["median_s"] == pytest.approx(float(run.said["moved"]), rel=0.3)

@@ -166,6 +166,7 @@ UNKNOWN_LAUNCHING = Threshold(
 ALLOCATES = Threshold(
     0.01, "of the time", "a job in its steady state makes no call to the driver in 10 s (recorded on a B200)"
 )
+UNUSED_GPU = Threshold(0.02, "of the GPU's memory", "judgement: the driver itself keeps some 0.5 GB")
 FULL_GPU = Threshold(0.9, "of the GPU's memory", "judgement: with less in use the allocator need not give any back")
 USUAL_KERNEL_TIME = Threshold(
     0.05, "of the running time", "judgement: page faults and samples that are lost; a host that spins has no other"

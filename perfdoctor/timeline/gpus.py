@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
@@ -37,24 +39,47 @@ class Gpus:
             }
         )
 
+        self._local_ranks = _local_ranks(recording, self.processes)
+
     def used_by(self, pid: int) -> bool:
         """Whether a process computes on a GPU."""
         return pid in self.processes
 
     def of(self, pid: int) -> tuple[str, ...]:
-        """The GPUs of a process, ``gpu:0`` for instance; all that were watched where the driver's ids say nothing."""
-        return self._of.get(pid, self._all if not self._of and self.used_by(pid) else ())
+        """The GPUs of a process, ``gpu:0`` for instance.
+
+        Where the driver's ids say nothing, as in a container, it is that of its local rank if there is one in use for
+        each, and else all that are in use.
+        """
+        if self._of or not self.used_by(pid):
+            return self._of.get(pid, ())
+        used = tuple(gpu for gpu in self._all if self._is_used(gpu)) or self._all
+        if pid in self._local_ranks and len(used) == len(self._local_ranks):
+            return (used[self._local_ranks.index(pid)],)
+        return used
+
+    def _is_used(self, gpu: str) -> bool:
+        """Whether anybody computes on a GPU, or keeps memory there."""
+        _, busy = self._series.get((gpu, "busy_fraction"), ((), ()))
+        return max(busy, default=0.0) > 0 or self._memory_used(gpu) > thresholds.UNUSED_GPU
 
     def memory_used(self, pid: int) -> float:
         """The largest fraction of memory that was in use on a process's GPUs; 0 where that was not read."""
-        found = [
-            max(used, default=0.0) / max(whole, default=1.0)
-            for gpu in self.of(pid)
-            for (_, used), (_, whole) in [
-                [self._series.get((gpu, f"memory_{what}_bytes"), ((), ())) for what in ("used", "total")]
-            ]
-        ]
-        return max(found, default=0.0)
+        return max(map(self._memory_used, self.of(pid)), default=0.0)
+
+    def _memory_used(self, gpu: str) -> float:
+        used, whole = (self._series.get((gpu, f"memory_{what}_bytes"), ((), ()))[1] for what in ("used", "total"))
+        return max(used, default=0.0) / max(whole, default=1.0)
+
+
+def _local_ranks(recording: Recording, on_gpu: frozenset[int]) -> list[int]:
+    """Processes on a GPU in order of the local ranks that a launcher gave them, those aside that inherited theirs."""
+    ranks: dict[int, int] = {}
+    for pid, process in recording.processes.items():
+        rank = (json.loads(process.environment) or {}).get("LOCAL_RANK", "")
+        if pid in on_gpu and rank.isdigit() and not process.forked and int(rank) not in ranks.values():
+            ranks[pid] = int(rank)
+    return sorted(ranks, key=lambda pid: ranks[pid])
 
 
 def _read_users(series: Mapping[tuple[str, str], object]) -> tuple[dict[int, tuple[str, ...]], tuple[str, ...]]:

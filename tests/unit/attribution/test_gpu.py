@@ -11,7 +11,7 @@ from perfdoctor.attribution.gpu_use import GpuUse
 from perfdoctor.attribution.share import DEVICE_WAIT as WAIT
 from perfdoctor.attribution.share import LAUNCHING as LAUNCH
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import CODE_FREQUENCY, Sample
+from perfdoctor.recording.schema import CODE_FREQUENCY, ProcessSeen, Sample
 from tests.builders import jobs
 
 PID = 100
@@ -178,6 +178,21 @@ def test_a_rank_whose_gpu_idles_is_what_the_others_wait_for() -> None:
     assert found[0].waited_for()[1] / found[0].seconds == pytest.approx(0.45, abs=0.1)
     assert found[0].causes().fractions()["cpu.kernel_launch"] == pytest.approx(0.45, abs=0.1)
     assert found[1].causes().fractions().get("communication.bandwidth", 0.0) < 0.05
+
+
+def test_ranks_of_a_container_have_the_gpus_of_their_local_ranks() -> None:
+    """There the driver lists ids of the host; a GPU that nobody uses is none of theirs."""
+    levels = ({"busy_fraction": 1.0, "sm_active_fraction": 0.45}, {"busy_fraction": 0.55, "sm_active_fraction": 0.45})
+    samples = [row for row in ranks(*levels, codes=(SPINNING, SPINNING)) if "/pid:" not in getattr(row, "subject", "")]
+    samples = [
+        row._replace(environment=row.environment.replace('"RANK"', '"LOCAL_RANK"'))
+        if isinstance(row, ProcessSeen)
+        else row
+        for row in samples
+    ]
+    spare = jobs.readings("gpu:2", "busy_fraction", *[0.0] * 20, every_s=0.5, probe="gpu")
+    gpus = jobs.timeline([*samples, *spare]).gpus
+    assert [gpus.of(PID), gpus.of(PID + 10)] == [("gpu:0",), ("gpu:1",)]
 
 
 @pytest.mark.parametrize(

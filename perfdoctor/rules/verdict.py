@@ -55,8 +55,11 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     """
     unknown = by_share.get(UNATTRIBUTED, 0.0)
     known = {cause: share for cause, share in by_share.items() if cause != UNATTRIBUTED}
+    on_gpu = level != TRACED and any(cause.startswith("gpu.") for cause in known)
     large = {
-        cause: share for cause, share in known.items() if not CAUSES[cause].healthy and share >= CAUSES[cause].minimum
+        cause: share
+        for cause, share in known.items()
+        if not CAUSES[cause].healthy and share >= _minimum(cause, on_gpu=on_gpu)
     }
     if STARTUP in large:  # so much of it says that the steps which follow are not in what was seen
         return STARTUP
@@ -72,6 +75,14 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
     if not healthy or unknown > thresholds.MAX_UNATTRIBUTED:
         return None
     return max(healthy, key=lambda cause: healthy[cause])
+
+
+def _minimum(cause: str, *, on_gpu: bool) -> float:
+    """The fraction of wall time from which a cause can be the bottleneck.
+
+    Every job that trains on the CPU has some of the generic ones; beside a GPU only what leaves that idle counts.
+    """
+    return thresholds.MIN_SHARE if on_gpu and CAUSES[cause].generic else CAUSES[cause].minimum
 
 
 def _largest(large: Mapping[str, float], level: str) -> str:

@@ -79,7 +79,9 @@ def test_stacks_that_cannot_be_read_are_missed_by_name(tmp_path: Path) -> None:
             "attach", ours.pid, "--duration", "3", "--json", tmp_path / "a.json",
             prefix=(sys.executable, str(TARGETS / "job_untraced.py"), str(ours.pid)),
         )  # fmt: skip
-    missed = {entry["probe"]: entry for entry in answer.told["not_examined"]}
+    # On a busy machine threads are sampled more rarely as well, which is told in a row of its own.
+    told = [one for one in answer.told["not_examined"] if "instead of" not in one["reason"]]
+    missed = {entry["probe"]: entry for entry in told}
     assert "system calls" in missed["threads"]["reason"]
     assert "py-spy" in missed["stacks"]["reason"]
     assert missed["threads"]["enable"]

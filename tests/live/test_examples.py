@@ -120,8 +120,9 @@ for script in sys.argv[1:]:
             sys.stdout.flush()
             os._exit(0)
         children[state] = child
-    for state, child in children.items():
-        print(script, state, os.waitpid(child, 0)[1], flush=True)
+    ended = {state: os.waitpid(child, 0)[1] for state, child in children.items()}
+    for state, status in ended.items():
+        print(script, state, status, flush=True)
 """
 
 
@@ -135,7 +136,8 @@ def test_gpu_examples_have_no_slip_that_a_cpu_would_show() -> None:
     lines = done.stdout.splitlines()
     wanted = [f"{script} {state} 0" for script in scripts for state in ("bottleneck", "fixed")]
     assert [line for line in lines if "train.py" in line] == wanted, done.stderr
-    assert lines.count("ready") == len(wanted)
+    # Ranks that write to one pipe may end up on one line.
+    assert done.stdout.count("ready") == len(wanted)
 
 
 def test_gpu_examples_are_left_out_with_the_reason_where_there_is_no_gpu() -> None:

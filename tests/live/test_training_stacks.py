@@ -51,8 +51,8 @@ def computes():
     while True:
         sum(range(1000))
 threading.Thread(target=computes, daemon=True).start()
-print("ready", os.getpid(), flush=True)
 def trains():
+    print("ready", os.getpid(), flush=True)
     while True:
         time.sleep(0.001)
 trains()

@@ -18,11 +18,12 @@ from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.symbols import AddressSpace, Images
+from perfdoctor.probes.readers.task import AUTOGRAD
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, Symbol
 
 
-class _Process:
+class _SampledProcess:
     """One process, and the kernel's samples of some of its threads.
 
     Attributes:
@@ -105,9 +106,6 @@ def _run_ns(task: str) -> int:
         return 0
 
 
-# Autograd's threads, one for each device, which the first backward pass starts (torch/csrc/autograd/engine.cpp; named
-# since torch 2.4).
-_AUTOGRAD = b"pt_autograd"
 # CUDA's driver has a thread of this name in each process with a context on a GPU.
 _OF_DRIVER = b"cuda-EvtHandlr"
 # Of such processes, threads that take so much of a core are sampled, so many of a process at most, where no more are to
@@ -136,7 +134,7 @@ class CodeProbe:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._job: Processes | None = None
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[int, _SampledProcess] = {}
         self._births = Births(root)
         self._listed_ns = 0
         self._unlisted: set[int] = set()  # processes whose threads are still to be listed
@@ -191,7 +189,7 @@ class CodeProbe:
         for pid in pids:
             if pid in self._processes or pid in self._refused:
                 continue
-            process = _Process(pid, self._root, self._images)
+            process = _SampledProcess(pid, self._root, self._images)
             yield from self._sample_thread(process, pid)
             if pid in process.events:
                 self._processes[pid] = process
@@ -203,13 +201,13 @@ class CodeProbe:
         while self._unlisted and now_ns() - begun_ns < _ASKING_NS:
             process = self._processes.get(self._unlisted.pop())
             if process is not None:
-                for tid in process.new_threads(_AUTOGRAD):
+                for tid in process.new_threads(AUTOGRAD.encode()):
                     yield from self._sample_thread(process, tid)
                 if process.has_unasked:
                     again.add(process.pid)
         self._unlisted |= again
 
-    def _sample_thread(self, process: _Process, tid: int) -> Iterator[Sample]:
+    def _sample_thread(self, process: _SampledProcess, tid: int) -> Iterator[Sample]:
         try:
             process.events[tid] = PerfEvent(tid, CODE_FREQUENCY)
         except OSError as error:

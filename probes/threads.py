@@ -29,7 +29,7 @@ from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.syscalls import Descriptors
-from perfdoctor.probes.readers.task import Task
+from perfdoctor.probes.readers.task import AUTOGRAD, Task
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.schema import THINNED, Event, Sample, ThreadSample, ThreadSeen, Unavailable
 
@@ -42,8 +42,6 @@ _TURNS = 5  # and is asked in every fifth tick
 _LIST_THREADS_NS = NS_PER_S // 5
 # Processes whose threads are listed in one tick; and with more threads than this, they are listed more rarely.
 _LISTED, _THREADS_LISTED = 8, 200
-# torch's threads of the backward pass on a device (torch/csrc/autograd/engine.cpp).
-_AUTOGRAD = "pt_autograd_"
 # Of the time since its last sample, how much a thread computes that may be the one that trains; and no longer is.
 _COMPUTES, _RESTS = 0.5, 0.1
 # Those that were sampled in fewer of the ticks in which they would be in a small job are reported, and sleepers that
@@ -73,7 +71,7 @@ class _Thread:
         folder = f"{process.tasks}/{tid}"
         self.process, self.tid = process, tid
         self.task = Task(folder, is_main=tid == process.pid, descriptors=process.descriptors, room=room)
-        self.is_autograd = name.startswith(_AUTOGRAD)
+        self.is_autograd = name.startswith(AUTOGRAD)
         self.moved_ns = 0
 
     @property

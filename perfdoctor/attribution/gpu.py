@@ -35,47 +35,67 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.readings import Readings
 
 
 def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Account]:
     """The accounts of the trainers, those that compute on GPUs with what these did."""
-    on_gpu = [account for account in accounts if job.gpus.used_by(account.trainer.pid)]
-    if not on_gpu:
+    gpus = {pid: job.gpus.of(pid) for account in accounts if job.gpus.used_by(pid := account.trainer.pid)}
+    if not gpus:
         return list(accounts)
-    reader = GpuReader(Readings(job.recording), [job.gpus.of(account.trainer.pid) for account in on_gpu])
-    uses = {account.trainer.pid: reader.read(job.gpus.of(account.trainer.pid)) for account in on_gpu}
-    accounts = [
-        _with_staging(account, uses[account.trainer.pid]) if account.trainer.pid in uses else account
+    reader = GpuReader(job.readings, list(gpus.values()))
+    hosts = {
+        account.trainer.pid: _host_of(job, account, reader.read(gpus[account.trainer.pid]))
         for account in accounts
-    ]
-    splits = {
-        account.trainer.pid: split_idle(account.causes().fractions(), use, use.busy_at(*job.span))
-        for account in accounts
-        if (use := uses.get(account.trainer.pid)) is not None
+        if account.trainer.pid in gpus
     }
-    # Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
-    least = min(split.busy for split in splits.values())
-    settled = []
-    for account in accounts:
-        split = splits.get(account.trainer.pid)
-        if split is not None:
-            early = (split.busy - least) / split.busy if split.busy else 0.0
-            account = _settled(job, account, uses[account.trainer.pid].with_exchange(early), split)
-        settled.append(account)
-    return charge_late_gpus(settled)
+    least = min(host.split.busy for host in hosts.values())
+    return charge_late_gpus(
+        [
+            hosts[account.trainer.pid].settled(job, least) if account.trainer.pid in hosts else account
+            for account in accounts
+        ]
+    )
 
 
-def _settled(job: JobTimeline, account: Account, use: GpuUse, split: IdleSplit) -> Account:
-    own: dict[int, Amounts[str]] = {}
-    for block, amounts in account.own.items():
-        seconds = amounts.total
-        start = job.span[0] + block * NS_PER_S
-        busy = use.busy_at(start, start + NS_PER_S) if split.measured else split.busy
-        fractions = {cause: amount / seconds for cause, amount in amounts.items()} if seconds else {}
-        shares = share_second(fractions, use, split, busy or 0.0)
-        own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})
-    return account.settled(own, _ORIGINS)
+@dataclass(frozen=True)
+class _Host:
+    """A trainer and its GPUs.
+
+    Attributes:
+        account: what the host did.
+        use: what its GPUs did.
+        split: what remaining idle time goes to.
+    """
+
+    account: Account
+    use: GpuUse
+    split: IdleSplit
+
+    def settled(self, job: JobTimeline, least: float) -> Account:
+        """The account with what the GPUs did.
+
+        Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
+
+        Args:
+            job: the job.
+            least: fraction of the time in which the GPU of the job is busy that is so for the shortest time.
+        """
+        split = self.split
+        use = self.use.with_exchange((split.busy - least) / split.busy if split.busy else 0.0)
+        own: dict[int, Amounts[str]] = {}
+        for block, amounts in self.account.own.items():
+            seconds = amounts.total
+            start = job.span[0] + block * NS_PER_S
+            busy = use.busy_at(start, start + NS_PER_S) if split.measured else split.busy
+            fractions = {cause: amount / seconds for cause, amount in amounts.items()} if seconds else {}
+            shares = share_second(fractions, use, split, busy or 0.0)
+            own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})
+        return self.account.settled(own, _ORIGINS)
+
+
+def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _Host:
+    account = _with_staging(account, use)
+    return _Host(account, use, split_idle(account.causes().fractions(), use, use.busy_at(*job.span)))
 
 
 def _with_staging(account: Account, use: GpuUse) -> Account:

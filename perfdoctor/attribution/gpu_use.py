@@ -25,6 +25,9 @@ from perfdoctor.knowledge import hardware, thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.readings import Counter, Readings
 
+# Readings that are 1 while more than the power limit holds a clock down.
+_HELD_DOWN = ("clocks_limited_by_heat", "clocks_limited_by_hardware", "clocks_limited_by_power_brake")
+# A mean over a span is that of instants so far apart.
 _STEP_NS = NS_PER_S // 10
 # Without GPM a reading is of 20 ms: fewer meet a copy by chance, or none.
 _FEW = 8
@@ -82,7 +85,7 @@ class GpuReader:
         """The use of some GPUs, as means over them."""
         busy = self._over_time(gpus, "busy_fraction")
         mean = 0.0 if busy is None else float(np.mean(busy.values))
-        foreign = min(self._mean(gpus, "foreign_sm_fraction") or 0.0, mean)
+        foreign = min(self._readings.mean_over(gpus, "foreign_sm_fraction") or 0.0, mean)
         own = mean - foreign
         # A neighbour's time slices cost the trainer as far as it had work for the GPU in them.
         waited = foreign * min(1.0, own / (1 - foreign)) if foreign < 1 else foreign
@@ -108,8 +111,9 @@ class GpuReader:
         """
         if len(self._of_ranks) < 2 or not busy:
             return 0.0
-        active, power = self._mean(gpus, "sm_active_fraction"), self._mean(gpus, "power_watts")
-        limit = self._mean(gpus, "power_limit_watts")
+        active, power, limit = (
+            self._readings.mean_over(gpus, name) for name in ("sm_active_fraction", "power_watts", "power_limit_watts")
+        )
         computing = []
         if active is not None:
             spins = thresholds.SM_IN_COLLECTIVE
@@ -126,7 +130,7 @@ class GpuReader:
         slowed = []
         for gpu in gpus:
             clocks = self._values(gpu, "sm_clock_hertz")
-            held = [self._values(gpu, f"clocks_limited_by_{what}") for what in ("heat", "hardware", "power_brake")]
+            held = [self._values(gpu, name) for name in _HELD_DOWN]
             held += [self._values(gpu, "clocks_limited_by_power")] if self._is_capped(gpu) else []
             flags = [any(values[at] for values in held if at < len(values)) for at in range(len(clocks))]
             down = [clock for clock, flag in zip(clocks, flags, strict=True) if flag]
@@ -140,7 +144,7 @@ class GpuReader:
 
     def _is_capped(self, gpu: str) -> bool:
         """Whether somebody set the power limit below the GPU's own; at its own limit any well-fed GPU runs."""
-        limit, own = (self._mean([gpu], f"power_limit_{which}watts") for which in ("", "default_"))
+        limit, own = (self._readings.mean(gpu, f"power_limit_{which}watts") for which in ("", "default_"))
         return limit is not None and own is not None and limit < thresholds.CAPPED_POWER * own
 
     def _usual_clock(self, gpu: str, free: Sequence[float]) -> float | None:
@@ -154,17 +158,16 @@ class GpuReader:
         ]
         if siblings:
             return median(siblings)
-        highest = self._mean([gpu], "sm_clock_max_hertz")
+        highest = self._readings.mean(gpu, "sm_clock_max_hertz")
         return None if highest is None else thresholds.CLOCK_UNDER_LOAD * highest
 
     def _is_held(self, gpu: str) -> bool:
-        held = (self._mean([gpu], f"clocks_limited_by_{what}") or 0.0 for what in ("heat", "hardware", "power_brake"))
-        return max(held) > 0
+        return any(self._readings.mean(gpu, name) for name in _HELD_DOWN)
 
     def _kernels(self, gpus: Sequence[str], busy: float) -> tuple[str, float]:
         """What keeps kernels from being faster, and the part of their time that they would not need without it."""
         names = ("sm_active", "tensor_active", "dram_bandwidth", "fp32_active")
-        found = [self._mean(gpus, f"{name}_fraction") for name in names]
+        found = [self._readings.mean_over(gpus, f"{name}_fraction") for name in names]
         active, tensor, memory, single = (None if one is None or not busy else min(1.0, one / busy) for one in found)
         if active is None or tensor is None or memory is None:
             return GPU_COMPUTE, 0.0
@@ -181,20 +184,16 @@ class GpuReader:
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
         if min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) < _FEW:
             return None
-        rates = [self._mean(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
+        rates = [self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
         if None in rates:
             return None
         moved = max(0.0, sum(rate or 0.0 for rate in rates) - thresholds.PCIE_IDLE_BYTES_PER_S)
-        generation, width = (self._mean(gpus, f"pcie_{what}") for what in ("generation", "width"))
+        generation, width = (self._readings.mean_over(gpus, f"pcie_{what}") for what in ("generation", "width"))
         link = hardware.pcie_bytes_per_s(generation or 4.0, width or 16.0)
         return min(1.0, moved / link), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
 
     def _values(self, gpu: str, name: str) -> Sequence[float]:
         return self._readings.over_time(gpu, name)[1]
-
-    def _mean(self, gpus: Sequence[str], name: str) -> float | None:
-        values = [value for gpu in gpus if (value := self._readings.mean(gpu, name)) is not None]
-        return fmean(values) if values else None
 
     def _over_time(self, gpus: Sequence[str], name: str) -> Counter | None:
         at: dict[int, list[float]] = {}

@@ -26,7 +26,6 @@ from perfdoctor.causes import (
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.readings import Readings
 
 # What a worker spends on a batch, and what could be spent on the next one meanwhile. Starting workers is not among
 # them, since the pipeline is empty then, nor are locks and whatever else holds up all workers together.
@@ -168,10 +167,9 @@ def _many_small_exchanges(job: JobTimeline, accounts: Sequence[Account]) -> bool
     """
     total = sum(account.seconds for account in accounts)
     spent = sum(account.causes()[BANDWIDTH] for account in accounts) / total if total else 0.0
-    readings = Readings(job.recording)
     gpus = {gpu for account in accounts for gpu in job.gpus.of(account.trainer.pid)}
-    carried = [rate for gpu in gpus if (rate := readings.mean(gpu, "nvlink_sent_bytes_per_second")) is not None]
-    if carried and max(carried) > 0 and spent > 0:
-        return sum(carried) / len(carried) / spent < thresholds.UNFILLED_NVLINK_BYTES_PER_S
+    carried = job.readings.mean_over(gpus, "nvlink_sent_bytes_per_second")
+    if carried and spent > 0:
+        return carried / spent < thresholds.UNFILLED_NVLINK_BYTES_PER_S
     asking = sum(account.phases["gradient sync"] for account in accounts)
     return asking >= thresholds.ASKS_FOR_EXCHANGE * total

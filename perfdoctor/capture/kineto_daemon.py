@@ -21,7 +21,8 @@ from pathlib import Path
 
 from perfdoctor.capture.shared_folder import SharedFolder
 from perfdoctor.probes import Refusal
-from perfdoctor.probes.readers.procfs import is_running, status_fields
+from perfdoctor.probes.readers.procfs import is_running
+from perfdoctor.probes.readers.thread_ids import inner_id
 
 SWITCH, SOCKET_FOLDER = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 # Both zero bytes are part of the name.
@@ -192,9 +193,8 @@ class Daemon:
 
 
 def _client(pid: int) -> Client:
-    numbers = status_fields(Path(f"/proc/{pid}/status").read_bytes())["NSpid"].split()
     # Newer versions of Kineto write nowhere else than to /tmp.
-    return Client(pid, int(numbers[-1]), SharedFolder(pid, ("/tmp",)))
+    return Client(pid, inner_id(Path(f"/proc/{pid}")), SharedFolder(pid, ("/tmp",)))
 
 
 def _same_network(pid: int) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.capture.kineto_daemon import TRACE_S, daemon
 from perfdoctor.capture.shared_folder import NoRoomError
-from perfdoctor.capture.trace_check import GDB, KINETO, REMOTE_EXEC, environment_of, ladder, refused_inside, unfit
+from perfdoctor.capture.trace_check import GDB, KINETO, environment_of, ladder, refused_inside, unfit
 from perfdoctor.capture.trace_run import PATIENCE_S, TraceRun, wait_until
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.inside.brief_trace import PROBE, PROBE_S, TRACE
@@ -86,55 +86,48 @@ def trace(pids: Sequence[int]) -> Iterator[Sample]:
         yield Unavailable(PROBE_NAME, f"Of {len(pids)} trainers the first {MOST_RANKS} were traced.", "")
     try:
         with ExitStack() as turns:
-            fit = []
+            ways = {}
             for pid in pids[:MOST_RANKS]:
-                refusals = _refusals(pid, turns)
-                fit += [] if refusals else [pid]
+                serving, refusals = _look_for_ways(pid, turns)
+                if serving:
+                    ways[pid] = serving
                 yield from (Unavailable(PROBE_NAME, *refusal) for refusal in refusals)
-            traced = list(_by_kineto(fit))
+            traced = list(_by_kineto([pid for pid, serving in ways.items() if KINETO in serving]))
             yield from traced
             found = {sample.pid for sample in traced}
-            yield from _by_script([pid for pid in fit if pid not in found])
+            yield from _by_script({pid: serving for pid, serving in ways.items() if pid not in found})
     except KeyboardInterrupt:
         yield Unavailable(PROBE_NAME, "The trace was interrupted.", "")
     except OSError as error:
         yield Unavailable(PROBE_NAME, f"The trace could not be taken: {error.strerror}.", "")
 
 
-def _refusals(pid: int, turns: ExitStack) -> list[Refusal]:
-    """Why a process cannot be traced, one for each way or one for all; none if it can."""
+def _look_for_ways(pid: int, turns: ExitStack) -> tuple[list[str], list[Refusal]]:
+    """The ways in which a process can be traced, the best first; if there are none, why, for each or for all."""
     turn = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     turns.enter_context(turn)
     try:
         # Only one can have this name, and it is free again when that one ends.
         turn.bind(f"\0perfdoctor-trace-{pid}")
     except OSError:
-        return [Refusal(f"Another perfdoctor traces process {pid}.", "wait until it has ended")]
+        return [], [Refusal(f"Another perfdoctor traces process {pid}.", "wait until it has ended")]
     try:
         refused = unfit(pid)
         rungs = ladder(pid)
     except OSError:
-        return [refused_inside("ending")]
+        return [], [refused_inside("ending")]
     if refused is not None:
-        return [refused]
-    every = [rung.refusal for rung in rungs if rung.refusal is not None]
-    return list(dict.fromkeys(every)) if len(every) == len(rungs) else []
-
-
-def _serves(pid: int, *names: str) -> list[str]:
-    try:
-        return [rung.name for rung in ladder(pid) if rung.refusal is None and rung.name in names]
-    except OSError:
-        return []
+        return [], [refused]
+    serving = [rung.name for rung in rungs if rung.refusal is None]
+    return serving, [] if serving else list(dict.fromkeys(rung.refusal for rung in rungs if rung.refusal is not None))
 
 
 def _by_kineto(pids: Sequence[int]) -> Iterator[Profile | TraceCost]:
-    """Traces of those that ask a daemon; the others are left to another way."""
-    asking = [pid for pid in pids if _serves(pid, KINETO)]
-    if not asking:
+    """Traces of those that ask a daemon, as far as they come; the others are left to another way."""
+    if not pids:
         return
     try:
-        with daemon(asking, environment_of(asking[0])) as ours:
+        with daemon(pids, environment_of(pids[0])) as ours:
             ours.trace_all()
             for client in ours.clients:
                 if client.trace.exists():
@@ -144,12 +137,16 @@ def _by_kineto(pids: Sequence[int]) -> Iterator[Profile | TraceCost]:
         return
 
 
-def _by_script(pids: Sequence[int]) -> Iterator[Sample]:
-    """Traces of those that a script can be put into."""
+def _by_script(ways: Mapping[int, Sequence[str]]) -> Iterator[Sample]:
+    """Traces of those that a script can be put into.
+
+    Args:
+        ways: that serve, by process, the best first.
+    """
     with ExitStack() as open_runs:
         ranks = []
-        for pid in pids:
-            begun = _begin(pid, open_runs)
+        for pid, serving in ways.items():
+            begun = _begin(pid, [way for way in serving if way != KINETO], open_runs)
             if isinstance(begun, Refusal):
                 yield Unavailable(PROBE_NAME, *begun)
             else:
@@ -159,11 +156,11 @@ def _by_script(pids: Sequence[int]) -> Iterator[Sample]:
             yield from _result(rank)
 
 
-def _begin(pid: int, open_runs: ExitStack) -> _Rank | Refusal:
+def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack) -> _Rank | Refusal:
     """Lets a process begin, in the first way that works."""
     ended = refused_inside("ending")
     refusal = Refusal("Kineto did not ask for a daemon in time.", "attach again later") if is_running(pid) else ended
-    for way in _serves(pid, REMOTE_EXEC, GDB):
+    for way in ways:
         try:
             run = open_runs.enter_context(closing(TraceRun(pid)))
             stopped_s = place_line(pid, run.line) if way == GDB else run_file(pid, run.file)

@@ -40,12 +40,12 @@ def measure_gpus(readings: Readings) -> Numbers:
         return numbers
     put(numbers, "gpus", float(len(gpus)))
     for name, reading, unit in _MEANS:
-        value = _mean(readings, gpus, reading)
+        value = readings.mean_over(gpus, reading)
         put(numbers, name, None if value is None else value / unit)
-    used, whole = _mean(readings, gpus, "memory_used_bytes"), _mean(readings, gpus, "memory_total_bytes")
+    used, whole = readings.mean_over(gpus, "memory_used_bytes"), readings.mean_over(gpus, "memory_total_bytes")
     if used is not None and whole:
         put(numbers, "gpu_memory_share", used / whole)
-    clock, most = _mean(readings, gpus, "sm_clock_hertz"), _mean(readings, gpus, "sm_clock_max_hertz")
+    clock, most = readings.mean_over(gpus, "sm_clock_hertz"), readings.mean_over(gpus, "sm_clock_max_hertz")
     if clock is not None and most:
         put(numbers, "gpu_clock_deficit", max(0.0, 1 - clock / most))
     return numbers
@@ -57,8 +57,3 @@ def job_gpus(readings: Readings) -> list[str]:
     counts = {gpu: readings.maximum(gpu, "job_processes") for gpu in gpus}
     known = {gpu: count for gpu, count in counts.items() if count is not None}
     return [gpu for gpu, count in known.items() if count > 0] if known else gpus
-
-
-def _mean(readings: Readings, gpus: list[str], name: str) -> float | None:
-    values = [value for gpu in gpus if (value := readings.mean(gpu, name)) is not None]
-    return sum(values) / len(values) if values else None

@@ -10,6 +10,7 @@ from perfdoctor.knowledge.symbols import classify
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample
+from perfdoctor.timeline.readings import Readings
 
 # Threads that only processes with a GPU have.
 _SHOW = (AUTOGRAD, *OF_DRIVERS)
@@ -19,26 +20,30 @@ class Gpus:
     """Answers for one recording.
 
     Args:
-        recording: what was read of GPUs and processes.
+        recording: its processes and threads.
+        readings: what was read of GPUs.
         code: samples of machine code.
 
     Attributes:
         processes: those that compute on a GPU: the driver lists them, or they have its threads, files or code.
     """
 
-    def __init__(self, recording: Recording, code: Iterable[CodeSample]) -> None:
-        self._series, threads = recording.series, recording.threads
+    def __init__(self, recording: Recording, readings: Readings, code: Iterable[CodeSample]) -> None:
+        self._readings = readings
         self._of, self._all = _read_users(recording.series)
-        files = (subject for subject, name in recording.facts if name == "device_files" and subject.startswith("pid:"))
+        files = (subject for subject, name in readings.facts if name == "device_files" and subject.startswith("pid:"))
         in_driver = {row.tid for row in code if classify(row.image, row.symbol) == "driver"}
         self.processes = frozenset(
             {
                 *self._of,
                 *(int(subject.removeprefix("pid:")) for subject in files),
-                *(seen.pid for tid, seen in threads.items() if tid in in_driver or seen.name.startswith(_SHOW)),
+                *(
+                    seen.pid
+                    for tid, seen in recording.threads.items()
+                    if tid in in_driver or seen.name.startswith(_SHOW)
+                ),
             }
         )
-
         self._local_ranks = _local_ranks(recording, self.processes)
 
     def used_by(self, pid: int) -> bool:
@@ -60,16 +65,16 @@ class Gpus:
 
     def _is_used(self, gpu: str) -> bool:
         """Whether anybody computes on a GPU, or keeps memory there."""
-        _, busy = self._series.get((gpu, "busy_fraction"), ((), ()))
-        return max(busy, default=0.0) > 0 or self._memory_used(gpu) > thresholds.UNUSED_GPU
+        busy = self._readings.maximum(gpu, "busy_fraction") or 0.0
+        return busy > 0 or self._memory_used(gpu) > thresholds.UNUSED_GPU
 
     def memory_used(self, pid: int) -> float:
         """The largest fraction of memory that was in use on a process's GPUs; 0 where that was not read."""
         return max(map(self._memory_used, self.of(pid)), default=0.0)
 
     def _memory_used(self, gpu: str) -> float:
-        used, whole = (self._series.get((gpu, f"memory_{what}_bytes"), ((), ()))[1] for what in ("used", "total"))
-        return max(used, default=0.0) / max(whole, default=1.0)
+        used, whole = (self._readings.maximum(gpu, f"memory_{what}_bytes") for what in ("used", "total"))
+        return used / whole if used is not None and whole else 0.0
 
 
 def _local_ranks(recording: Recording, on_gpu: frozenset[int]) -> list[int]:

@@ -25,7 +25,7 @@ from perfdoctor.timeline.gpus import Gpus
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.marks import read_marks
 from perfdoctor.timeline.processes import Process, assign_roles
-from perfdoctor.timeline.readings import Counters
+from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
@@ -71,7 +71,8 @@ class JobTimeline:
         locator: where in the code a thread is.
         kinds: what each thread is to the trainer.
         gpus: which GPUs its processes compute on.
-        counters: all counters of the recording.
+        readings: all that was read of host, GPUs and processes.
+        counters: the same as counters.
         cores: how many the job may use.
         cpu: who is on the CPUs while a thread waits for one.
         storage: the kernel's work on storage in the name of running threads.
@@ -83,7 +84,9 @@ class JobTimeline:
         self.profiles, self.trials = rows(Profile), rows(TrialSeen)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         code = _with_symbols(rows(CodeSample), rows(Symbol))
-        self.gpus = Gpus(recording, code)
+        self.readings = Readings(recording)
+        self.counters = self.readings.counters
+        self.gpus = Gpus(recording, self.readings, code)
         self.stacks = Stacks.read(rows(StackSegment))
         main_threads = _main_threads(self.stacks, rows(PythonThread))
         self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads)
@@ -97,7 +100,6 @@ class JobTimeline:
         distributed = self.processes.world_size > 1
         self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed)
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
-        self.counters = Counters(recording.series)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         reachable = float(recording.meta.get("reachable_cores", "0"))
         self.cpu = CpuContention(self.threads, self.processes, self.kinds, self.counters, self.cores, reachable)

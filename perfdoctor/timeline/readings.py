@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,8 +70,12 @@ class Readings:
 
     def __init__(self, recording: Recording) -> None:
         self._series = recording.series
-        self._counters = Counters(recording.series)
         self.facts = recording.facts
+
+    @cached_property
+    def counters(self) -> Counters:
+        """The same readings as counters."""
+        return Counters(self._series)
 
     def subjects(self, prefix: str) -> list[str]:
         """Subjects that begin with a prefix such as ``gpu:``, sorted."""
@@ -79,10 +84,10 @@ class Readings:
 
     def growth(self, subject: str, name: str) -> tuple[float, float] | None:
         """By how much a counter grew and in how many seconds; None if not read twice. Resets are skipped."""
-        times, _ = self._series.get((subject, name), ([], []))
+        times, _ = self.over_time(subject, name)
         if len(times) < 2 or times[-1] - times[0] < thresholds.SHORTEST_RATE_S * NS_PER_S:
             return None
-        return self._counters.growth(subject, name), (times[-1] - times[0]) / NS_PER_S
+        return self.counters.growth(subject, name), (times[-1] - times[0]) / NS_PER_S
 
     def rate(self, subject: str, name: str) -> float | None:
         """A counter's growth per second."""
@@ -100,13 +105,17 @@ class Readings:
 
     def mean(self, subject: str, name: str) -> float | None:
         """Mean of a level."""
-        _, values = self._series.get((subject, name), ([], []))
+        _, values = self.over_time(subject, name)
+        return sum(values) / len(values) if values else None
+
+    def mean_over(self, subjects: Iterable[str], name: str) -> float | None:
+        """Mean of a level over several subjects, each of which counts alike; None if it was read of none."""
+        values = [value for subject in subjects if (value := self.mean(subject, name)) is not None]
         return sum(values) / len(values) if values else None
 
     def maximum(self, subject: str, name: str) -> float | None:
         """Largest value of a level."""
-        _, values = self._series.get((subject, name), ([], []))
-        return max(values, default=None)
+        return max(self.over_time(subject, name)[1], default=None)
 
     def fact(self, subject: str, name: str) -> str | None:
         """A text fact."""

@@ -8,6 +8,9 @@ from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import ThreadSample
 
+# torch's threads of the backward pass, one for each device, which the first one starts (torch/csrc/autograd/engine.cpp;
+# named since 2.4).
+AUTOGRAD = "pt_autograd_"
 _DETAILS_NS = NS_PER_S // 4  # page faults are counters: now and then is enough
 _SWITCHES_NS = NS_PER_S  # so are context switches, and they cost as much as five samples
 

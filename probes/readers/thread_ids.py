@@ -21,7 +21,7 @@ class ThreadIds:
     """
 
     def __init__(self, process: Path) -> None:
-        self.main = _inner_id(process)
+        self.main = inner_id(process)
         self._same = self.main == int(process.name)
         self._tasks = f"{process}/task"
         self._outer: dict[int, int] = {}  # by the id in its own namespace
@@ -57,12 +57,12 @@ class ThreadIds:
         for tid in sorted(living - self._asked)[:_ASKED_AT_ONCE]:
             self._asked.add(tid)
             try:
-                self._outer[_inner_id(Path(self._tasks, str(tid)))] = tid
+                self._outer[inner_id(Path(self._tasks, str(tid)))] = tid
             except OSError:
                 continue  # the thread has just ended
 
 
-def _inner_id(task: Path) -> int:
+def inner_id(task: Path) -> int:
     """A thread's id in its innermost pid namespace (``NSpid`` in proc(5)).
 
     Raises:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.probes import code
-from perfdoctor.probes.code import _Process
+from perfdoctor.probes.code import _SampledProcess
 from perfdoctor.probes.readers.symbols import Images
 from tests.processes.watching import plant
 
@@ -18,7 +18,7 @@ def threads(root: Path, names: dict[int, str]) -> Path:
 
 def test_of_many_threads_some_are_asked_in_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_THREADS_ASKED", 2)
-    process = _Process(7, threads(tmp_path, NAMES), Images())
+    process = _SampledProcess(7, threads(tmp_path, NAMES), Images())
     found: set[int] = set()
     calls = 0
     while process.has_unasked:
@@ -30,7 +30,7 @@ def test_of_many_threads_some_are_asked_in_each_call(tmp_path: Path, monkeypatch
 
 
 def test_a_thread_is_asked_again_for_it_is_listed_before_it_has_its_name(tmp_path: Path) -> None:
-    process = _Process(7, threads(tmp_path, {7: "python", 9: "python"}), Images())
+    process = _SampledProcess(7, threads(tmp_path, {7: "python", 9: "python"}), Images())
     assert process.new_threads(b"pt_autograd") == []
     threads(tmp_path, {9: "pt_autograd_0"})
     assert process.new_threads(b"pt_autograd") == [9]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -118,6 +119,12 @@ def freed(share: float, left: float = 0.0) -> float:
         left: fraction of the present wall time that the job takes at least even so, the next bottleneck.
     """
     return 1 / max(1 - share, min(left, 1.0), thresholds.LEAST_LEFT)
+
+
+def times_rarer(share: float) -> int:
+    """How many times more rarely something must happen until its share of the time is not reported any more."""
+    bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
+    return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
 
 
 def unset(case: Case, name: str, why: Message) -> list[Advice]:

@@ -78,6 +78,17 @@ def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
     assert "preparing the input" in out
 
 
+def test_interrupted_while_it_loads_it_says_so_in_one_sentence(training: Started, tmp_path: Path) -> None:
+    with attached(training.pid, "--report", tmp_path / "a.html") as watching:
+        maps = Path(f"/proc/{watching.pid}/maps")
+        until(lambda: "numpy" in maps.read_text())
+        watching.send_signal(signal.SIGINT)
+        out, err = watching.communicate(timeout=20)
+    assert watching.returncode == 1
+    assert (out, err) == ("", "perfdoctor: Interrupted before anything was recorded.\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_job_that_ends_at_once_is_refused() -> None:
     with job(*SILENT, "sleep", "plain") as brief, attached(brief.pid, "--duration", "30") as watching:
         until(lambda: Path(f"/proc/{watching.pid}/fd").exists() and len(os.listdir(f"/proc/{watching.pid}/fd")) > 8)

@@ -139,3 +139,24 @@ def test_shares_of_an_instant_are_attributed_by_weight() -> None:
     assert account.block(3) == pytest.approx({"io.storage_read": 0.5, "cpu.contention": 1.5})
     assert account.targets["io.storage_read"]["file:/x"] == pytest.approx(0.5)
     assert account.block_numbers == {3}
+
+
+FETCH = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 43)
+LIBRARY = jobs.Frame("/v/lib/python3.11/site-packages/pyarrow/parquet/core.py", "read_table", 1800)
+
+
+def _fetching(threads: str) -> Account:
+    """A trainer without workers whose dataset sleeps until native threads of its library are through."""
+    main = [*jobs.process(10), *jobs.thread(10, 10, "S"), *jobs.stacks(10, (jobs.OWN, FETCH, LIBRARY))]
+    (account,) = accounted([*main, *jobs.thread(11, 10, threads, run=0.9)])
+    return account
+
+
+def test_a_librarys_own_threads_prepare_the_input_that_is_waited_for() -> None:
+    assert _share([_fetching("R")], "cpu.input_preprocessing") == pytest.approx(1.0)
+
+
+def test_without_workers_nothing_is_handed_over() -> None:
+    idle = _fetching("S")
+    assert _share([idle], "cpu.data_transfer") == 0.0
+    assert _share([idle], UNATTRIBUTED) == pytest.approx(1.0)

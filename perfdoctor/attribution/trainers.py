@@ -24,7 +24,7 @@ from perfdoctor.attribution.share import (
     scaled,
     unattributed,
 )
-from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait
+from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait, serving_over
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
@@ -283,11 +283,15 @@ def _in_futex(classifier: TrainerClassifier, seen: Observation) -> Shares | None
     return all_of(LOCK_CONTENTION, location) if known else unattributed(location)
 
 
-def _on_network(_: TrainerClassifier, seen: Observation) -> Shares | None:
+def _on_network(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It waits for another host, or for a server on this one: then for what that does."""
     if not seen.is_on_network or _sends(seen):
         return None
-    cause = LOG_WRITE if seen.location.phase == "logging" else NETWORK_READ
-    return all_of(cause, seen.location, seen.target)
+    if seen.location.phase == "logging":
+        return all_of(LOG_WRITE, seen.location, seen.target)
+    context = classifier.context
+    server = serving_over(context.job, seen.pid, "tcp", seen.time_ns, context.habits[seen.pid].writing)
+    return server or all_of(NETWORK_READ, seen.location, seen.target)
 
 
 def _sends(seen: Observation) -> bool:

@@ -182,10 +182,13 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     share, below = case.share(INPUT_PREPROCESSING), case.below.get(INPUT_PREPROCESSING, {})
     plan = plan_workers(case, INPUT_PREPROCESSING)
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
+    server = case.served_by(INPUT_PREPROCESSING)
+    if server is not None:
+        yield advise("input.faster_server", freed(share), server=server)
     # Rows of tensors in memory, taken one by one and stacked: the preparation is torch's own.
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
         yield advise("input.whole_batches", freed(share))
-    else:
+    elif server is None:
         yield advise(
             "input.cheaper",
             freed(share),

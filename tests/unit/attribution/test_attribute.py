@@ -160,3 +160,22 @@ def test_without_workers_nothing_is_handed_over() -> None:
     idle = _fetching("S")
     assert _share([idle], "cpu.data_transfer") == 0.0
     assert _share([idle], UNATTRIBUTED) == pytest.approx(1.0)
+
+
+LOADER = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_try_get_data", 1284)
+
+
+def test_what_a_worker_starts_for_a_sample_is_no_start_of_workers() -> None:
+    """A process that downloads for it, started while the job is watched."""
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, "S", call="poll", target="pipe")]
+    worker = [
+        *jobs.process(20, parent=10, forked=True),
+        *jobs.thread(20, 20, "S", name="pt_data_worker", call="read", target="pipe"),
+    ]
+    helper = [
+        *jobs.process(30, parent=20, started_s=2.0, uses_torch=False),
+        *jobs.thread(30, 30, "S", call="recvfrom", target="socket:tcp"),
+    ]
+    (account,) = accounted([*trainer, *worker, *helper, *jobs.stacks(10, (jobs.OWN, LOADER))])
+    assert _share([account], "cpu.worker_startup") == 0.0
+    assert _share([account], "io.network_read") > 0.75

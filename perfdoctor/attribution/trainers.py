@@ -69,7 +69,8 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
     causes = {by_place(cause, location): weight for cause, weight in causes.items()}
-    shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line)
+    in_step = location.phase in TRAINING_PHASES
+    shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
     # Whoever has the CPU that a barrier waits for is not at this line.
     shares = [replace(share, line="") if share.cause in queued else share for share in shares]
     habits = context.habits[seen.pid]
@@ -213,7 +214,7 @@ def _for_pool(classifier: TrainerClassifier, seen: Observation) -> Shares | None
         helper = thread.at(seen.time_ns)
         if helper.is_busy:
             causes = {arithmetic(seen.location): 1.0}
-            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line)
+            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line, in_step=True)
     return None
 
 

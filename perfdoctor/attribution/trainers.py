@@ -67,6 +67,8 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
     location = seen.location
     cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
+    if cause == DATA_TRANSFER and not context.job.processes.workers_of(seen.pid):
+        cause = INPUT_PREPROCESSING  # a loader without workers hands nothing over
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
     causes = {by_place(cause, location): weight for cause, weight in causes.items()}
     in_step = location.phase in TRAINING_PHASES

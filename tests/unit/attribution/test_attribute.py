@@ -165,6 +165,16 @@ def test_without_workers_nothing_is_handed_over() -> None:
 LOADER = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_try_get_data", 1284)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_without_workers_hands_nothing_over(workers: int) -> None:
+    """It is in frames that a loader with workers waits in as well."""
+    own = jobs.Frame(LOADER.file, "_next_data", 700)
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, run=1.0), *jobs.stacks(10, (jobs.OWN, own))]
+    worker = [*jobs.process(20, parent=10, forked=True), *jobs.thread(20, 20, "S", name="pt_data_worker")]
+    (account,) = accounted([*trainer, *worker[: workers * len(worker)]])
+    assert _share([account], "cpu.data_transfer") == pytest.approx(workers)
+
+
 def test_what_a_worker_starts_for_a_sample_is_no_start_of_workers() -> None:
     """A process that downloads for it, started while the job is watched."""
     trainer = [*jobs.process(10), *jobs.thread(10, 10, "S", call="poll", target="pipe")]

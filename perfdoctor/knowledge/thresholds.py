@@ -434,6 +434,19 @@ LEAST_OWN_TIME = Threshold(
     0.01, "of the wall time", "judgement: with less time of the trainer's own, the need for workers has no end"
 )
 LEAST_FREE_CORES = Threshold(0.5, "cores", "judgement: neighbours never take all cores from a job")
+HANDED_OVER = Threshold(
+    1.15,
+    "times as long",
+    "measured: batches took 1.08 to 1.3 times as long in a worker, which hands them over, as in the trainer itself",
+)
+POOL_THREAD = Threshold(
+    0.25, "of the trainer's own time", "judgement: a thread that is busy for less is no thread of the arithmetic"
+)
+POOL_SCALING = Threshold(
+    0.3,
+    "exponent of the number of threads",
+    "measured: half the threads took 1.0, 1.12 and 1.32 times as long for three models; 2 to this power is 1.23",
+)
 BUSY_WORKER = Threshold(0.8, "of the time", "judgement: a worker that all others wait for has hardly a pause")
 UNEVEN_WORKERS = Threshold(
     2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"

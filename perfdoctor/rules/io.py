@@ -8,8 +8,9 @@ from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.input import no_more_workers, plan_workers, worker_fixes
-from perfdoctor.rules.rule import Rule, freed
+from perfdoctor.rules.input import no_more_workers, worker_fixes
+from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.workers import plan_workers
 
 _PAGE_MB = 4096 / 1e6
 
@@ -63,7 +64,7 @@ def _thrashes(case: Case) -> bool:
 def _fetch_otherwise(case: Case) -> Iterator[Advice]:
     yield from worker_fixes(case, NETWORK_READ, plan_workers(case, NETWORK_READ))
     yield advise("io.at_the_same_time", received=case.measured("received"))
-    yield advise("io.local_copy", freed(case.share(NETWORK_READ)))
+    yield advise("io.local_copy")
     yield advise("io.larger_objects")
     if (case.setting("workers") or 0) > 0:
         yield advise("io.further_ahead")
@@ -82,7 +83,6 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
     times = _times_rarer(share)
     yield advise(
         "io.save_behind",
-        freed(share, share),  # in the background the writes still take as long as now
         path=path,
         share=share,
         line=case.hot_line(CHECKPOINT_WRITE),
@@ -90,7 +90,6 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
     )
     yield advise(
         "io.save_less_often",
-        freed(share * (1 - 1 / times)),
         share=share,
         times=times,
         bearable=thresholds.REPORTED_SHARE,
@@ -104,7 +103,6 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
     times = _times_rarer(share)
     yield advise(
         "io.log_less_often",
-        freed(share * (1 - 1 / times)),
         path=case.hot_path(LOG_WRITE),
         share=share,
         line=case.hot_line(LOG_WRITE),

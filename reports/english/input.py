@@ -210,6 +210,7 @@ def more_workers(
     own: float,
     cores: float | None,
     used_cores: float | None,
+    threads: int | None,
     pin: bool,
 ) -> Fix:
     why = (
@@ -221,9 +222,14 @@ def more_workers(
         taken = f", of which the job keeps {used_cores:.2g} busy already" if used_cores else ""
         why += f", and on {counted(cores, 'core')}{taken}, more than {useful} would gain nothing"
     change = f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    title = f"Use {counted(useful, 'loader worker')}"
+    if threads is not None:
+        title += f" and {counted(threads, 'compute thread')}"
+        why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
+        change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     if now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return Fix(f"Use {counted(useful, 'loader worker')}", f"{why}.", change)
+    return Fix(title, f"{why}.", change)
 
 
 def spread_work(*, busiest: float, following: float) -> Fix:

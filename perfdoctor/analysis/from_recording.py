@@ -209,6 +209,7 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
             put(own, "own_updating", account.updating / watched, of_process(pid))
         if account.compiling:
             put(own, "own_compiling", account.compiling / watched, of_process(pid))
+            put(own, "own_recompiling", account.recompiling / watched, of_process(pid))
     return Measured(numbers, by_trainer)
 
 

@@ -36,6 +36,7 @@ class Account:
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
         updating: in which the optimizer's step was interpreter and dispatch.
+        recompiling: of these, after the optimizer's first step.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
@@ -53,6 +54,7 @@ class Account:
     sampling: float = 0.0
     compiling: float = 0.0
     updating: float = 0.0
+    recompiling: float = 0.0
     interpreter: float | None = None
     libraries: float | None = None
 
@@ -65,6 +67,8 @@ class Account:
             self.sampling += seconds
         elif location.detail == "compile":
             self.compiling += seconds
+            if "optimizer" in self.phases:
+                self.recompiling += seconds
         for share in shares:
             amount = share.weight * seconds
             if share.cause == PYTHON_OVERHEAD and location.phase == "optimizer":

@@ -278,7 +278,6 @@ HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 
 
@@ -290,11 +289,6 @@ def is_own(frame: Frame) -> bool:
 def in_loader(frame: Frame) -> bool:
     """Whether a frame is a DataLoader's."""
     return _LOADER.search(frame.file) is not None
-
-
-def in_ddp(frame: Frame) -> bool:
-    """Whether a frame is DistributedDataParallel's."""
-    return _DDP.search(frame.file) is not None
 
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:

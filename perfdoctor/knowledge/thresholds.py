@@ -423,6 +423,10 @@ FULL_GPU_MEMORY = Threshold(
 # Exchange between ranks.
 WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")
 
+IDLE_FABRIC = Threshold(
+    0.1, "of what other interfaces receive", "judgement: NCCL over InfiniBand leaves next to nothing to TCP"
+)
+
 # Loader workers.
 WORTHWHILE_LEFT = Threshold(
     0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"

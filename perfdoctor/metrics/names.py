@@ -65,6 +65,7 @@ THREADS: dict[str, Metric] = {
     "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
     "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
+    "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
     "runnable_threads": Metric("threads of the job on a core or queueing for one, at a time", "threads", "threads"),

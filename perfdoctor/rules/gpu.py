@@ -26,6 +26,15 @@ def _compute_less(case: Case) -> Iterator[Advice]:
         yield advise("gpu.check_late_gpu", times=times) if times >= thresholds.SLOWER_GPU else advise("gpu.same_work")
     yield from use_fewer_channels(case)
     yield from _keep_activations(case)
+    yield from _try_mixed_precision(case)
+
+
+def _try_mixed_precision(case: Case) -> Iterator[Advice]:
+    """Where neither counters nor kernels say in which precision it computes; a GPU of unknown model may have none."""
+    capability = case.setting("compute_capability")
+    known = case.number("gpu_tensor") is not None or case.number("traced_kernel_time") is not None
+    if not known and capability is not None and capability >= hardware.VOLTA:
+        yield advise("gpu.try_mixed_precision", bfloat16=capability >= hardware.AMPERE)
 
 
 def _keep_activations(case: Case) -> tuple[Advice, ...]:
@@ -62,7 +71,7 @@ def _move_less_memory(case: Case) -> Iterator[Advice]:
     softmax, layout = case.number("traced_softmax"), case.number("traced_layout")
     if softmax or not traced:
         yield advise("gpu.fused_attention", softmax=softmax)
-    if layout or not traced:
+    if layout or (not traced and case.settings.get("convolutions") == "yes"):
         yield advise("gpu.channels_last", layout=layout)
 
 

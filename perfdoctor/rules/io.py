@@ -46,7 +46,7 @@ def _nearer(case: Case) -> Iterator[Advice]:
     path, cached = case.hot_path(STORAGE_READ), case.number("page_cache")
     system = case.file_system(path)
     if system is not None and "network" in system:
-        yield advise("io.copy_to_local", path=path, system=system.split()[0])
+        yield advise("io.copy_to_local", path=path, system=system.split()[0], available=case.number("memory_available"))
     if cached is None or cached < thresholds.PAGE_CACHE_HITS:
         yield advise("io.keep_in_memory", path=path, available=case.number("memory_available"))
     if _thrashes(case):
@@ -66,8 +66,8 @@ def _fetch_otherwise(case: Case) -> Iterator[Advice]:
     yield advise("io.at_the_same_time", received=case.measured("received"))
     yield advise("io.local_copy")
     yield advise("io.larger_objects")
-    if (case.setting("workers") or 0) > 0:
-        yield advise("io.further_ahead")
+    if workers := int(case.setting("workers") or 0):
+        yield advise("io.further_ahead", workers=workers)
 
 
 def _need_less_memory(case: Case) -> Iterator[Advice]:
@@ -86,7 +86,8 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
         path=path,
         share=share,
         line=case.hot_line(CHECKPOINT_WRITE),
-        ranks=len(case.trainers),
+        together=len(case.trainers) > 1,
+        gpu=case.uses_gpu,
     )
     yield advise(
         "io.save_less_often",

@@ -60,7 +60,7 @@ class Account:
 
     def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
         """Attributes a span of time."""
-        self.phases[location.phase] += seconds
+        self.phases["evaluation" if location.evaluates else location.phase] += seconds
         if location.detail in ("fetch", PREPARES):
             self.fetching += seconds
         elif location.detail == "sampling":

@@ -64,6 +64,12 @@ SUPPLIED_BY_THREADS = Threshold(
 REGULAR_CALL = Threshold(
     0.05, "of the model's time", "judgement: a line with less of it is no training, but a validation now and then"
 )
+FEWEST_PASSES = Threshold(5, "times", "judgement: fewer do not say how many samples lie between two of training")
+PASSES_WITHOUT_TRAINING = Threshold(
+    10.0,
+    "times the median of samples between two of training",
+    "numbers of samples between two of a kind are geometric: 7 means, 10 medians, in one case of 1,000 (exp(-7))",
+)
 SEEMINGLY_IDLE_CORES = Threshold(
     0.2, "cores", "measured: perfdoctor's own use, and the coarse clock of other processes' times"
 )
@@ -304,6 +310,11 @@ MIN_PYTHON_OVERHEAD = Threshold(
 )
 MIN_CONTENTION = Threshold(
     0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
+)
+MIN_EVALUATION = Threshold(
+    0.15,
+    "fraction of wall time",
+    "judgement: one pass over a tenth of the data per epoch takes 3 to 4 %; with several times as much it stands out",
 )
 MIN_GIL_CONTENTION = Threshold(
     0.12, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"

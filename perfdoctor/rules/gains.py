@@ -224,6 +224,10 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.shorten_outside": _UP_TO_ALL,
     "interpreter.cheaper_operator": _UP_TO_ALL,
     "interpreter.compile_once": _UP_TO_ALL,
+    # Evaluation.
+    "evaluation.less_often": _less_often,
+    "evaluation.subset": _less_often,
+    "evaluation.larger_batches": _HALF,
     # Cores.
     "cores.fewer_threads_beside": _fewer_threads_beside,
     "cores.fewer_threads": _part(1.0, least=0.5),

@@ -1,6 +1,5 @@
 """Input and output: reading from storage and networks, paging, and writing checkpoints and logs."""
 
-import math
 from collections.abc import Iterator
 
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE_READ, SWAP
@@ -9,7 +8,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.input import no_more_workers, worker_fixes
-from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.rule import Rule, times_rarer
 from perfdoctor.rules.workers import plan_workers
 
 _PAGE_MB = 4096 / 1e6
@@ -80,7 +79,7 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
 
 def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
-    times = _times_rarer(share)
+    times = times_rarer(share)
     yield advise(
         "io.save_behind",
         path=path,
@@ -101,7 +100,7 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
 
 def _log_otherwise(case: Case) -> Iterator[Advice]:
     share = case.share(LOG_WRITE)
-    times = _times_rarer(share)
+    times = times_rarer(share)
     yield advise(
         "io.log_less_often",
         path=case.hot_path(LOG_WRITE),
@@ -111,12 +110,6 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
     )
     yield advise("io.faster_reader" if case.is_read_by_another(LOG_WRITE) else "io.no_flush")
     yield advise("io.another_thread")
-
-
-def _times_rarer(share: float) -> int:
-    """How many times more rarely something must happen until its share of the time is not reported any more."""
-    bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
-    return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
 
 
 IO_RULES = (

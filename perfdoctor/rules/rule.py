@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -114,6 +115,12 @@ def severity(cause: str, share: float) -> str:
     if share >= thresholds.HIGH_SEVERITY:
         return "high"
     return "medium" if share >= thresholds.MEDIUM_SEVERITY else "low"
+
+
+def times_rarer(share: float) -> int:
+    """How many times more rarely something must happen until its share of the time is not reported any more."""
+    bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
+    return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
 
 
 def unset(case: Case, name: str, why: Message) -> list[Advice]:

@@ -388,6 +388,9 @@ TIME_BETWEEN_STEPS = Threshold(
 OPTIMIZER_SHARE = Threshold(
     0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
 )
+ONLY_COLLECTS = Threshold(
+    0.9, "of the time at a line", "judgement: samples beside a call of gc.collect() fall on its line now and then"
+)
 FORMATTING_TRACEBACKS = Threshold(
     0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"
 )

@@ -45,6 +45,11 @@ USUAL_VALIDATION = Threshold(
     "of the steps",
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
+YOUNG_S = Threshold(
+    60.0,
+    "seconds",
+    "judgement: loading PyTorch takes seconds, from a slow disk a minute; older jobs have begun to train",
+)
 LONG_STEP = Threshold(
     3.0,
     "standard deviations above the median, estimated from the median absolute deviation",

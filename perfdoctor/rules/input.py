@@ -1,12 +1,14 @@
 """The input pipeline: how many loader workers would keep up, making batches, starting workers, hand-over, and locks."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.environment import POOL_THREADS
+from perfdoctor.knowledge.libraries import PREPARED
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.rule import Rule, freed
 
@@ -23,6 +25,7 @@ class WorkerPlan:
         useful: the most that helps, given the cores.
         pace: what is left of each second with ``useful`` workers.
         cores: cores that the job may use; None if unknown.
+        threads: compute threads for which ``useful`` workers leave the trainer cores; None where cores are unknown.
         beside: workers of other loaders, which have no part in this.
         uneven: how busy the busiest worker and the next one are, if all wait for that one worker.
     """
@@ -34,6 +37,7 @@ class WorkerPlan:
     useful: int
     pace: float
     cores: float | None
+    threads: int | None = None
     beside: int = 0
     uneven: tuple[float, float] | None = None
 
@@ -58,14 +62,15 @@ def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
     needed = max(1, math.ceil(busy / own - 1e-6))
     cores = case.setting("cores")
     floor = _cores_floor(case, busy + own if trainer.workers else 1.0, cores)
-    useful = needed
+    useful, threads = needed, None
     if cores is not None:
-        room = cores / (len(case.trainers) * _core_per_worker(case, trainer, waiting))
-        useful = max(1, min(useful, int(room + 1e-6)))
+        part, own_cores = _core_per_worker(case, trainer, waiting), cores / len(case.trainers)
+        useful = max(1, min(useful, int(own_cores / part + 1e-6)))
         useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
+        threads = max(1, int(own_cores - min(busy, useful) * part + 1e-6))
     pace = max(own, busy / useful, floor if cores is not None else 0.0)
     uneven = _uneven(trainer)
-    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, beside, uneven)
+    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, threads, beside, uneven)
 
 
 def _uneven(trainer: Trainer) -> tuple[float, float] | None:
@@ -127,12 +132,14 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         busiest, following = plan.uneven
         speedup = freed(case.share(cause), max(plan.own, plan.busy / plan.now))
         return [advise("input.spread_work", speedup, busiest=busiest, following=following)]
-    if plan is None or not plan.helps:
+    if plan is None or not plan.helps or case.is_read_by_another(cause):
         return []
+    computes_here = not case.uses_gpu
     advice = advise(
         "input.more_workers",
-        # Workers help against all causes in the input; this finding may promise no more than its own share.
-        freed(case.share(cause), plan.pace),
+        # Workers help against all causes in the input; this finding may promise no more than its own share. Whether
+        # there are cores for them beside a trainer that computes on cores too is known, or nothing is promised.
+        None if computes_here and plan.cores is None else freed(case.share(cause), plan.pace),
         now=plan.now,
         beside=plan.beside,
         needed=plan.needed,
@@ -142,8 +149,27 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         cores=plan.cores,
         used_cores=case.number("job_cores"),
         pin=case.uses_gpu and case.settings.get("pin_thread") != "yes",
+        threads=plan.threads if computes_here and _has_more_threads(case, plan) else None,
+        divides=computes_here,
+        tight=_lacking_memory(case, plan),
     )
     return [advice]
+
+
+def _has_more_threads(case: Case, plan: WorkerPlan) -> bool:
+    """Whether the trainer's arithmetic may use more threads than the workers leave cores for."""
+    if plan.threads is None or plan.cores is None:
+        return False
+    now = case.variable(POOL_THREADS)
+    return plan.threads < (int(now) if now is not None and now.isdigit() else plan.cores / len(case.trainers))
+
+
+def _lacking_memory(case: Case, plan: WorkerPlan) -> tuple[float, float] | None:
+    """What a worker has in memory and what is available, in MB, where as much for each further one would not fit."""
+    size, available = case.number("worker_rss"), case.number("memory_available")
+    if size is None or available is None:
+        return None
+    return (size, available) if (plan.useful - plan.now) * size > available else None
 
 
 def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
@@ -180,24 +206,39 @@ def _draw_otherwise(case: Case) -> Iterator[Advice]:
 
 def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     share, below = case.share(INPUT_PREPROCESSING), case.below.get(INPUT_PREPROCESSING, {})
-    plan = plan_workers(case, INPUT_PREPROCESSING)
+    plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
+    arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     # Rows of tensors in memory, taken one by one and stacked: the preparation is torch's own.
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
         yield advise("input.whole_batches", freed(share))
-    else:
-        yield advise(
-            "input.cheaper",
-            freed(share),
-            line=case.hot_line(INPUT_PREPROCESSING),
-            loader=case.settings.get("loader") != "no",
-            share=share,
-            no_more_workers=no_more_workers(plan, share),
-            decodes=below.get("PIL", 0.0) >= thresholds.DECODING,
-        )
-        yield advise("input.prepare_once")
-    if case.uses_gpu:
+        return
+    if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
+        yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
+    if kind == "text":  # tokens are the same in each epoch
+        yield advise("input.prepare_once", kind=kind, arrow=arrow)
+    yield advise(
+        "input.cheaper",
+        freed(share),
+        line=case.hot_line(INPUT_PREPROCESSING),
+        loader=case.settings.get("loader") != "no",
+        share=share,
+        no_more_workers=no_more_workers(plan, share),
+        kind=kind,
+    )
+    if kind != "text":
+        yield advise("input.prepare_once", kind=kind, arrow=arrow)
+    if case.uses_gpu and kind in ("images", "video"):
+        yield advise("input.decode_on_gpu", kind=kind)
+    if case.uses_gpu and kind not in ("text", "video", "sound"):
         yield advise("input.augment_on_gpu")
+
+
+def _kind_of_input(below: Mapping[str, float]) -> str:
+    """What the preparation is about by the packages that work at it: ``images``, ``sound`` …; "" where none does."""
+    parts = {kind: sum(below.get(name, 0.0) for name in names) for kind, names in PREPARED.items()}
+    kind = max(parts, key=lambda kind: parts[kind])
+    return kind if parts[kind] >= thresholds.DECODING else ""
 
 
 def _has_rows(case: Case) -> bool:

@@ -70,19 +70,21 @@ def _unavailable(job: JobTimeline) -> list[NotExamined]:
 
 
 def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
-    """Where the time between steps goes, a validation for instance: no step is charged with it."""
+    """Where the time between steps goes of which no evaluation was told: it is in no share."""
     for trainer in job.processes.trainers:
         steps = job.steps.get(trainer.pid)
         if steps is None or not steps.all:
             continue
         whole = steps.all[-1].end_ns - steps.all[0].start_ns
-        if steps.outside_ns < thresholds.TIME_BETWEEN_STEPS * whole:
+        told_ns = 0 if job.gpus.used_by(trainer.pid) else steps.evaluated_ns
+        passed_ns = steps.outside_ns - told_ns
+        if passed_ns < thresholds.TIME_BETWEEN_STEPS * whole:
             continue
         where = by_function(_lines_between(job, trainer.pid, steps))
         passed = say(
             "coverage.between_steps",
-            seconds=steps.outside_ns / NS_PER_S,
-            share=steps.outside_ns / whole,
+            seconds=passed_ns / NS_PER_S,
+            share=passed_ns / whole,
             rank=trainer.rank if job.processes.world_size > 1 else None,
             line=where[0][0] if where else None,
         )

@@ -205,6 +205,8 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
         put(own, "own_fetching", account.fetching / watched if watched else None, of_process(pid))
         if account.sampling:
             put(own, "own_sampling", account.sampling / watched, of_process(pid))
+        if account.updating:
+            put(own, "own_updating", account.updating / watched, of_process(pid))
         if account.compiling:
             put(own, "own_compiling", account.compiling / watched, of_process(pid))
             put(own, "own_recompiling", account.recompiling / watched, of_process(pid))

@@ -29,6 +29,7 @@ from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
     DATA_TRANSFER,
+    EVALUATION,
     GARBAGE_COLLECTION,
     GIL_CONTENTION,
     INPUT_PREPROCESSING,
@@ -146,7 +147,14 @@ class TrainerClassifier:
 
     def _first(self, classifiers: tuple[Classifier, ...], seen: Observation) -> Shares:
         answers = (classify(self, seen) for classify in classifiers)
-        return next((shares for shares in answers if shares is not None), unattributed(seen.location))
+        shares = next((shares for shares in answers if shares is not None), unattributed(seen.location))
+        return [_of_evaluation(share) for share in shares] if seen.location.evaluates else shares
+
+
+def _of_evaluation(share: Share) -> Share:
+    """What calling the model takes in a pass that does not train; what else holds it up keeps its cause."""
+    in_model = share.rank is None and share.cause in (MODEL_COMPUTE, PYTHON_OVERHEAD)
+    return replace(share, cause=EVALUATION) if in_model else share
 
 
 Classifier = Callable[[TrainerClassifier, Observation], Shares | None]

@@ -64,6 +64,12 @@ SUPPLIED_BY_THREADS = Threshold(
 REGULAR_CALL = Threshold(
     0.05, "of the model's time", "judgement: a line with less of it is no training, but a validation now and then"
 )
+FEWEST_PASSES = Threshold(5, "times", "judgement: fewer do not say how many samples lie between two of training")
+PASSES_WITHOUT_TRAINING = Threshold(
+    10.0,
+    "times the median of samples between two of training",
+    "numbers of samples between two of a kind are geometric: 7 means, 10 medians, in one case of 1,000 (exp(-7))",
+)
 SEEMINGLY_IDLE_CORES = Threshold(
     0.2, "cores", "measured: perfdoctor's own use, and the coarse clock of other processes' times"
 )
@@ -305,6 +311,11 @@ MIN_PYTHON_OVERHEAD = Threshold(
 MIN_CONTENTION = Threshold(
     0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
+MIN_EVALUATION = Threshold(
+    0.15,
+    "fraction of wall time",
+    "judgement: one pass over a tenth of the data per epoch takes 3 to 4 %; with several times as much it stands out",
+)
 MIN_GIL_CONTENTION = Threshold(
     0.12, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
@@ -438,6 +449,19 @@ LEAST_OWN_TIME = Threshold(
     0.01, "of the wall time", "judgement: with less time of the trainer's own, the need for workers has no end"
 )
 LEAST_FREE_CORES = Threshold(0.5, "cores", "judgement: neighbours never take all cores from a job")
+HANDED_OVER = Threshold(
+    1.15,
+    "times as long",
+    "measured: batches took 1.08 to 1.3 times as long in a worker, which hands them over, as in the trainer itself",
+)
+POOL_THREAD = Threshold(
+    0.25, "of the trainer's own time", "judgement: a thread that is busy for less is no thread of the arithmetic"
+)
+POOL_SCALING = Threshold(
+    0.3,
+    "exponent of the number of threads",
+    "measured: half the threads took 1.0, 1.12 and 1.32 times as long for three models; 2 to this power is 1.23",
+)
 BUSY_WORKER = Threshold(0.8, "of the time", "judgement: a worker that all others wait for has hardly a pause")
 UNEVEN_WORKERS = Threshold(
     2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"

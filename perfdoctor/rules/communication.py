@@ -7,7 +7,7 @@ from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.rule import Rule, freed
+from perfdoctor.rules.rule import Rule
 
 
 def use_fewer_channels(case: Case) -> Iterator[Advice]:
@@ -16,9 +16,7 @@ def use_fewer_channels(case: Case) -> Iterator[Advice]:
     if longer is None or times is None or longer < thresholds.REPORTED_SHARE:
         return
     step = case.measured("traced_lengthened_step")
-    yield advise(
-        "communication.fewer_channels", freed(longer), times=times, longer=longer, step=step, network=_network(case)
-    )
+    yield advise("communication.fewer_channels", times=times, longer=longer, step=step, network=_network(case))
     yield advise("communication.move_overlap", way=_way(case))
 
 
@@ -45,7 +43,7 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
     held_up = _held_up_by_kernels(case)
     if held_up is not None:
         times, network = case.number("traced_behind"), _network(case)
-        yield advise("communication.high_priority", freed(held_up), times=times, share=held_up, network=network)
+        yield advise("communication.high_priority", times=times, share=held_up, network=network)
         yield advise("communication.move_overlap", way=_way(case))
     yield from _mend_transport(case)
     yield from _train_in_one_process(case)

@@ -14,7 +14,7 @@ from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
-from perfdoctor.rules.rule import Rule, freed
+from perfdoctor.rules.rule import Rule
 
 # What a GPU's own work is attributed to; recomputed work is in all of them.
 _WORK = (GPU_COMPUTE, NO_TENSOR_CORES, MEMORY_BANDWIDTH, LOW_OCCUPANCY)
@@ -44,8 +44,8 @@ def _keep_activations(case: Case) -> tuple[Advice, ...]:
         return ()
     used = case.gpu_memory
     full = used is not None and used > thresholds.FULL_GPU_MEMORY
-    fewer = advise("gpu.checkpoint_less", freed(again), again=again, used=used, full=full)
-    selective = advise("gpu.checkpoint_selectively", freed(again), again=again)
+    fewer = advise("gpu.checkpoint_less", again=again, used=used, full=full)
+    selective = advise("gpu.checkpoint_selectively", again=again)
     return (selective, fewer) if full else (fewer, selective)
 
 

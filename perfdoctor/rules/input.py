@@ -1,145 +1,25 @@
-"""The input pipeline: how many loader workers would keep up, making batches, starting workers, hand-over, and locks."""
+"""The input pipeline: making batches, starting workers, hand-over, and locks."""
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.environment import POOL_THREADS
 from perfdoctor.knowledge.libraries import PREPARED
-from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.rule import Rule, freed
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerPlan:
-    """Workers for one trainer. All times are per second of the present wall time.
-
-    Attributes:
-        now: workers it has; 0 where most of the preparation is in a loader without workers.
-        own: seconds in which the trainer does not wait for data.
-        busy: seconds of preparation by all its workers (or by itself, if it has none).
-        needed: workers that would keep up: ``ceil(busy / own)``.
-        useful: the most that helps, given the cores.
-        pace: what is left of each second with ``useful`` workers.
-        cores: cores that the job may use; None if unknown.
-        threads: compute threads for which ``useful`` workers leave the trainer cores; None where cores are unknown.
-        beside: workers of other loaders, which have no part in this.
-        uneven: how busy the busiest worker and the next one are, if all wait for that one worker.
-    """
-
-    now: int
-    own: float
-    busy: float
-    needed: int
-    useful: int
-    pace: float
-    cores: float | None
-    threads: int | None = None
-    beside: int = 0
-    uneven: tuple[float, float] | None = None
-
-    @property
-    def helps(self) -> bool:
-        """Whether more workers make the job faster."""
-        return self.useful > self.now and self.pace < thresholds.WORTHWHILE_LEFT
-
-
-def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
-    """A plan for the trainer that waits for data most; None where the numbers for it are missing."""
-    trainers = case.trainers_with(cause)
-    if not trainers:
-        return None
-    trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
-    trainer, beside = _without_idle_loader(trainer)
-    waiting = trainer.phases.get("data", 0.0)
-    busy = _busy(case, trainer, waiting)
-    if busy is None or busy <= 0:
-        return None
-    own = max(1 - waiting, thresholds.LEAST_OWN_TIME)
-    needed = max(1, math.ceil(busy / own - 1e-6))
-    cores = case.setting("cores")
-    floor = _cores_floor(case, busy + own if trainer.workers else 1.0, cores)
-    useful, threads = needed, None
-    if cores is not None:
-        part, own_cores = _core_per_worker(case, trainer, waiting), cores / len(case.trainers)
-        useful = max(1, min(useful, int(own_cores / part + 1e-6)))
-        useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
-        threads = max(1, int(own_cores - min(busy, useful) * part + 1e-6))
-    pace = max(own, busy / useful, floor if cores is not None else 0.0)
-    uneven = _uneven(trainer)
-    return WorkerPlan(trainer.workers, own, busy, needed, useful, min(1.0, pace), cores, threads, beside, uneven)
-
-
-def _uneven(trainer: Trainer) -> tuple[float, float] | None:
-    """How busy the busiest worker and the next one are; None unless all others wait for the one."""
-    busiest, following = trainer.number("busiest_worker"), trainer.number("next_busiest_worker")
-    if trainer.workers < 2 or busiest is None or following is None:
-        return None
-    uneven = busiest >= thresholds.BUSY_WORKER and busiest > thresholds.UNEVEN_WORKERS * following
-    return (busiest, following) if uneven else None
-
-
-def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
-    """Where the trainer mostly prepares batches itself, beside its workers: as it is without them, and how many."""
-    fetching = trainer.number("own_fetching") or 0.0
-    if not trainer.workers or fetching < thresholds.MOSTLY * trainer.phases.get("data", 0.0):
-        return trainer, 0
-    return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
-
-
-def _busy(case: Case, trainer: Trainer, waiting: float) -> float | None:
-    """Seconds of preparation per second: the workers', or the trainer's own where it has none."""
-    if trainer.workers == 0:
-        return waiting
-    own = trainer.number("workers_busy")
-    return own if own is not None else case.number("workers_busy")
-
-
-def _core_per_worker(case: Case, trainer: Trainer, waiting: float) -> float:
-    """The part of a core that a busy worker uses: less than 1 where it waits for storage or a network."""
-    if trainer.workers == 0:
-        running = case.number("trainer_running")
-        part = None if running is None or waiting <= 0 else running / waiting
-    else:
-        used, busy = case.number("worker_cores"), case.number("workers_busy")
-        part = None if used is None or not busy else used / (busy * len(case.trainers))
-    return 1.0 if part is None else min(1.0, max(part, 1 / thresholds.WORKERS_PER_CORE))
-
-
-def _cores_floor(case: Case, assumed: float, cores: float | None) -> float:
-    """Work is conserved: the CPU seconds of one second cannot take less than this on the cores there are.
-
-    Args:
-        case: what was measured.
-        assumed: CPU seconds per second where they were not measured: one for whoever is busy.
-        cores: cores that the job may use.
-    """
-    if not cores:
-        return thresholds.LEAST_OWN_TIME
-    used = case.number("job_cores")
-    neighbours = case.number("neighbour_cores") or 0.0
-    host = case.setting("host_cores")
-    free = cores if host is None else min(cores, host - neighbours)
-    return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.rule import Rule
+from perfdoctor.rules.workers import WorkerPlan, plan_workers
 
 
 def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice]:
     """More workers, or work spread evenly, with the numbers of this job; nothing where that would not help."""
     if plan is not None and plan.uneven:
         busiest, following = plan.uneven
-        speedup = freed(case.share(cause), max(plan.own, plan.busy / plan.now))
-        return [advise("input.spread_work", speedup, busiest=busiest, following=following)]
+        return [advise("input.spread_work", busiest=busiest, following=following)]
     if plan is None or not plan.helps or case.is_read_by_another(cause):
         return []
-    computes_here = not case.uses_gpu
     advice = advise(
         "input.more_workers",
-        # Workers help against all causes in the input; this finding may promise no more than its own share. Whether
-        # there are cores for them beside a trainer that computes on cores too is known, or nothing is promised.
-        None if computes_here and plan.cores is None else freed(case.share(cause), plan.pace),
         now=plan.now,
         beside=plan.beside,
         needed=plan.needed,
@@ -148,20 +28,12 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         own=plan.own,
         cores=plan.cores,
         used_cores=case.number("job_cores"),
+        threads=plan.threads,
         pin=case.uses_gpu and case.settings.get("pin_thread") != "yes",
-        threads=plan.threads if computes_here and _has_more_threads(case, plan) else None,
-        divides=computes_here,
+        divides=not case.uses_gpu,
         tight=_lacking_memory(case, plan),
     )
     return [advice]
-
-
-def _has_more_threads(case: Case, plan: WorkerPlan) -> bool:
-    """Whether the trainer's arithmetic may use more threads than the workers leave cores for."""
-    if plan.threads is None or plan.cores is None:
-        return False
-    now = case.variable(POOL_THREADS)
-    return plan.threads < (int(now) if now is not None and now.isdigit() else plan.cores / len(case.trainers))
 
 
 def _lacking_memory(case: Case, plan: WorkerPlan) -> tuple[float, float] | None:
@@ -200,7 +72,7 @@ def _mostly_sampling(case: Case) -> bool:
 
 def _draw_otherwise(case: Case) -> Iterator[Advice]:
     share = case.share(INPUT_PREPROCESSING)
-    yield advise("input.draw_many", freed(share), line=case.hot_line(INPUT_PREPROCESSING), share=share)
+    yield advise("input.draw_many", line=case.hot_line(INPUT_PREPROCESSING), share=share)
     yield advise("input.draw_ahead")
 
 
@@ -211,7 +83,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     # Rows of tensors in memory, taken one by one and stacked: the preparation is torch's own.
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
-        yield advise("input.whole_batches", freed(share))
+        yield advise("input.whole_batches")
         return
     if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
         yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
@@ -219,7 +91,6 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         yield advise("input.prepare_once", kind=kind, arrow=arrow)
     yield advise(
         "input.cheaper",
-        freed(share),
         line=case.hot_line(INPUT_PREPROCESSING),
         loader=case.settings.get("loader") != "no",
         share=share,

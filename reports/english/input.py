@@ -274,8 +274,8 @@ def more_workers(
     own: float,
     cores: float | None,
     used_cores: float | None,
-    pin: bool,
     threads: int | None,
+    pin: bool,
     divides: bool,
     tight: tuple[float, float] | None,
 ) -> Fix:
@@ -288,21 +288,19 @@ def more_workers(
         taken = f", of which the job keeps {used_cores:.2g} busy already" if used_cores else ""
         why += f", and on {counted(cores, 'core')}{taken}, more than {useful} would gain nothing"
     change = f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    title = f"Use {counted(useful, 'loader worker')}"
     if threads is not None:
-        change += (
-            f"\ntorch.set_num_threads({threads})  # with it, in the trainer: workers take cores from its arithmetic"
-        )
+        title += f" and {counted(threads, 'compute thread')}"
+        why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
+        change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     elif divides and cores is None:
-        change += (
-            f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))  # with it, in the trainer: "
-            "workers\n# take cores from its arithmetic"
-        )
+        change += f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))  # leaves the workers their cores"
     if tight is not None:
         size, available = tight
         why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
     if now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return Fix(f"Use {counted(useful, 'loader worker')}", f"{why}.", change)
+    return Fix(title, f"{why}.", change)
 
 
 def spread_work(*, busiest: float, following: float) -> Fix:

@@ -190,7 +190,7 @@ def test_what_libraries_do_beside_the_model_is_done_more_rarely() -> None:
     ],
 )
 def test_a_log_that_another_program_reads_is_not_flushed_less(target: str, title: str) -> None:
-    assert titles(finding("io.log_write", target=target))[1] == title
+    assert title in titles(finding("io.log_write", target=target))
 
 
 def test_no_dataset_is_named_where_there_is_none() -> None:

@@ -95,16 +95,14 @@ USES: tuple[Use, ...] = (
     _use("watched_by", "Scalene", rf"{_INSTALLED}/scalene/.*\.py"),
 )  # fmt: skip
 
-# What is written around operators and collectives in a profiler's trace, by how the ranks share the model
-# (record_function in torch/distributed/fsdp and torch/nn/parallel/distributed.py of torch 2.13).
-ANNOTATIONS = (("FSDP::", FULLY_SHARD), ("FullyShardedDataParallel.", FSDP), ("DistributedDataParallel.forward", DDP))
-
-# What packages prepare where they are innermost (``package_of`` of their frames).
-IMAGES = frozenset(("PIL", "cv2", "imageio", "skimage", "torchvision", "albumentations", "kornia", "timm"))
-SOUND = frozenset(("torchaudio", "librosa", "soundfile", "audioread", "resampy", "torch_audiomentations"))
-VIDEO = frozenset(("av", "decord", "torchcodec", "moviepy", "pytorchvideo"))
-TEXT = frozenset((
-    "tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy", "re", "json", "csv", "html", "string",
-    "textwrap", "unicodedata",
-))  # fmt: skip
-ARRAYS = frozenset(("numpy", "scipy", "pandas", "torch"))
+# What an input is made of, by the packages whose frames are innermost while it is prepared (``package_of``).
+PREPARED: dict[str, frozenset[str]] = {
+    "images": frozenset(("PIL", "cv2", "imageio", "skimage", "torchvision", "albumentations", "kornia")),
+    "sound": frozenset(("torchaudio", "librosa", "soundfile", "audioread", "resampy", "torch_audiomentations")),
+    "video": frozenset(("av", "decord", "torchcodec", "moviepy", "pytorchvideo")),
+    "text": frozenset((
+        "tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy", "re", "json", "csv", "html",
+        "string", "textwrap",
+    )),
+    "arrays": frozenset(("numpy", "scipy", "pandas")),
+}  # fmt: skip

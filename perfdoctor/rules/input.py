@@ -1,10 +1,11 @@
 """The input pipeline: making batches, starting workers, hand-over, and locks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.libraries import PREPARED
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
@@ -15,7 +16,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
     if plan is not None and plan.uneven:
         busiest, following = plan.uneven
         return [advise("input.spread_work", busiest=busiest, following=following)]
-    if plan is None or not plan.helps:
+    if plan is None or not plan.helps or case.is_read_by_another(cause):
         return []
     advice = advise(
         "input.more_workers",
@@ -29,8 +30,18 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         used_cores=case.number("job_cores"),
         threads=plan.threads,
         pin=case.uses_gpu and case.settings.get("pin_thread") != "yes",
+        divides=not case.uses_gpu,
+        tight=_lacking_memory(case, plan),
     )
     return [advice]
+
+
+def _lacking_memory(case: Case, plan: WorkerPlan) -> tuple[float, float] | None:
+    """What a worker has in memory and what is available, in MB, where as much for each further one would not fit."""
+    size, available = case.number("worker_rss"), case.number("memory_available")
+    if size is None or available is None:
+        return None
+    return (size, available) if (plan.useful - plan.now) * size > available else None
 
 
 def no_more_workers(plan: WorkerPlan | None, share: float) -> Message | None:
@@ -67,23 +78,38 @@ def _draw_otherwise(case: Case) -> Iterator[Advice]:
 
 def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     share, below = case.share(INPUT_PREPROCESSING), case.below.get(INPUT_PREPROCESSING, {})
-    plan = plan_workers(case, INPUT_PREPROCESSING)
+    plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
+    arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
     # Rows of tensors in memory, taken one by one and stacked: the preparation is torch's own.
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
         yield advise("input.whole_batches")
-    else:
-        yield advise(
-            "input.cheaper",
-            line=case.hot_line(INPUT_PREPROCESSING),
-            loader=case.settings.get("loader") != "no",
-            share=share,
-            no_more_workers=no_more_workers(plan, share),
-            decodes=below.get("PIL", 0.0) >= thresholds.DECODING,
-        )
-        yield advise("input.prepare_once")
-    if case.uses_gpu:
+        return
+    if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
+        yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
+    if kind == "text":  # tokens are the same in each epoch
+        yield advise("input.prepare_once", kind=kind, arrow=arrow)
+    yield advise(
+        "input.cheaper",
+        line=case.hot_line(INPUT_PREPROCESSING),
+        loader=case.settings.get("loader") != "no",
+        share=share,
+        no_more_workers=no_more_workers(plan, share),
+        kind=kind,
+    )
+    if kind != "text":
+        yield advise("input.prepare_once", kind=kind, arrow=arrow)
+    if case.uses_gpu and kind in ("images", "video"):
+        yield advise("input.decode_on_gpu", kind=kind)
+    if case.uses_gpu and kind not in ("text", "video", "sound"):
         yield advise("input.augment_on_gpu")
+
+
+def _kind_of_input(below: Mapping[str, float]) -> str:
+    """What the preparation is about by the packages that work at it: ``images``, ``sound`` …; "" where none does."""
+    parts = {kind: sum(below.get(name, 0.0) for name in names) for kind, names in PREPARED.items()}
+    kind = max(parts, key=lambda kind: parts[kind])
+    return kind if parts[kind] >= thresholds.DECODING else ""
 
 
 def _has_rows(case: Case) -> bool:

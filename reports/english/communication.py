@@ -83,10 +83,9 @@ def fewer_channels(*, times: float, longer: float, step: Evidence | None, networ
         f"time{of_step}. Each channel of a collective occupies a multiprocessor, and all of them memory bandwidth."
         f"{then(network)}",
         """\
-NCCL_MAX_CTAS=8 torchrun ...  # older NCCL: NCCL_MAX_NCHANNELS=8; recent NCCL: NCCL_CTA_POLICY=1 takes as few as suffice
-# or for one process group:
-options = torch.distributed.ProcessGroupNCCL.Options(); options.config.max_ctas = 8
-torch.distributed.init_process_group('nccl', pg_options=options)""",
+NCCL_MAX_CTAS=8 torchrun ...  # older NCCL: NCCL_MAX_NCHANNELS=8; newer: NCCL_CTA_POLICY=1, as few as suffice
+# in code: options = torch.distributed.ProcessGroupNCCL.Options(); options.config.max_ctas = 8
+# torch.distributed.init_process_group('nccl', pg_options=options)""",
     )
 
 

@@ -176,8 +176,14 @@ def trace_later() -> Fix:
     return Fix(
         "Trace later steps",
         "What takes the time of the training shows once everything is loaded, compiled and allocated.",
-        "torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...)\n"
-        "prof.step()  # at the end of each step of the loop",
+        """\
+with torch.profiler.profile(
+    schedule=torch.profiler.schedule(wait=10, warmup=3, active=5, repeat=1),
+    on_trace_ready=torch.profiler.tensorboard_trace_handler('traces'),
+) as profiler:
+    for batch in loader:
+        train(batch)
+        profiler.step()  # perfdoctor analyze traces""",
     )
 
 

@@ -112,7 +112,7 @@ def record_stacks(*, several_ranks: bool) -> Fix:
         "Find out what the main thread does there",
         f"{where} GPU waits while the host calls no operator: it computes in Python or another library, reads a file, "
         "sleeps, or waits for a lock.",
-        "py-spy dump --pid PID, some times; or torch.profiler.profile(with_stack=True, ...); or perfdoctor attach PID",
+        "perfdoctor attach PID\n# or, in the job: torch.profiler.profile(with_stack=True, ...)",
     )
 
 
@@ -143,8 +143,8 @@ def cheaper_operator(*, operator: str | None) -> Fix:
         "For more than a millisecond at a time nothing is launched: operators compute on tensors in the host's memory, "
         "go through long lists of tensors, or run Python code of their own. A larger batch only helps where that work "
         "stays the same.",
-        "move its tensors to the GPU, call it on one tensor instead of a list, or prepare what it computes once\n"
-        "cache descriptors and other launch arguments of a custom kernel between calls",
+        "Move its tensors to the GPU, call it on one tensor instead of a list, or prepare what it computes once; keep "
+        "descriptors and other launch arguments of a kernel of your own between calls.",
     )
 
 

@@ -185,9 +185,11 @@ def save_behind(*, path: str | None, share: float, line: str | None, together: b
         f"""\
 from torch.distributed.checkpoint import async_save
 from torch.distributed.checkpoint.state_dict import get_state_dict
-{backends}if saving is not None: saving.result()  # at the end too; None at first
+{backends}# once: group = torch.distributed.new_group(backend='gloo'), or messages mix with the training's
+if saving is not None: saving.result()  # at the end too; None at first
 model_state, optimizer_state = get_state_dict(model, optimizer)
-saving = async_save({{'model': model_state, 'optimizer': optimizer_state}}, checkpoint_id=folder)"""
+state = {{'model': model_state, 'optimizer': optimizer_state}}
+saving = async_save(state, checkpoint_id=folder, process_group=group)"""
         if together
         else """\
 def in_memory(state):
@@ -247,7 +249,7 @@ def faster_reader() -> Fix:
         "It is written into a pipe or a connection, which is full: a line waits until the program at the other end has "
         "read others.",
         "python train.py >> train.log 2>&1  # instead of a pipe: a file, which tail -F may follow\n"
-        "logging.FileHandler(path)          # instead of a connection: a file, which the collector reads by itself",
+        "# instead of a connection: logging.FileHandler(path), a file which the collector reads by itself",
     )
 
 

@@ -231,6 +231,8 @@ def _combine(winners: Sequence[Arm], found: Found, lab: Lab) -> Arm:
 def _alternate(base: Arm, arm: Arm, lab: Lab, time_left: Callable[[], bool], at_least: int = 2) -> None:
     """Runs two kinds in turn until it is clear which is faster."""
     for number in range(int(thresholds.ROUNDS)):
+        if not time_left():
+            return
         order = (base, arm) if number % 2 == 0 else (arm, base)
         for one in order:
             one.take(lab.run(one.change, one.name, slow_start=any(part.slow_start for part in one.treatments)))
@@ -238,7 +240,7 @@ def _alternate(base: Arm, arm: Arm, lab: Lab, time_left: Callable[[], bool], at_
             return
         if number + 1 >= at_least:
             arm.judge()
-        if arm.closed or not time_left():
+        if arm.closed:
             return
 
 

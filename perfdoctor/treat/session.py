@@ -98,6 +98,8 @@ class Session:
             start_s = max(60.0, self.left_s() - watch_s)
             live.wait(_is_settled, time.monotonic() + start_s)
             _require_steps(live, start_s)
+            if live.seen.status is not None:
+                raise _too_short(live.seen)
             self.progress("watching the job", self.left_s())
             diagnosis = self._watch(live, watch_s)
             seen = live.conclude()
@@ -235,7 +237,7 @@ def _require_steps(live: LiveRun, waited_s: float) -> None:
     kinds = {fact["kind"] for fact in seen.facts}
     if seen.status:
         raise PerfDoctorError(
-            f"The job ends with status {seen.status}: {live.last_words()}",
+            f"The job ends with status {seen.status}: {live.last_words().rstrip('.')}.",
             hint="It runs in a copy of its working folder, without a terminal and without input. Does it run there?",
         )
     if "python" not in kinds:
@@ -251,12 +253,14 @@ def _require_steps(live: LiveRun, waited_s: float) -> None:
             f"The job made no training step {ended}.", hint="A step is a step of a torch optimizer, or else a batch."
         )
     if len(seen.times()) < thresholds.FEWEST_STEPS:
-        raise PerfDoctorError(
-            f"The job ended after {len(seen.ends_ns)} steps."
-            if seen.status is not None
-            else "Its steps take too long.",
-            hint="Give it more steps to do." if seen.status is not None else "Give it more time: --minutes 60",
-        )
+        if seen.status is not None:
+            raise _too_short(seen)
+        raise PerfDoctorError("The job's steps take too long.", hint="Give it more time: --minutes 60")
+
+
+def _too_short(seen: Run) -> PerfDoctorError:
+    steps = f"{len(seen.ends_ns)} step{'' if len(seen.ends_ns) == 1 else 's'}"
+    return PerfDoctorError(f"The job ended after {steps}, before they were steady.", hint="Give it more steps to do.")
 
 
 def treat(

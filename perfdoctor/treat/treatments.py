@@ -99,7 +99,7 @@ class Situation:
         return {}
 
     def predicted(self, treatment: Treatment) -> float | None:
-        """The speed-up that the diagnosis promises at best, for this very change or for an end of what it is against."""
+        """The speed-up that the diagnosis promises at best, for this very change or for an end of its causes."""
         findings = [one for one in self._findings if one.cause in treatment.causes]
         fixes = [fix for one in findings for fix in one.fixes if isinstance(fix, Advice)]
         same = [fix.predicted_speedup for fix in fixes if fix.message.id == treatment.fix and fix.predicted_speedup]

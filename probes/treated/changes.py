@@ -219,23 +219,20 @@ class Changes:
         kept: dict[int, list[Any]] = {}
 
         def batches(loader: Any) -> Iterator[Any]:
-            own = kept.setdefault(id(loader), [])
-            for served, batch in enumerate(original(loader) if len(own) < KEPT_BATCHES else ()):
+            own, served = kept.setdefault(id(loader), []), 0
+            for batch in original(loader) if len(own) < KEPT_BATCHES else ():
                 own[served:] = [batch]
+                served += 1
                 yield batch
-                if len(own) == KEPT_BATCHES:
+                if served == KEPT_BATCHES:
                     break
-            if len(own) == KEPT_BATCHES:
+            total = _length(loader)
+            while len(own) == KEPT_BATCHES and (total is None or served < total):
                 self._applied("cached_batches")
-                yield from self._again(own, _length(loader))
+                yield own[served % KEPT_BATCHES]
+                served += 1
 
         DataLoader.__iter__ = batches  # type: ignore[assignment, method-assign]
-
-    def _again(self, kept: list[Any], total: int | None) -> Iterator[Any]:
-        served = len(kept)
-        while total is None or served < total:
-            yield kept[served % len(kept)]
-            served += 1
 
     # --- modules, when they are called for the first time
 

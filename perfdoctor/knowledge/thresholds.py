@@ -266,9 +266,6 @@ FARTHEST_SHIFT = Threshold(200, "collectives", "judgement: ranks begin to record
 EXPLAINED_WAIT = Threshold(0.8, "of what others wait", "TraceML, Ascend's advisor: a culprit's excess explains so much")
 UNMATCHED_COLLECTIVES = Threshold(0.2, "of exposed communication", "judgement: more of it on one rank is worth a note")
 UNEVEN_WINDOWS = Threshold(1.5, "times the shortest", "judgement: windows that differ more hold different steps")
-ARITHMETIC_COUNTS = Threshold(
-    0.1, "of its share", "judgement: the model's own arithmetic is needed; what may make it cheaper is tried last"
-)
 FEWEST_STEPS = Threshold(3, "steps", "the tutorial of torch.profiler records 3 (active=3): so many if none is marked")
 OPERATION_OVERLAP_S = Threshold(200e-6, "s", "measured: clocks let operations overlap by up to 0.1 ms")
 ALWAYS_AFTER = Threshold(0.95, "of the steps", "judgement: one step in another order does not make two independent")
@@ -505,7 +502,7 @@ WORTH_A_TRIAL = Threshold(0.05, "of the wall time", "judgement: all of it would 
 ARITHMETIC_COUNTS = Threshold(
     0.1, "of its share", "judgement: the model's own arithmetic is needed; what may make it cheaper is tried last"
 )
-FEWEST_STEPS = Threshold(3, "steps", "judgement: fewer say nothing of a pace")
+FEWEST_TRIAL_STEPS = Threshold(3, "steps", "judgement: fewer say nothing of a pace")
 TRIAL_S = Threshold(6, "seconds", "judgement: of steps in each run, where starting takes no longer than that")
 SHORTEST_TRIAL_S = Threshold(3, "seconds", "judgement: the same, where the budget is small")
 LONGEST_TRIAL_S = Threshold(30, "seconds", "judgement: of steps in each run, however long starting takes")

@@ -275,7 +275,7 @@ def _why_useless(seen: Run, live: LiveRun, window: Window) -> Text:
         return say("treat.crashed", status=seen.status, said=live.last_words())
     if not seen.ends_ns:
         return say("treat.no_step", ended=seen.status is not None, waited=window.start_s)
-    if len(seen.times()) < window.first + thresholds.FEWEST_STEPS:
+    if len(seen.times()) < window.first + thresholds.FEWEST_TRIAL_STEPS:
         return say("treat.few_steps", steps=len(seen.ends_ns), ended=seen.status is not None)
     return ""
 

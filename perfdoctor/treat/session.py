@@ -252,7 +252,7 @@ def _require_steps(live: LiveRun, waited_s: float) -> None:
         raise PerfDoctorError(
             f"The job made no training step {ended}.", hint="A step is a step of a torch optimizer, or else a batch."
         )
-    if len(seen.times()) < thresholds.FEWEST_STEPS:
+    if len(seen.times()) < thresholds.FEWEST_TRIAL_STEPS:
         if seen.status is not None:
             raise _too_short(seen)
         raise PerfDoctorError("The job's steps take too long.", hint="Give it more time: --minutes 60")

@@ -93,9 +93,17 @@ def _headline(treated: Treated, tried: list[Trial]) -> str:
         return f"{_factor(treated.best.measured.speedup)} faster, as measured: {lower_first(_title(treated.best))}"
     if not tried:
         return "Nothing was tried"
-    if all(trial.outcome is not Outcome.UNDECIDED and trial.outcome is not Outcome.FASTER for trial in tried):
+    if found := _unconfirmed(tried):
+        measured = found.measured.speedup if found.measured else 1.0
+        return f"{_factor(measured)} faster when it was tried, but not confirmed: {lower_first(_title(found))}"
+    if all(trial.outcome is not Outcome.UNDECIDED for trial in tried):
         return "Nothing that was tried makes this job faster"
     return "No change is clearly faster"
+
+
+def _unconfirmed(tried: list[Trial]) -> Trial | None:
+    """The first that could be kept and was faster, though not when it was run once more."""
+    return next((trial for trial in tried if trial.outcome is Outcome.FASTER and not trial.bound), None)
 
 
 def _summary(treated: Treated, tried: list[Trial]) -> str:
@@ -105,15 +113,21 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
         measured = best.measured
         said.append(
             f"Between {_factor(measured.low)} and {_factor(measured.high)} with 97% confidence, by "
-            f"{measured.runs} runs with it and {measured.controls} without that were made for this alone; "
+            f"{measured.runs} runs that were made for this alone and {measured.controls} without it; "
             f"{_TRAINING[best.training or Training.UNKNOWN]}."
         )
     elif not tried and treated.trials:
         said.append("These changes were not tried:")
     elif not tried:
         said.append("Nothing of what can be tried without touching the job's files helps against what takes its time.")
-    elif any(trial.outcome in (Outcome.UNDECIDED, Outcome.FASTER) for trial in tried):
-        said.append("The intervals are too wide, or the best was not faster when it was run again. More minutes help.")
+    elif _unconfirmed(tried):
+        said.append(
+            "Further runs were not clear, or there was no time for them. More minutes help: --minutes."
+        )
+    elif any(trial.outcome is Outcome.UNDECIDED for trial in tried):
+        said.append(
+            "Some intervals are too wide. More minutes help (--minutes), and a machine without neighbours."
+        )
     else:
         said.append("The findings of the diagnosis have changes to the code itself.")
     if treated.interrupted:
@@ -139,11 +153,15 @@ def _row(trial: Trial) -> Row:
 _OPEN = (Outcome.UNDECIDED, Outcome.SAME, Outcome.NOT_TRIED)
 
 
+# An interval that goes that far says no more than that nothing is known; the JSON has it.
+_WIDE = 10
+
+
 def _measured(measured: Measured | None) -> str:
     if measured is None:
         return NOT_RUN
     runs = f"{measured.runs} run{'' if measured.runs == 1 else 's'}"
-    if measured.low is None or measured.high is None:
+    if measured.low is None or measured.high is None or measured.high > _WIDE * measured.speedup:
         return f"{_factor(measured.speedup)} ({runs})"
     return f"{_factor(measured.speedup)} ({_factor(measured.low)} to {_factor(measured.high)}, {runs})"
 

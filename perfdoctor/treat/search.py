@@ -245,11 +245,13 @@ def _alternate(base: Arm, arm: Arm, lab: Lab, time_left: Callable[[], bool], at_
 
 
 def _confirm(best: Arm, found: Found, lab: Lab) -> Arm | None:
-    """Measures the best once more by runs of its own: those that made it the best were the lucky ones, too."""
-    control = Arm((), Change(), [])
-    fresh = Arm(best.treatments, best.change, control.runs)
+    """Measures the best once more by runs of its own: those that made it the best were the lucky ones, too.
+
+    Its controls are all there are: no luck has chosen them.
+    """
+    control = Arm((), Change(), [], runs=found.controls)
+    fresh = Arm(best.treatments, best.change, found.controls)
     _alternate(control, fresh, lab, lambda: lab.left_s() >= 2 * lab.run_s(), int(thresholds.CONFIRMING_RUNS))
-    found.controls += control.runs
     fresh.judge()
     return fresh if fresh.outcome is Outcome.FASTER else None
 

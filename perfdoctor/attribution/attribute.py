@@ -15,7 +15,9 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context, read_context
 from perfdoctor.attribution.gpu import settle_with_gpus
 from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
+from perfdoctor.attribution.share import LAUNCHING
 from perfdoctor.attribution.trainers import TrainerClassifier
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import weigh_excess
@@ -24,6 +26,7 @@ from perfdoctor.timeline.steps import Times
 from perfdoctor.timeline.threads import ThreadSeries
 
 BLOCK_NS = NS_PER_S
+_OF_OPERATIONS = (PYTHON_OVERHEAD, MODEL_COMPUTE, LAUNCHING)
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 # Seconds that samples of a trainer stand for, by their times and the borders between them.
@@ -64,7 +67,7 @@ def _account_for(context: Context, classifier: TrainerClassifier, trainer: Proce
             continue
         seen = job.observe(trainer, time)
         account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, classifier.shares(seen))
-    return account
+    return account.with_backward_at_forward(_OF_OPERATIONS)
 
 
 def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries, weigh: Weigh) -> tuple[list[int], list[float]]:

@@ -306,7 +306,6 @@ HANDOVER = re.compile(
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
 _MODULE = re.compile(r"(^|/)torch/nn/modules/module\.py$")
 _CALLS = ("_call_impl", "_wrapped_call_impl")
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 
 
@@ -328,11 +327,6 @@ def is_import(stack: Sequence[Frame]) -> bool:
 def calls_model(stack: Sequence[Frame]) -> bool:
     """Whether a module is called: others of its methods, which go over its parameters, are no forward pass."""
     return any(_MODULE.search(frame.file) is not None and frame.simple_name in _CALLS for frame in stack)
-
-
-def in_ddp(frame: Frame) -> bool:
-    """Whether a frame is DistributedDataParallel's."""
-    return _DDP.search(frame.file) is not None
 
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:

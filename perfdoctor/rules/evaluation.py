@@ -6,16 +6,15 @@ from perfdoctor.causes import EVALUATION
 from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.rule import Rule, freed, times_rarer
+from perfdoctor.rules.rule import Rule, times_rarer
 
 
 def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
     share = case.share(EVALUATION)
     times = times_rarer(share)
-    less = freed(share * (1 - 1 / times))
     line = case.hot_line(EVALUATION)
-    yield advise("evaluation.less_often", less, share=share, line=line, times=times, bearable=thresholds.REPORTED_SHARE)
-    yield advise("evaluation.subset", less, times=times)
+    yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=thresholds.REPORTED_SHARE)
+    yield advise("evaluation.subset", times=times)
     yield advise("evaluation.larger_batches", loader=case.may_have_loader)
     yield advise("evaluation.inference_mode", line=line)
 

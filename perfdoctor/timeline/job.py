@@ -93,7 +93,8 @@ class JobTimeline:
         self.gpus = Gpus(recording, self.readings, code)
         self.stacks = Stacks.read(rows(StackSegment))
         main_threads = _main_threads(self.stacks, rows(PythonThread))
-        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads)
+        started = frozenset(thread.tid for thread in rows(PythonThread) if thread.name)
+        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads, started)
         self.code = _of_main_threads(code, self.threads)
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
@@ -107,7 +108,8 @@ class JobTimeline:
         )
         self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1
-        self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed)
+        in_collectives = frozenset(self.threads.pids) - self.gpus.processes if distributed else frozenset()
+        self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, in_collectives)
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         reachable = float(recording.meta.get("reachable_cores", "0"))

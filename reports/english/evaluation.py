@@ -21,8 +21,8 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float) -
         "Evaluate less often",
         f"No parameter changes in these passes{where}, and they take {percent(share)} of the time; {times} times as "
         f"many steps between them leave {percent(bearable)}.",
-        f"if step % ({times} * every) == 0: evaluate()    # Lightning: Trainer(val_check_interval=...); "
-        "Hugging Face: TrainingArguments(eval_steps=...)",
+        f"if step % ({times} * every) == 0: evaluate()\n"
+        "# Lightning: Trainer(val_check_interval=...); Hugging Face: TrainingArguments(eval_steps=...)",
     )
 
 
@@ -51,5 +51,9 @@ def inference_mode(*, line: str | None) -> Fix:
         "Evaluate in inference mode",
         "Then autograd records nothing and counts no versions of tensors, which torch.no_grad still does. If gradients "
         "are on today, it also saves the memory of all activations.",
-        f"with torch.inference_mode():    # {where}, and model.eval()",
+        f"""\
+model.eval()
+with torch.inference_mode():  # {where}
+    evaluate()
+model.train()""",
     )

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
 
-COMMANDS = ("attach", "analyze", "report", "check")
+COMMANDS = ("attach", "treat", "analyze", "report", "check")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -44,6 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 a diagnosis was made, 1 it could not be, 2 wrong usage.
     """
     _open_closed_streams()
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        # While libraries are loaded, before the watching; whoever records takes the signal himself from then on.
+        print("perfdoctor: Interrupted before anything was recorded.", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         parsed, unknown = make_parser().parse_known_args(arguments)
         if unknown:

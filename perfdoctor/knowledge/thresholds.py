@@ -45,6 +45,11 @@ USUAL_VALIDATION = Threshold(
     "of the steps",
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
+YOUNG_S = Threshold(
+    60.0,
+    "seconds",
+    "judgement: loading PyTorch takes seconds, from a slow disk a minute; older jobs have begun to train",
+)
 LONG_STEP = Threshold(
     3.0,
     "standard deviations above the median, estimated from the median absolute deviation",
@@ -63,6 +68,12 @@ SUPPLIED_BY_THREADS = Threshold(
 )
 REGULAR_CALL = Threshold(
     0.05, "of the model's time", "judgement: a line with less of it is no training, but a validation now and then"
+)
+FEWEST_PASSES = Threshold(5, "times", "judgement: fewer do not say how many samples lie between two of training")
+PASSES_WITHOUT_TRAINING = Threshold(
+    10.0,
+    "times the median of samples between two of training",
+    "numbers of samples between two of a kind are geometric: 7 means, 10 medians, in one case of 1,000 (exp(-7))",
 )
 SEEMINGLY_IDLE_CORES = Threshold(
     0.2, "cores", "measured: perfdoctor's own use, and the coarse clock of other processes' times"
@@ -316,6 +327,11 @@ MIN_PYTHON_OVERHEAD = Threshold(
 MIN_CONTENTION = Threshold(
     0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
+MIN_EVALUATION = Threshold(
+    0.15,
+    "fraction of wall time",
+    "judgement: one pass over a tenth of the data per epoch takes 3 to 4 %; with several times as much it stands out",
+)
 MIN_GIL_CONTENTION = Threshold(
     0.12, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
@@ -388,6 +404,9 @@ TIME_BETWEEN_STEPS = Threshold(
 OPTIMIZER_SHARE = Threshold(
     0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
 )
+ONLY_COLLECTS = Threshold(
+    0.9, "of the time at a line", "judgement: samples beside a call of gc.collect() fall on its line now and then"
+)
 FORMATTING_TRACEBACKS = Threshold(
     0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"
 )
@@ -434,6 +453,10 @@ FULL_GPU_MEMORY = Threshold(
 # Exchange between ranks.
 WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")
 
+IDLE_FABRIC = Threshold(
+    0.1, "of what other interfaces receive", "judgement: NCCL over InfiniBand leaves next to nothing to TCP"
+)
+
 # Loader workers.
 WORTHWHILE_LEFT = Threshold(
     0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"
@@ -445,6 +468,19 @@ LEAST_OWN_TIME = Threshold(
     0.01, "of the wall time", "judgement: with less time of the trainer's own, the need for workers has no end"
 )
 LEAST_FREE_CORES = Threshold(0.5, "cores", "judgement: neighbours never take all cores from a job")
+HANDED_OVER = Threshold(
+    1.15,
+    "times as long",
+    "measured: batches took 1.08 to 1.3 times as long in a worker, which hands them over, as in the trainer itself",
+)
+POOL_THREAD = Threshold(
+    0.25, "of the trainer's own time", "judgement: a thread that is busy for less is no thread of the arithmetic"
+)
+POOL_SCALING = Threshold(
+    0.3,
+    "exponent of the number of threads",
+    "measured: half the threads took 1.0, 1.12 and 1.32 times as long for three models; 2 to this power is 1.23",
+)
 BUSY_WORKER = Threshold(0.8, "of the time", "judgement: a worker that all others wait for has hardly a pause")
 UNEVEN_WORKERS = Threshold(
     2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"
@@ -499,3 +535,42 @@ MUCH_READ_AGAIN = Threshold(
     "judgement: with so much in memory shortly before, the limit and not the storage is to blame",
 )
 COMPACTIONS_PER_S = Threshold(10.0, "stalls/s", "judgement: a stall takes some ms at most; fewer do not add up")
+
+# --- treatments: fixes that are tried ---------------------------------------------------------------------------------
+
+TRIAL_CONFIDENCE = Threshold(
+    0.97,
+    "probability",
+    "simulated: four looks, one after the other, call 2 to 4 % of changes without effect faster, at any noise",
+)
+WORTH_A_CHANGE = Threshold(1.02, "speed-up", "judgement: less is not worth a change of the script")
+NO_DIFFERENCE = Threshold(1.03, "speed-up", "judgement: an interval within it either way has no room for more")
+WORTH_A_TRIAL = Threshold(0.05, "of the wall time", "judgement: all of it would be a gain that takes many runs to see")
+ARITHMETIC_COUNTS = Threshold(
+    0.1, "of its share", "judgement: the model's own arithmetic is needed; what may make it cheaper is tried last"
+)
+FEWEST_TRIAL_STEPS = Threshold(3, "steps", "judgement: fewer say nothing of a pace")
+TRIAL_S = Threshold(6, "seconds", "judgement: of steps in each run, where starting takes no longer than that")
+SHORTEST_TRIAL_S = Threshold(3, "seconds", "judgement: the same, where the budget is small")
+LONGEST_TRIAL_S = Threshold(30, "seconds", "judgement: of steps in each run, however long starting takes")
+TRIAL_STEPS = Threshold(10, "steps", "judgement: the fewest that are measured in each run, however long one takes")
+MUCH_SLOWER = Threshold(
+    2.5, "times the control's time", "judgement: a run that takes longer for its steps need not be waited for"
+)
+HOPELESS = Threshold(0.85, "speed-up", "judgement: a change whose first run is that slow is not run again")
+ROUNDS = Threshold(5, "runs", "simulated together with TRIAL_CONFIDENCE: most runs of one change in the search")
+CONFIRMING_RUNS = Threshold(3, "runs", "judgement: of the best, and of as many controls, before it is called measured")
+CONFIRMING_PART = Threshold(0.3, "of the budget", "judgement: what is kept for these runs at most")
+LOSS_STRETCHES = Threshold(8, "stretches", "judgement: of losses whose means are compared")
+LOSSES_OF_STRETCH = Threshold(5, "losses", "judgement: the fewest that make a mean")
+LOSS_DEVIATIONS = Threshold(
+    4.0, "standard errors", "two-sided probability below 0.001 for all stretches together, if losses were normal"
+)
+LOSS_ROUNDING = Threshold(
+    1e-3, "of the loss", "judgement: what another order of additions in float32 grows to over some tens of steps"
+)
+WORKING_COPY_BYTES = Threshold(
+    256 * 2**20, "bytes", "judgement: copied within about a second, which each run of the job takes anyway"
+)
+MEMORY_LEFT = Threshold(0.05, "of the machine's memory", "judgement: with less of it free the kernel begins to swap")
+LATE_FIRST_STEP = Threshold(1.5, "times the control's", "judgement: a start that is so much longer is worth a word")

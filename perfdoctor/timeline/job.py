@@ -30,6 +30,7 @@ from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
 from perfdoctor.timeline.threads import Threads, ThreadState
+from perfdoctor.timeline.training_span import training_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,26 @@ class JobTimeline:
         self.cpu = CpuContention(self.threads, self.processes, self.kinds, self.counters, self.cores, reachable)
         self.storage = StorageWork(self.counters)
         self.locks = Locks(self.threads, self.processes, self.locator, self.cores)
+        self._training: dict[int, tuple[int, int]] = {}
         self._observed: dict[tuple[int, int], Observation] = {}
+
+    def training_span(self, process: Process) -> tuple[int, int]:
+        """From when to when a trainer was seen training, in ns; all of the time where its stacks do not show it."""
+        if process.pid not in self._training:
+            series = None if process.pid in self.steps else self.stacks.of_main(process.pid)
+            self._training[process.pid] = (
+                self.span
+                if series is None
+                else training_span(
+                    series,
+                    self.stacks.frames,
+                    self.stacks.locations,
+                    self.span,
+                    started_ns=process.started_ns,
+                    ended=process.ended_ns is not None,
+                )
+            )
+        return self._training[process.pid]
 
     def observe(self, process: Process, time_ns: int) -> Observation:
         """The main thread of a process at an instant."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
+from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.marks import Segment
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
@@ -41,6 +43,7 @@ class Locator:
         self._in_collectives = in_collectives
         self._main: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
+        self._evaluations: dict[int, list[tuple[int, int]]] = {}
 
     def locate(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> CodeLocation:
         """Where in the code a process's main thread is.
@@ -55,8 +58,9 @@ class Locator:
         location = UNKNOWN if number is None else self._stacks.locations[number]
         segment = self._segment_at(pid, time_ns)
         if segment is None:
-            return location
-        return marked_location(segment.phase, segment.detail, location, marked=segment.marked)
+            return replace(location, evaluates=True) if self._evaluates(pid, time_ns, location) else location
+        marked = marked_location(segment.phase, segment.detail, location, marked=segment.marked)
+        return replace(marked, evaluates=marked.phase not in APART and self._steps[pid].evaluates_at(time_ns))
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
@@ -130,6 +134,15 @@ class Locator:
         if pid not in self._main:
             self._main[pid] = self._stacks.of_main(pid)
         return self._main[pid]
+
+    def _evaluates(self, pid: int, time_ns: int, location: CodeLocation) -> bool:
+        """Whether a pass that looks like one of training lies in a time without any."""
+        if location.evaluates or location.phase not in ("forward", "loss"):
+            return False
+        if pid not in self._evaluations:
+            series = self._of_main(pid)
+            self._evaluations[pid] = evaluation_spans(series, self._stacks.locations) if series is not None else []
+        return any(start <= time_ns < end for start, end in self._evaluations[pid])
 
     def _segment_at(self, pid: int, time_ns: int) -> Segment | None:
         """The part of a step that a process marked at an instant; None where it marked nothing."""

@@ -20,6 +20,7 @@ GARBAGE_COLLECTION = "cpu.garbage_collection"
 CONTENTION = "cpu.contention"
 THROTTLED = "cpu.throttled"
 STARTUP = "cpu.startup"
+EVALUATION = "cpu.evaluation"
 MODEL_COMPUTE = "cpu.model_compute"
 STORAGE_READ = "io.storage_read"
 NETWORK_READ = "io.network_read"
@@ -91,6 +92,7 @@ CAUSES: dict[str, Cause] = {
         Cause(CONTENTION, "more runnable threads than cores", generic=True, minimum=thresholds.MIN_CONTENTION),
         Cause(THROTTLED, "the control group's CPU quota"),
         Cause(STARTUP, "one-off work at the job's start", minimum=thresholds.WARMING_UP),
+        Cause(EVALUATION, "passes without gradients (evaluation)", minimum=thresholds.MIN_EVALUATION),
         Cause(MODEL_COMPUTE, "the model's arithmetic on the CPU", healthy=True),
         Cause(STORAGE_READ, "reading from storage"),
         Cause(NETWORK_READ, "reading from the network"),

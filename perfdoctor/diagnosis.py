@@ -67,13 +67,15 @@ class Fix:
     Attributes:
         why: why it helps here.
         change: the change itself: code, command or setting.
-        predicted_speedup: what it can bring at best; None where that cannot be computed.
+        predicted_speedup: what it brings; None where that cannot be computed.
+        speedup_range: what it brings at least and at most, 1 and more; None likewise.
     """
 
     title: str
     why: str
     change: str
     predicted_speedup: float | None = None
+    speedup_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,12 @@ class Advice:
 
     message: Message
     predicted_speedup: float | None = None
+    speedup_range: tuple[float, float] | None = None
 
 
-def advise(what: str, speedup: float | None = None, /, **values: Any) -> Advice:
-    """Advice with its values, and the speed-up that it can bring at best, where that can be computed."""
-    return Advice(say(what, **values), speedup)
+def advise(what: str, /, **values: Any) -> Advice:
+    """Advice with its values; ``perfdoctor.rules.gains`` knows what it brings."""
+    return Advice(say(what, **values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,8 @@ class Finding:
     Attributes:
         share: fraction of wall time that a fix would free, 0 to 1.
         severity: ``high``, ``medium``, ``low``; ``none`` where it is no bottleneck.
-        predicted_speedup: what fixing it brings, bounded by the next bottleneck; that of its best fix where
-            that of one could be computed.
+        predicted_speedup: what fixing it brings, bounded by the next bottleneck; that of the first of its fixes whose
+            gain can be computed.
         summary: one sentence that says what happens.
         refuted_by: the test that would prove this finding wrong.
         ranks: the ranks in which the cause lies; empty for a job of one trainer.

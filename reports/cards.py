@@ -118,8 +118,17 @@ def _evidence(items: Iterable[Evidence], paths: ShortPaths) -> tuple[tuple[str, 
 def _change(fix: Fix, paths: ShortPaths) -> Change:
     change = clean_lines(fix.change)
     prose, code = (change, "") if is_prose(change) else ("", change)
-    pace = f" (up to {speedup(fix.predicted_speedup)})" if fix.predicted_speedup else ""
-    return Change(paths.shorten(clean(fix.title)) + pace, paths.shorten(clean(fix.why)), prose, code)
+    return Change(paths.shorten(clean(fix.title)) + _pace(fix), paths.shorten(clean(fix.why)), prose, code)
+
+
+def _pace(fix: Fix) -> str:
+    """What a fix brings: `` (1.3x to 1.5x)``, or up to something where nothing is sure; "" where it is not known."""
+    if not fix.predicted_speedup:
+        return ""
+    least, most = map(speedup, fix.speedup_range or (1.0, fix.predicted_speedup))
+    if least == speedup(1.0):
+        return f" (up to {most})"
+    return f" ({least})" if least == most else f" ({least} to {most})"
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

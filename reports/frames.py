@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Diagnosis, Part
-from perfdoctor.reports.wording import worded_diagnosis
+from perfdoctor.diagnosis import Diagnosis, Fix, Part
+from perfdoctor.reports.wording import worded_diagnosis, worded_fixes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ _COLUMNS: dict[Part, list[str]] = {
     ],
     "breakdown": ["cause", "bottleneck", "share"],
     "evidence": ["cause", "name", "value", "unit", "probe"],
-    "fixes": ["cause", "title", "why", "change", "predicted_speedup"],
+    "fixes": ["cause", "title", "why", "change", "predicted_speedup", "least_speedup", "most_speedup"],
     "ranks": ["rank", "pid", "cause", "bottleneck", "share"],
     "series": ["chart", "name", "unit", "time_s", "value"],
     "not_examined": ["probe", "reason", "enable"],
@@ -55,8 +55,10 @@ def _rows(diagnosis: Diagnosis, part: Part) -> list[dict[str, Any]]:
         return [asdict(diagnosis.verdict)]
     if part == "not_examined":
         return [asdict(one) for one in diagnosis.not_examined]
-    if part in ("evidence", "fixes"):
-        return [{"cause": one.cause, **asdict(item)} for one in diagnosis.findings for item in getattr(one, part)]
+    if part == "evidence":
+        return [{"cause": one.cause, **asdict(item)} for one in diagnosis.findings for item in one.evidence]
+    if part == "fixes":
+        return [{"cause": one.cause, **_of_fix(fix)} for one in diagnosis.findings for fix in worded_fixes(one)]
     if part == "ranks":
         return [
             {"rank": rank["rank"], "pid": rank["pid"], **_of_cause(line)}
@@ -70,6 +72,11 @@ def _rows(diagnosis: Diagnosis, part: Part) -> list[dict[str, Any]]:
             for time, value in zip(one.times, one.values, strict=True)
         ]
     return [_of_cause(asdict(one)) for one in getattr(diagnosis, part)]
+
+
+def _of_fix(fix: Fix) -> dict[str, Any]:
+    least, most = fix.speedup_range or (None, None)
+    return {**asdict(fix), "least_speedup": least, "most_speedup": most}
 
 
 def _of_cause(row: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def step_rows(steps: Mapping[str, Any]) -> Rows:
     if steps["collector_s"]:
         rows.append(("Of that, garbage collection (GC)", f"{duration(steps['collector_s'])} a step"))
     if steps["outside_s"]:
-        rows.append(("Between steps, not counted", duration(steps["outside_s"])))
+        rows.append(("Between steps", duration(steps["outside_s"])))
     for what, name in (("trial", "On a batch in memory"), ("profiled", "While profiled")):
         if made := steps.get(what):
             rows.append((name, f"{duration(made['median_s'])} per step, over {number(made['count'])} steps"))

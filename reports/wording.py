@@ -16,7 +16,10 @@ def worded(text: Text) -> str:
 
 def worded_fix(fix: Fix | Advice) -> Fix:
     """The words of a piece of advice; a fix that has its words already passes."""
-    return replace(_words(fix.message), predicted_speedup=fix.predicted_speedup) if isinstance(fix, Advice) else fix
+    if not isinstance(fix, Advice):
+        return fix
+    words: Fix = _words(fix.message)
+    return replace(words, predicted_speedup=fix.predicted_speedup, speedup_range=fix.speedup_range)
 
 
 def worded_fixes(finding: Finding) -> tuple[Fix, ...]:

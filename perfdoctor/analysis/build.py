@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from perfdoctor import __version__
 from perfdoctor.attribution.account import Account
@@ -10,7 +11,7 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, NoVerdict, Verdict, say
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
-from perfdoctor.rules.verdict import confidence, decide, straggler
+from perfdoctor.rules.verdict import confidence, decide, share_ranges, straggler
 
 
 def build(
@@ -34,7 +35,7 @@ def build(
         late_ranks_explained: whether it is known what a rank does for which others wait; if not, such a rank may be
             why no bottleneck can be named.
     """
-    findings, broken = find(case)
+    findings, broken = find(replace(case, ranges=share_ranges(accounts)))
     if missing is not None:
         findings = []  # where nobody trains there is no step that a cause could cost time
     first = missing or decide(case.shares, accounts, level, late_ranks_explained=late_ranks_explained)

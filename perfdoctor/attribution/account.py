@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from perfdoctor.causes import BANDWIDTH
+from perfdoctor.causes import BANDWIDTH, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import PREPARES
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from perfdoctor.attribution.share import Share  # it needs recordings, which traces do without
     from perfdoctor.timeline.code_location import CodeLocation
     from perfdoctor.timeline.processes import Process
+
+_FORWARD, _BACKWARD = ("forward", "loss"), "backward"
+_NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
 
 @dataclass
@@ -28,9 +31,12 @@ class Account:
         phases: by phase.
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
+        passes: of ``lines``, what lies in the model's passes, by cause and phase.
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
+        updating: in which the optimizer's step was interpreter and dispatch.
+        recompiling: of these, after the optimizer's first step.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
@@ -43,23 +49,30 @@ class Account:
     phases: Amounts[str] = field(default_factory=Amounts)
     targets: dict[str, Amounts[str]] = field(default_factory=dict)
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
+    passes: dict[tuple[str, str], Amounts[str]] = field(default_factory=dict)
     fetching: float = 0.0
     sampling: float = 0.0
     compiling: float = 0.0
+    updating: float = 0.0
+    recompiling: float = 0.0
     interpreter: float | None = None
     libraries: float | None = None
 
     def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
         """Attributes a span of time."""
-        self.phases[location.phase] += seconds
+        self.phases["evaluation" if location.evaluates else location.phase] += seconds
         if location.detail in ("fetch", PREPARES):
             self.fetching += seconds
         elif location.detail == "sampling":
             self.sampling += seconds
         elif location.detail == "compile":
             self.compiling += seconds
+            if "optimizer" in self.phases:
+                self.recompiling += seconds
         for share in shares:
             amount = share.weight * seconds
+            if share.cause == PYTHON_OVERHEAD and location.phase == "optimizer":
+                self.updating += amount
             if share.rank is None:
                 self.own.setdefault(block, Amounts())[share.cause] += amount
                 if share.awaited:
@@ -70,6 +83,28 @@ class Account:
                 self.targets.setdefault(share.cause, Amounts())[share.target] += amount
             if share.line:
                 self.lines.setdefault(share.cause, Amounts())[share.line] += amount
+                if location.phase in (*_FORWARD, _BACKWARD):
+                    self.passes.setdefault((share.cause, location.phase), Amounts())[share.line] += amount
+
+    def with_backward_at_forward(self, causes: Iterable[str]) -> Account:
+        """The same account with what the backward pass computes at the lines of the forward pass that called for it.
+
+        Autograd runs, for each operation of the forward pass, the one that belongs to it; the line that starts the
+        backward pass has no part in how many there are.
+
+        Args:
+            causes: what goes with the operations that a model is made of.
+        """
+        lines = dict(self.lines)
+        for cause in causes:
+            backward = self.passes.get((cause, _BACKWARD), Amounts())
+            forward = Amounts.summed(self.passes.get((cause, phase), {}) for phase in _FORWARD)
+            if backward and forward:
+                times = backward.total / forward.total
+                gone = {line: -amount for line, amount in backward.items()}
+                moved = Amounts.summed([lines[cause], gone, {line: times * part for line, part in forward.items()}])
+                lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
+        return replace(self, lines=lines)
 
     def renamed(self, old: str, new: str) -> Account:
         """The same account with all of one cause under another."""
@@ -188,6 +223,15 @@ class Account:
             for cause, amount in amounts.items():
                 found[cause, rank] += amount
         return found
+
+
+def asks_for_exchange(accounts: Sequence[Account]) -> bool:
+    """Whether ranks of a job on GPUs ask for many collectives.
+
+    ``DistributedDataParallel`` and its like gather gradients in buckets, and call no collective in Python.
+    """
+    asking = sum(account.phases["gradient sync"] for account in accounts)
+    return asking >= thresholds.ASKS_FOR_EXCHANGE * sum(account.seconds for account in accounts)
 
 
 def find_culprits(accounts: Sequence[Account]) -> dict[str, tuple[int, ...]]:

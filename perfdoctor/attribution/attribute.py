@@ -15,19 +15,22 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.context import Context, read_context
 from perfdoctor.attribution.gpu import settle_with_gpus
 from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
+from perfdoctor.attribution.share import LAUNCHING
 from perfdoctor.attribution.trainers import TrainerClassifier
+from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import weigh_excess
 from perfdoctor.timeline.processes import Process
-from perfdoctor.timeline.steps import Steps, Times
+from perfdoctor.timeline.steps import Times
 from perfdoctor.timeline.threads import ThreadSeries
 
 BLOCK_NS = NS_PER_S
+_OF_OPERATIONS = (PYTHON_OVERHEAD, MODEL_COMPUTE, LAUNCHING)
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-# Seconds that samples stand for, by a trainer's steps if it marked them, their times, and the borders between them.
-Weigh = Callable[[Steps | None, Times, Floats], Floats]
+# Seconds that samples of a trainer stand for, by their times and the borders between them.
+Weigh = Callable[[JobTimeline, Process, Times, Floats], Floats]
 
 
 def attribute(job: JobTimeline) -> list[Account]:
@@ -64,29 +67,39 @@ def _account_for(context: Context, classifier: TrainerClassifier, trainer: Proce
             continue
         seen = job.observe(trainer, time)
         account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, classifier.shares(seen))
-    return account
+    return account.with_backward_at_forward(_OF_OPERATIONS)
 
 
 def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries, weigh: Weigh) -> tuple[list[int], list[float]]:
-    """When a trainer was sampled while it lived, and for how many seconds each sample stands."""
+    """When a trainer was sampled while it trained, and for how many seconds each sample stands."""
     alive = np.array([state != "X" for state in main.states], dtype=bool)
+    begin, end = job.training_span(trainer)
+    alive &= (main.times_ns >= begin) & (main.times_ns <= end)
     times = main.times_ns[alive]
     if len(times) < 2:
         return [], []
     # Each sample stands for the time up to halfway to its neighbours.
     edges = np.concatenate([times[:1], (times[1:] + times[:-1]) / 2, times[-1:]])
-    spans = weigh(job.steps.get(trainer.pid), times, edges)
+    spans = weigh(job, trainer, times, edges)
     runnable = np.array([state == "R" for state in main.states], dtype=bool)[alive]
     counted = main.uses(edges, spans > 0)
     return times.tolist(), as_counted(spans, runnable, counted).tolist()
 
 
-def _all_time(steps: Steps | None, times: Times, edges: Floats) -> Floats:
-    """All of it; what lies outside of observed steps, a validation for instance, is not charged to training."""
-    return np.diff(edges) / NS_PER_S if steps is None or not steps.all else steps.weigh(times, edges)
+def _all_time(job: JobTimeline, trainer: Process, times: Times, edges: Floats) -> Floats:
+    """All of it; where steps were marked, these and the evaluations between them.
+
+    A trace tells what the steps of a GPU are made of, and nothing of evaluations: there they stay outside.
+    """
+    steps = job.steps.get(trainer.pid)
+    if steps is None or not steps.all:
+        return np.diff(edges) / NS_PER_S
+    weights = steps.weigh(times, edges)
+    return weights if job.gpus.used_by(trainer.pid) else weights + steps.evaluated_s(edges)
 
 
-def _long_steps(steps: Steps | None, times: Times, edges: Floats) -> Floats:
+def _long_steps(job: JobTimeline, trainer: Process, times: Times, edges: Floats) -> Floats:
+    steps = job.steps.get(trainer.pid)
     return np.zeros(len(times)) if steps is None else weigh_excess(steps, times, edges)
 
 

@@ -37,6 +37,8 @@ MPS_PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 
 # Each takes a fast path away from NCCL.
 NCCL_DETOURS = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE")
+# NCCL picks both for each size and topology; whoever sets them does so for all of them.
+NCCL_CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 # The network interface that NCCL or gloo talks through; the loopback reaches no other host.
 INTERFACE = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 LOOPBACK = "lo"

@@ -245,6 +245,24 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     meaning(r"torch/nn/modules/module\.py", "", "forward"),
 )
 
+# Loops of libraries that call a model without training it: what is called below them serves an evaluation.
+EVALUATION_LOOPS = (
+    # Lightning's validation during a fit, Trainer.validate, .test and .predict
+    meaning(r"(?:lightning/pytorch|pytorch_lightning)/loops/(?:evaluation|prediction)_loop\.py", "", "evaluation"),
+    # transformers.Trainer.evaluate and .predict
+    meaning(
+        rf"{_INSTALLED}/transformers/trainer(?:_seq2seq)?\.py",
+        "evaluate predict evaluation_loop prediction_loop",
+        "evaluation",
+    ),
+    # fastai's Learner.fit and .validate
+    meaning(rf"{_INSTALLED}/fastai/learner\.py", "_do_epoch_validate", "evaluation"),
+    # ultralytics' validators, sentence_transformers' evaluators, detectron2's
+    meaning(rf"{_INSTALLED}/ultralytics/engine/validator\.py", "", "evaluation"),
+    meaning(rf"{_INSTALLED}/sentence_transformers/(?:.+/)?evaluation/.*\.py", "", "evaluation"),
+    meaning(rf"{_INSTALLED}/detectron2/evaluation/evaluator\.py", "inference_on_dataset", "evaluation"),
+)
+
 # Frames that do nothing but wait when they are innermost.
 ONLY_WAITING = (
     # threading.Condition.wait, Thread.join, Event.wait, Lock
@@ -278,7 +296,8 @@ HANDOVER = re.compile(
     r"(?:^|/)(?:multiprocessing/(?:reduction|reductions|queues|connection|resource_sharer)|torch/multiprocessing/.*)\.py$"
 )
 _LOADER = re.compile(r"(^|/)torch/utils/data/dataloader\.py$")
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
+_MODULE = re.compile(r"(^|/)torch/nn/modules/module\.py$")
+_CALLS = ("_call_impl", "_wrapped_call_impl")
 _DATASET = re.compile(r"/torch/utils/data/dataset\.py$")
 
 
@@ -292,9 +311,14 @@ def in_loader(frame: Frame) -> bool:
     return _LOADER.search(frame.file) is not None
 
 
-def in_ddp(frame: Frame) -> bool:
-    """Whether a frame is DistributedDataParallel's."""
-    return _DDP.search(frame.file) is not None
+def is_import(stack: Sequence[Frame]) -> bool:
+    """Whether a module is being imported; what its body calls is no training."""
+    return any(frame.file.startswith("<frozen importlib") for frame in stack)
+
+
+def calls_model(stack: Sequence[Frame]) -> bool:
+    """Whether a module is called: others of its methods, which go over its parameters, are no forward pass."""
+    return any(_MODULE.search(frame.file) is not None and frame.simple_name in _CALLS for frame in stack)
 
 
 def reads_tensors(stack: Sequence[Frame]) -> bool:

@@ -66,6 +66,8 @@ _AMD = re.compile("AMD|Radeon|Instinct")
 # NVIDIA's first compute capability with TF32, and with bfloat16 in tensor cores (CUDA programming guide). Before,
 # tensor cores need half precision and a change of the training recipe, which is advice and no bottleneck.
 AMPERE = 8.0
+# The first with tensor cores, for half precision (CUDA programming guide).
+VOLTA = 7.0
 # How many times as fast matrix products are in TF32, by data sheets: 8 on the A100, 7 on the H100, 2 on A10 and L4. So
 # are they in float16 on V100 and T4: 8.
 _TIMES_AS_FAST = 8.0

@@ -1,14 +1,108 @@
-"""Libraries of a machine that can take the place of what a job uses: their names, and where they lie."""
+"""What a job uses, as frames of well-known libraries show once they are seen, and what it does with them.
 
-from pathlib import Path
+It decides which advice fits a job: how its ranks share the model, how its optimizer runs, what its input is made of.
+"""
 
-# Memory allocators that programs take by LD_PRELOAD, with the names that distributions give their files.
-ALLOCATORS = {
-    "jemalloc": ("libjemalloc.so*",),
-    "tcmalloc": ("libtcmalloc_minimal.so*", "libtcmalloc.so*"),
-}
-# Where libraries lie: Debian's folders for each architecture first, then those of other distributions.
-SYSTEM_FOLDERS = (
-    *(Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu")),
-    *(Path("/usr/lib64"), Path("/usr/lib"), Path("/usr/local/lib")),
-)
+import re
+from typing import NamedTuple
+
+from perfdoctor.knowledge.frames import Frame
+
+_INSTALLED = r"(?:site|dist)-packages"
+
+
+class Use(NamedTuple):
+    """Frames that show that a job uses something.
+
+    Attributes:
+        setting: what they tell of, as in ``perfdoctor.metrics.settings``.
+        value: which one it is.
+        file: searched for in the frame's path.
+        functions: names without classes; empty for any.
+    """
+
+    setting: str
+    value: str
+    file: re.Pattern[str]
+    functions: frozenset[str]
+
+    def shows(self, frame: Frame) -> bool:
+        """Whether a frame is one of these."""
+        return (not self.functions or frame.simple_name in self.functions) and self.file.search(frame.file) is not None
+
+
+def _use(setting: str, value: str, file: str, functions: str = "") -> Use:
+    return Use(setting, value, re.compile(rf"/{file}$"), frozenset(functions.split()))
+
+
+# How the ranks of a job share the model.
+DEEPSPEED, MEGATRON, FULLY_SHARD, FSDP, DDP = "deepspeed", "megatron", "fully_shard", "fsdp", "ddp"
+# Of these, where no rank has the whole model. Megatron's optimizer may be split over ranks, its model is by layers.
+SHARDED = frozenset((DEEPSPEED, FULLY_SHARD, FSDP))
+# How many operators an optimizer runs for its parameters.
+SINGLE, MULTI, FUSED = "single", "multi", "fused"
+
+# Of several rows of a setting the first that is seen decides: DeepSpeed and Megatron also use what follows them.
+USES: tuple[Use, ...] = (
+    # deepspeed.initialize's engine
+    _use("parallel", DEEPSPEED, rf"{_INSTALLED}/deepspeed/runtime/.*\.py"),
+    # megatron.core.distributed, which is often not installed but lies beside the script
+    _use("parallel", MEGATRON, r"megatron/core/distributed/.*\.py"),
+    # torch.distributed.fsdp.fully_shard (FSDP2), FullyShardedDataParallel, DistributedDataParallel
+    _use("parallel", FULLY_SHARD, r"torch/distributed/fsdp/_fully_shard/.*\.py"),
+    _use("parallel", FSDP, r"torch/distributed/fsdp/[^/]+\.py"),
+    _use("parallel", DDP, r"torch/nn/parallel/distributed\.py"),
+    # torch.distributed.tensor.parallel
+    _use("tensor_parallel", "yes", r"torch/distributed/tensor/parallel/.*\.py"),
+    # torch.nn.SyncBatchNorm
+    _use("sync_batch_norm", "yes", r"torch/nn/modules/_functions\.py"),
+    # torch.optim's three ways
+    _use(
+        "optimizer", FUSED, r"torch/optim/(?:adam|adamw|sgd|adagrad)\.py",
+        "_fused_adam _fused_adamw _fused_sgd _fused_adagrad",
+    ),
+    _use(
+        "optimizer", MULTI, r"torch/optim/(?:adam|adamw|sgd|adagrad)\.py",
+        "_multi_tensor_adam _multi_tensor_adamw _multi_tensor_sgd _multi_tensor_adagrad",
+    ),
+    _use(
+        "optimizer", SINGLE, r"torch/optim/(?:adam|adamw|sgd|adagrad)\.py",
+        "_single_tensor_adam _single_tensor_adamw _single_tensor_sgd _single_tensor_adagrad",
+    ),
+    # the Trainer of Hugging Face transformers
+    _use("trainer", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
+    # torch.nn.Conv2d …
+    _use("convolutions", "yes", r"torch/nn/modules/conv\.py"),
+    # Hugging Face datasets: a table that was shuffled, selected from or filtered is read through a list of its rows
+    _use(
+        "dataset", "arrow rows by number", rf"{_INSTALLED}/datasets/(?:formatting/formatting|table)\.py",
+        "_query_table_with_indices_mapping",
+    ),
+    _use("dataset", "arrow", rf"{_INSTALLED}/datasets/arrow_dataset\.py", "__getitem__ __getitems__ _getitem"),
+    # Gymnasium's environments that step together, and others
+    _use("environments", "together", rf"{_INSTALLED}/(?:gymnasium/vector|stable_baselines3/common/vec_env)/.*\.py"),
+    _use("environments", "one by one", rf"{_INSTALLED}/(?:gymnasium|gym)/.*\.py"),
+    # What watches every call or line, and was perhaps left on
+    _use("watched_by", "cProfile", r"lib(?:64)?/python3\.\d+/(?:cProfile|profile)\.py"),
+    _use("watched_by", "a debugger (pdb)", r"lib(?:64)?/python3\.\d+/(?:pdb|bdb)\.py"),
+    _use("watched_by", "a debugger (debugpy)", rf"{_INSTALLED}/(?:debugpy|pydevd|_pydevd_bundle)/.*\.py"),
+    _use("watched_by", "trace", r"lib(?:64)?/python3\.\d+/trace\.py"),
+    _use("watched_by", "coverage", rf"{_INSTALLED}/coverage/.*\.py"),
+    _use("watched_by", "VizTracer", rf"{_INSTALLED}/viztracer/.*\.py"),
+    _use("watched_by", "line_profiler", rf"{_INSTALLED}/(?:line_profiler/.*|kernprof)\.py"),
+    _use("watched_by", "memory_profiler", rf"{_INSTALLED}/memory_profiler\.py"),
+    _use("watched_by", "Memray", rf"{_INSTALLED}/memray/.*\.py"),
+    _use("watched_by", "Scalene", rf"{_INSTALLED}/scalene/.*\.py"),
+)  # fmt: skip
+
+# What an input is made of, by the packages whose frames are innermost while it is prepared (``package_of``).
+PREPARED: dict[str, frozenset[str]] = {
+    "images": frozenset(("PIL", "cv2", "imageio", "skimage", "torchvision", "albumentations", "kornia")),
+    "sound": frozenset(("torchaudio", "librosa", "soundfile", "audioread", "resampy", "torch_audiomentations")),
+    "video": frozenset(("av", "decord", "torchcodec", "moviepy", "pytorchvideo")),
+    "text": frozenset((
+        "tokenizers", "sentencepiece", "tiktoken", "transformers", "nltk", "spacy", "re", "json", "csv", "html",
+        "string", "textwrap",
+    )),
+    "arrays": frozenset(("numpy", "scipy", "pandas")),
+}  # fmt: skip

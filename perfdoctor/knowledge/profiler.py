@@ -11,6 +11,8 @@ import re
 from enum import IntEnum
 from functools import lru_cache
 
+from perfdoctor.knowledge.libraries import DDP, FSDP, FULLY_SHARD
+
 # The profiler's own steps.
 STEP = re.compile(r"ProfilerStep\s*#?(\d+)")
 STEP_PREFIX = "ProfilerStep"
@@ -34,6 +36,12 @@ DATA_PARALLEL = re.compile(r"^DataParallel\.forward$")
 SPREADING = re.compile(
     r"^(Broadcast|ReduceAddCoalesced|Scatter|Gather)(Backward)?$"
     r"|torch/nn/parallel/(replicate|scatter_gather|comm|_functions)\.py\(\d+\): "
+)
+# How the ranks share the model, by what PyTorch marks (torch/distributed/fsdp, torch/nn/parallel/distributed.py).
+SHARES_MODEL = (
+    ("FSDP::", FULLY_SHARD),
+    ("FullyShardedDataParallel.", FSDP),
+    ("DistributedDataParallel.forward", DDP),
 )
 # Built-in functions in which a thread waits for others: those of autograd, of a collective, or behind a lock.
 AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|monitored_barrier) of ")

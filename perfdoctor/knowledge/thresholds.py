@@ -45,6 +45,11 @@ USUAL_VALIDATION = Threshold(
     "of the steps",
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
+YOUNG_S = Threshold(
+    60.0,
+    "seconds",
+    "judgement: loading PyTorch takes seconds, from a slow disk a minute; older jobs have begun to train",
+)
 LONG_STEP = Threshold(
     3.0,
     "standard deviations above the median, estimated from the median absolute deviation",
@@ -63,6 +68,12 @@ SUPPLIED_BY_THREADS = Threshold(
 )
 REGULAR_CALL = Threshold(
     0.05, "of the model's time", "judgement: a line with less of it is no training, but a validation now and then"
+)
+FEWEST_PASSES = Threshold(5, "times", "judgement: fewer do not say how many samples lie between two of training")
+PASSES_WITHOUT_TRAINING = Threshold(
+    10.0,
+    "times the median of samples between two of training",
+    "numbers of samples between two of a kind are geometric: 7 means, 10 medians, in one case of 1,000 (exp(-7))",
 )
 SEEMINGLY_IDLE_CORES = Threshold(
     0.2, "cores", "measured: perfdoctor's own use, and the coarse clock of other processes' times"
@@ -186,6 +197,14 @@ POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context
 UNFILLED_NVLINK_BYTES_PER_S = Threshold(
     15e9, "bytes/s", "5 % of the 300 GB/s that an A100's links carry one way; a tenth of an H100's bus bandwidth is 35"
 )
+SLOW_NVLINK_BYTES_PER_S = Threshold(
+    75e9,
+    "bytes/s",
+    "judgement: a quarter of the 300 GB/s of an A100; large messages take more, small ones are asked for",
+)
+SLOW_EXCHANGE_BYTES_PER_S = Threshold(
+    1e9, "bytes/s", "judgement: Ethernet of 10 Gbit/s is the slowest link between nodes with GPUs"
+)
 ASKS_FOR_EXCHANGE = Threshold(
     0.05, "of the time", "judgement: a host that calls collectives for so long calls many; one takes it some 50 us"
 )
@@ -205,6 +224,9 @@ GPU_UNIT_LOW = Threshold(0.50, "of the busy time", "XProf calls 50 % low (openxl
 TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that work less are as good as unused")
 SINGLE_PRECISION = Threshold(
     0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
+)
+SINGLE_PRECISION_AT_WORK = Threshold(
+    0.9, "of the time of matrix products", "judgement: libraries reach some 90 % of the peak in single precision"
 )
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
@@ -305,6 +327,11 @@ MIN_PYTHON_OVERHEAD = Threshold(
 MIN_CONTENTION = Threshold(
     0.15, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
+MIN_EVALUATION = Threshold(
+    0.15,
+    "fraction of wall time",
+    "judgement: one pass over a tenth of the data per epoch takes 3 to 4 %; with several times as much it stands out",
+)
 MIN_GIL_CONTENTION = Threshold(
     0.12, "fraction of wall time", "judgement: every job that trains on the CPU has some; more than sound examples"
 )
@@ -377,6 +404,9 @@ TIME_BETWEEN_STEPS = Threshold(
 OPTIMIZER_SHARE = Threshold(
     0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
 )
+ONLY_COLLECTS = Threshold(
+    0.9, "of the time at a line", "judgement: samples beside a call of gc.collect() fall on its line now and then"
+)
 FORMATTING_TRACEBACKS = Threshold(
     0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"
 )
@@ -423,6 +453,10 @@ FULL_GPU_MEMORY = Threshold(
 # Exchange between ranks.
 WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")
 
+IDLE_FABRIC = Threshold(
+    0.1, "of what other interfaces receive", "judgement: NCCL over InfiniBand leaves next to nothing to TCP"
+)
+
 # Loader workers.
 WORTHWHILE_LEFT = Threshold(
     0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"
@@ -434,6 +468,19 @@ LEAST_OWN_TIME = Threshold(
     0.01, "of the wall time", "judgement: with less time of the trainer's own, the need for workers has no end"
 )
 LEAST_FREE_CORES = Threshold(0.5, "cores", "judgement: neighbours never take all cores from a job")
+HANDED_OVER = Threshold(
+    1.15,
+    "times as long",
+    "measured: batches took 1.08 to 1.3 times as long in a worker, which hands them over, as in the trainer itself",
+)
+POOL_THREAD = Threshold(
+    0.25, "of the trainer's own time", "judgement: a thread that is busy for less is no thread of the arithmetic"
+)
+POOL_SCALING = Threshold(
+    0.3,
+    "exponent of the number of threads",
+    "measured: half the threads took 1.0, 1.12 and 1.32 times as long for three models; 2 to this power is 1.23",
+)
 BUSY_WORKER = Threshold(0.8, "of the time", "judgement: a worker that all others wait for has hardly a pause")
 UNEVEN_WORKERS = Threshold(
     2.0, "times as busy as the next worker", "judgement: what differs by less is the scatter of the samples"

@@ -192,9 +192,16 @@ def measure(recording: Recording, threads: Threads, trainers: Trainers) -> Measu
     readings = Readings(recording)
     found = measure_threads(recording, threads, trainers)
     found.job.update(measure_system(readings, [pid for pid, _ in trainers]))
+    put(found.job, "worker_rss", _worker_memory(readings, [pid for _, workers in trainers for pid in workers]))
     found.job.update(measure_gpus(readings))
     found.job.update(measure_health(readings, trainers))
     return found
+
+
+def _worker_memory(readings: Readings, pids: Sequence[int]) -> float | None:
+    """What one loader worker has in memory at most, pages included that it shares with others; the median of them."""
+    sizes = [size for pid in pids if (size := readings.maximum(f"pid:{pid}", "rss_bytes")) is not None]
+    return median(sizes) / _MB if sizes else None
 
 
 def measure_system(readings: Readings, trainer_pids: Sequence[int]) -> Numbers:

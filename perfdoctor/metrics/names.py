@@ -63,9 +63,12 @@ THREADS: dict[str, Metric] = {
     "worker_life": Metric("median life of a loader worker that ended", "s", "processes"),
     "own_fetching": Metric("trainer{} preparing batches in its main thread", _OF_TIME, "stacks"),
     "own_sampling": Metric("trainer{} drawing indices for its loader in its main thread", _OF_TIME, "stacks"),
+    "own_updating": Metric("trainer{} calling operations for its optimizer's step", _OF_TIME, "stacks"),
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
+    "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
+    "collected_by_hand": Metric("garbage collection at a line that does nothing else", "of it", "stacks"),
     "runnable_threads": Metric("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
 }
 
@@ -88,6 +91,7 @@ MEMORY: dict[str, Metric] = {
     "major_faults": Metric("major page faults of the job", "/s", "memory"),
     "memory_pressure": Metric("all tasks stalled for memory", _OF_TIME, "memory"),
     "memory_available": Metric("available memory", "MB", "memory"),
+    "worker_rss": Metric("resident memory of one loader worker", "MB", "memory"),
     "trainer_rss": Metric("resident memory of the trainers", "MB", "memory"),
 }
 

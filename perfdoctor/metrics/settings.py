@@ -20,8 +20,12 @@ compute_capability   of the first of them, e.g. 8.0
 cpu_model            as in /proc/cpuinfo
 mount./data          file system at a mount point; the word ``network`` follows where it is one
 loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none
-ddp                  ``yes`` if it uses DistributedDataParallel, ``no`` if its stacks show none
-dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``)
+parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``;
+                     ``no`` if stacks show none of them
+dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``); ``arrow`` if of Hugging
+                     Face datasets, ``arrow rows by number`` if those are shuffled or selected rows of a table
+optimizer            how it runs over the parameters: ``single``, ``multi`` (foreach) or ``fused``
+others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked
 ==================== ====================================================================================
@@ -38,7 +42,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame, in_ddp, in_loader, reads_tensors
+from perfdoctor.knowledge.frames import Frame, in_loader, reads_tensors
+from perfdoctor.knowledge.libraries import USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.names import Trainers
@@ -75,19 +80,22 @@ def read_code_settings(job: JobTimeline) -> Settings:
     """What is seen of a job's code; what is not known is absent.
 
     Returns:
-        ``loader`` and ``ddp``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``:
-        ``tensors`` where samples are rows of tensors in memory (``TensorDataset``).
+        ``loader``: ``yes`` or ``no``; ``backend`` of collectives: ``nccl`` or ``gloo``; ``dataset``: ``tensors`` where
+        samples are rows of tensors in memory (``TensorDataset``); and all that
+        ``perfdoctor.knowledge.libraries.USES`` tells of, where ``parallel`` is ``no`` if enough was seen.
     """
     pids = {trainer.pid for trainer in job.processes.trainers}
     workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
-    stacks = list(_stacks(job, pids))
-    found: Settings = {}
-    for name, seen in (("loader", has_loader(job, pids)), ("ddp", _any_frame(stacks, in_ddp))):
-        if seen:
-            found[name] = "yes"
-        elif len(stacks) >= thresholds.SEEN_STACKS:
-            found[name] = "no"
-    if any(reads_tensors(stack) for stack in [*stacks, *_stacks(job, workers)]):
+    stacks, beside = list(_stacks(job, pids)), list(_stacks(job, workers))
+    enough = len(stacks) >= thresholds.SEEN_STACKS
+    found = _uses({frame for stack in {*stacks, *beside} for frame in stack})
+    if has_loader(job, pids):
+        found["loader"] = "yes"
+    elif enough:
+        found["loader"] = "no"
+    if enough:
+        found.setdefault("parallel", "no")
+    if any(reads_tensors(stack) for stack in [*stacks, *beside]):
         found["dataset"] = "tensors"
     names = [thread.name for thread in job.threads.by_tid.values() if thread.pid in pids]
     for backend, prefix in BACKENDS.items():
@@ -95,6 +103,16 @@ def read_code_settings(job: JobTimeline) -> Settings:
             found["backend"] = backend
     if pids & job.gpus.processes:
         found["on_gpu"] = "yes"
+    return found
+
+
+def _uses(frames: Iterable[Frame]) -> Settings:
+    """What frames of libraries show; each function of a file is asked for once."""
+    seen = {(frame.file, frame.function): frame for frame in frames}
+    found: Settings = {}
+    for use in USES:
+        if use.setting not in found and any(map(use.shows, seen.values())):
+            found[use.setting] = use.value
     return found
 
 

@@ -9,6 +9,7 @@ from perfdoctor.diagnosis import Finding, NotExamined
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import COMMUNICATION_RULES
 from perfdoctor.rules.cores import CORE_RULES
+from perfdoctor.rules.evaluation import EVALUATION_RULES
 from perfdoctor.rules.gpu import GPU_RULES
 from perfdoctor.rules.gpu_idle import GPU_IDLE_RULES
 from perfdoctor.rules.health import with_health
@@ -22,6 +23,7 @@ from perfdoctor.rules.users_rules import find_of_users
 RULES: tuple[Rule, ...] = (
     *INPUT_RULES,
     *INTERPRETER_RULES,
+    *EVALUATION_RULES,
     *GPU_IDLE_RULES,
     *CORE_RULES,
     *IO_RULES,

@@ -57,6 +57,7 @@ class Case:
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         watched_s: seconds watched.
+        ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
     """
 
     shares: Mapping[str, float]
@@ -71,6 +72,12 @@ class Case:
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     watched_s: float = 0.0
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def range_of(self, cause: str) -> tuple[float, float]:
+        """Between which fractions of wall time a cause lies nine times in ten; its share where that is not known."""
+        share = self.share(cause)
+        return self.ranges.get(cause, (share, share))
 
     def share(self, cause: str) -> float:
         """Fraction of wall time that went into a cause."""

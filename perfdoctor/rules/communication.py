@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.rule import Rule, freed
+from perfdoctor.rules.rule import Rule
 
 
 def use_fewer_channels(case: Case) -> Iterator[Advice]:
@@ -15,10 +16,8 @@ def use_fewer_channels(case: Case) -> Iterator[Advice]:
     if longer is None or times is None or longer < thresholds.REPORTED_SHARE:
         return
     step = case.measured("traced_lengthened_step")
-    yield advise(
-        "communication.fewer_channels", freed(longer), times=times, longer=longer, step=step, network=_network(case)
-    )
-    yield advise("communication.move_overlap")
+    yield advise("communication.fewer_channels", times=times, longer=longer, step=step, network=_network(case))
+    yield advise("communication.move_overlap", way=_way(case))
 
 
 def _network(case: Case) -> Message | None:
@@ -41,39 +40,84 @@ def _say_what_holds_up(case: Case) -> Iterator[Message]:
 
 
 def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
-    held_up, by_hand = _held_up_by_kernels(case), case.settings.get("ddp") == "no"
+    held_up = _held_up_by_kernels(case)
     if held_up is not None:
         times, network = case.number("traced_behind"), _network(case)
-        yield advise("communication.high_priority", freed(held_up), times=times, share=held_up, network=network)
-        yield advise("communication.move_overlap")
+        yield advise("communication.high_priority", times=times, share=held_up, network=network)
+        yield advise("communication.move_overlap", way=_way(case))
     yield from _mend_transport(case)
     yield from _train_in_one_process(case)
+    yield from _shard_otherwise(case) if _is_sharded(case) else _replicate_otherwise(case)
+    if case.uses_gpu and case.settings.get("backend") != "nccl":
+        yield advise("communication.use_nccl")
+
+
+def _replicate_otherwise(case: Case) -> Iterator[Advice]:
+    """Each rank has the whole model, and gradients are all that they exchange."""
     yield advise(
         "communication.exchange_seldom",
         world=_world(case),
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
-        by_hand=by_hand,
+        way=_way(case),
     )
     # DDP refuses bfloat16 without NCCL (torch 2.13).
     nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
+    by_hand = _is_by_hand(case)
     yield advise("communication.half_precision", nccl=nccl, by_hand=by_hand)
-    yield advise("communication.use_ddp" if by_hand else "communication.overlap")
-    if case.uses_gpu:
-        yield advise("communication.use_nccl")
+    if by_hand:
+        yield advise("communication.use_ddp")
+    else:
+        yield advise("communication.overlap", way=_way(case))
+
+
+def _shard_otherwise(case: Case) -> Iterator[Advice]:
+    """Ranks gather each other's parameters, and each keeps a part of the gradients."""
+    way, used = _way(case), case.gpu_memory
+    if used is None or used < thresholds.ROOM_FOR_BATCH:
+        yield advise("communication.gather_once", way=way, used=used)
+    yield advise("communication.sharded_half_precision", way=way)
+    yield advise("communication.prefetch_parameters", way=way)
+    if _has_several_hosts(case):
+        yield advise("communication.shard_within_host", way=way, ranks=_read_count(case, environment.RANKS_OF_HOST))
+    yield advise(
+        "communication.exchange_seldom",
+        world=_world(case),
+        share=case.share(BANDWIDTH),
+        received=case.measured("received"),
+        within=_is_within_host(case),
+        way=way,
+    )
+
+
+def _way(case: Case) -> str:
+    """How ranks share the model; "" where it is not known."""
+    return str(case.settings.get("parallel", ""))
+
+
+def _is_sharded(case: Case) -> bool:
+    return _way(case) in SHARDED
+
+
+def _is_by_hand(case: Case) -> bool:
+    """Whether the script exchanges gradients itself: no library that would was seen."""
+    return _way(case) == "no"
 
 
 def _send_fewer_messages(case: Case) -> Iterator[Advice]:
-    ddp, small = case.settings.get("ddp") == "yes", case.measured("bytes_per_packet")
+    small, way = case.measured("bytes_per_packet"), _way(case)
     yield from _mend_transport(case)
-    if ddp and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
+    if case.settings.get("sync_batch_norm") == "yes":
+        yield advise("communication.no_sync_batch_norm")
+    if way not in ("", "no") and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
         yield from _train_in_one_process(case)
-        yield advise("communication.fewer_rounds")
-        yield advise("communication.large_buckets")
+        yield advise("communication.fewer_rounds", way=way)
+        if way in (DDP, FULLY_SHARD):
+            yield advise("communication.large_buckets", way=way)
     else:
         yield advise("communication.send_as_one", share=case.share(LATENCY), size=small)
-        if not ddp:
+        if way in ("", "no"):
             yield advise("communication.use_buckets")
     yield advise("communication.fewer_metrics")
 
@@ -83,11 +127,16 @@ def _mend_transport(case: Case) -> Iterator[Advice]:
     for name in environment.NCCL_DETOURS:
         if case.switched_on(name):
             yield advise("communication.no_detour", name=name, value=case.variable(name))
-    here = _read_count(case, environment.RANKS_OF_HOST) or 0
-    several_hosts = (_read_count(case, environment.RANKS) or 0) > here > 0
+    several_hosts = _has_several_hosts(case)
     for name in environment.INTERFACE:
         if case.variable(name) == environment.LOOPBACK and several_hosts:
             yield advise("communication.fast_interface", name=name)
+    if several_hosts and _leaves_fabric_idle(case):
+        fabric, received = case.measured("fabric_received"), case.measured("received")
+        yield advise("communication.use_fabric", fabric=fabric, received=received)
+    for name in environment.NCCL_CHOICES:
+        if case.variable(name):
+            yield advise("communication.let_nccl_choose", name=name, value=case.variable(name))
     if (case.variable(environment.NCCL_LOG) or "").upper() == environment.EVERY_CALL:
         yield advise("communication.log_less")
 
@@ -98,6 +147,17 @@ def _train_in_one_process(case: Case) -> Iterator[Advice]:
     on_cores = not case.uses_gpu and case.settings.get("backend") != "nccl"
     if on_cores and _is_within_host(case) and len(case.trainers) == world > 1:
         yield advise("communication.one_process", world=world)
+
+
+def _has_several_hosts(case: Case) -> bool:
+    here = _read_count(case, environment.RANKS_OF_HOST) or 0
+    return (_read_count(case, environment.RANKS) or 0) > here > 0
+
+
+def _leaves_fabric_idle(case: Case) -> bool:
+    """Whether there are InfiniBand or RoCE ports, and what ranks exchange goes through other interfaces."""
+    fabric, received = case.number("fabric_received"), case.number("received")
+    return fabric is not None and received is not None and 0 <= fabric < thresholds.IDLE_FABRIC * received
 
 
 def _is_within_host(case: Case) -> bool:

@@ -14,7 +14,7 @@ from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import environment, hardware, thresholds
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import use_fewer_channels
-from perfdoctor.rules.rule import Rule, freed
+from perfdoctor.rules.rule import Rule
 
 # What a GPU's own work is attributed to; recomputed work is in all of them.
 _WORK = (GPU_COMPUTE, NO_TENSOR_CORES, MEMORY_BANDWIDTH, LOW_OCCUPANCY)
@@ -26,6 +26,15 @@ def _compute_less(case: Case) -> Iterator[Advice]:
         yield advise("gpu.check_late_gpu", times=times) if times >= thresholds.SLOWER_GPU else advise("gpu.same_work")
     yield from use_fewer_channels(case)
     yield from _keep_activations(case)
+    yield from _try_mixed_precision(case)
+
+
+def _try_mixed_precision(case: Case) -> Iterator[Advice]:
+    """Where neither counters nor kernels say in which precision it computes; a GPU of unknown model may have none."""
+    capability = case.setting("compute_capability")
+    known = case.number("gpu_tensor") is not None or case.number("traced_kernel_time") is not None
+    if not known and capability is not None and capability >= hardware.VOLTA:
+        yield advise("gpu.try_mixed_precision", bfloat16=capability >= hardware.AMPERE)
 
 
 def _keep_activations(case: Case) -> tuple[Advice, ...]:
@@ -35,8 +44,8 @@ def _keep_activations(case: Case) -> tuple[Advice, ...]:
         return ()
     used = case.gpu_memory
     full = used is not None and used > thresholds.FULL_GPU_MEMORY
-    fewer = advise("gpu.checkpoint_less", freed(again), again=again, used=used, full=full)
-    selective = advise("gpu.checkpoint_selectively", freed(again), again=again)
+    fewer = advise("gpu.checkpoint_less", again=again, used=used, full=full)
+    selective = advise("gpu.checkpoint_selectively", again=again)
     return (selective, fewer) if full else (fewer, selective)
 
 
@@ -62,7 +71,7 @@ def _move_less_memory(case: Case) -> Iterator[Advice]:
     softmax, layout = case.number("traced_softmax"), case.number("traced_layout")
     if softmax or not traced:
         yield advise("gpu.fused_attention", softmax=softmax)
-    if layout or not traced:
+    if layout or (not traced and case.settings.get("convolutions") == "yes"):
         yield advise("gpu.channels_last", layout=layout)
 
 

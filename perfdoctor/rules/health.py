@@ -29,7 +29,8 @@ from perfdoctor.causes import (
 from perfdoctor.diagnosis import Advice, Finding, advise
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.rule import by_speedup, freed
+from perfdoctor.rules.gains import with_gain
+from perfdoctor.rules.rule import by_gain
 
 # Whose time goes with the clock of the cores.
 _COMPUTES = frozenset((
@@ -50,13 +51,13 @@ class Condition:
         causes: what it makes dearer.
         holds: whether it is so, seen from one of these causes.
         evidence: names of the numbers that show it; see ``perfdoctor.metrics.names``.
-        fix: what to do, from the case and the cause's share of the wall time.
+        fix: what to do.
     """
 
     causes: frozenset[str]
     holds: Callable[[Case, str], bool]
     evidence: tuple[str, ...]
-    fix: Callable[[Case, float], Advice]
+    fix: Callable[[Case], Advice]
 
 
 def with_health(found: Finding, case: Case) -> Finding:
@@ -64,7 +65,7 @@ def with_health(found: Finding, case: Case) -> Finding:
     for condition in CONDITIONS:
         if found.cause in condition.causes and condition.holds(case, found.cause):
             shown = [one for name in condition.evidence for one in case.evidence(name) if one not in found.evidence]
-            fixes = by_speedup((*found.fixes, condition.fix(case, found.share)))
+            fixes = by_gain((*found.fixes, with_gain(condition.fix(case), case, found.cause)))
             found = replace(found, evidence=(*found.evidence, *shown), fixes=fixes)
     return found
 
@@ -79,26 +80,24 @@ def _has_narrow_pcie(case: Case, cause: str) -> bool:
     return link is not None and link <= thresholds.DEGRADED_LINK
 
 
-def _mend_pcie(case: Case, share: float) -> Advice:
-    return advise(
-        "health.mend_pcie", freed(share * (1 - (case.number("pcie_link") or 1.0))), link=case.number("pcie_link")
-    )
+def _mend_pcie(case: Case) -> Advice:
+    return advise("health.mend_pcie", link=case.number("pcie_link"))
 
 
-def _mend_pcie_errors(case: Case, share: float) -> Advice:
+def _mend_pcie_errors(case: Case) -> Advice:
     return advise("health.mend_pcie_errors", replays=case.measured("pcie_replays"))
 
 
-def _mend_nvlink(case: Case, share: float) -> Advice:
+def _mend_nvlink(case: Case) -> Advice:
     down = case.number("nvlinks_down") or 0.0
-    return advise("health.mend_nvlink", freed(share * down), down=down)
+    return advise("health.mend_nvlink", down=down)
 
 
-def _mend_nvlink_errors(case: Case, share: float) -> Advice:
+def _mend_nvlink_errors(case: Case) -> Advice:
     return advise("health.mend_nvlink_errors", errors=case.measured("nvlink_errors"))
 
 
-def _mend_fabric(case: Case, share: float) -> Advice:
+def _mend_fabric(case: Case) -> Advice:
     return advise("health.mend_fabric", errors=case.measured("fabric_errors"))
 
 
@@ -115,13 +114,13 @@ def _has_faults(case: Case, cause: str) -> bool:
     return faulty and (cause in _EXCHANGES or _lies_in_few(case, cause))
 
 
-def _replace_gpu(case: Case, share: float) -> Advice:
+def _replace_gpu(case: Case) -> Advice:
     return advise(
         "health.replace_gpu", errors=case.measured("xid_errors"), repairs=case.number("gpu_repairs_pending") or 0.0
     )
 
 
-def _bind_near_gpu(case: Case, share: float) -> Advice:
+def _bind_near_gpu(case: Case) -> Advice:
     return advise("health.bind_near_gpu", away=case.number("far_from_gpu"), distance=case.number("gpu_distance"))
 
 
@@ -130,15 +129,14 @@ def _has_low_clock(case: Case, cause: str) -> bool:
     return below >= thresholds.CLOCK_BELOW_NOMINAL or hot >= thresholds.HEAT_LIMITED
 
 
-def _raise_core_clock(case: Case, share: float) -> Advice:
+def _raise_core_clock(case: Case) -> Advice:
     below, hot = case.number("core_clock_deficit"), case.number("heat_limited_cores")
-    gain = freed(share * below) if below else None
-    return advise("health.raise_core_clock", gain, below=below, hot=hot)
+    return advise("health.raise_core_clock", below=below, hot=hot)
 
 
-def _leave_host(case: Case, share: float) -> Advice:
+def _leave_host(case: Case) -> Advice:
     stolen = case.number("stolen_share") or 0.0
-    return advise("health.leave_host", freed(share * stolen), stolen=stolen)
+    return advise("health.leave_host", stolen=stolen)
 
 
 def _lacks_memory(case: Case, cause: str) -> bool:
@@ -153,7 +151,7 @@ def _lacks_memory(case: Case, cause: str) -> bool:
     return cause == STORAGE_READ and at_limit and (case.number("read_again") or 0.0) >= thresholds.MUCH_READ_AGAIN
 
 
-def _give_memory(case: Case, share: float) -> Advice:
+def _give_memory(case: Case) -> Advice:
     return advise(
         "health.give_memory",
         stalled=case.number("memory_stalled"),
@@ -169,7 +167,7 @@ def _compacts(case: Case, cause: str) -> bool:
     return often and stalled >= thresholds.MEMORY_STALLED
 
 
-def _defer_compaction(case: Case, share: float) -> Advice:
+def _defer_compaction(case: Case) -> Advice:
     return advise("health.defer_compaction", stalls=case.measured("compaction_stalls"))
 
 

@@ -6,6 +6,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEA
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import FORMAT_TRACEBACKS, OF_A_STEP
+from perfdoctor.knowledge.libraries import FUSED, SHARDED
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, unset
 
@@ -17,6 +18,8 @@ def stop_debugging(case: Case) -> Iterator[Advice]:
     below = case.below.get(PYTHON_OVERHEAD, {})
     if sum(below.get(package, 0.0) for package in FORMAT_TRACEBACKS) >= thresholds.FORMATTING_TRACEBACKS:
         yield advise("interpreter.no_anomaly_detection")
+    if watcher := case.settings.get("watched_by"):
+        yield advise("interpreter.stop_watching", watcher=watcher)
     for name, level in environment.DEBUGGING.items():
         if level in (None, (case.variable(name) or "").upper()):
             yield from unset(case, name, say("interpreter.debugging", name=name))
@@ -26,15 +29,26 @@ def fuse_optimizer(case: Case) -> Iterator[Advice]:
     """A fused optimizer, where the optimizer's own share of the step is large."""
     shares = [trainer.phases.get("optimizer", 0.0) for trainer in case.trainers]
     share = sum(shares) / max(1, len(shares))
-    if share >= thresholds.OPTIMIZER_SHARE:
-        yield advise("interpreter.fused_optimizer", share=share)
+    if share >= thresholds.OPTIMIZER_SHARE and case.settings.get("optimizer") != FUSED:
+        trainer = case.settings.get("trainer") == "transformers"
+        yield advise("interpreter.fused_optimizer", share=share, gpu=case.uses_gpu, trainer=trainer)
 
 
-def _is_compiling(case: Case) -> bool:
-    """Whether most of it is torch.compile's compiling, as a trace or the mean of the trainers' stacks shows."""
-    seen = [trainer.number("own_compiling") or 0.0 for trainer in case.trainers]
-    compiling = max(case.number("traced_compiling") or 0.0, sum(seen) / max(1, len(seen)))
+def _compiles_again(case: Case) -> bool:
+    """Whether most of it is torch.compile's compiling between steps, as a trace or the trainers' stacks show."""
+    compiling = max(case.number("traced_compiling") or 0.0, _mean(case, "own_recompiling"))
     return compiling >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
+
+
+def _compiles_first(case: Case) -> bool:
+    """Whether most of it is torch.compile's compiling, before the first step or between steps."""
+    return _mean(case, "own_compiling") >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
+
+
+def _mean(case: Case, name: str) -> float:
+    """The mean over trainers of a number; those of which it was not measured count as none."""
+    seen = [trainer.number(name) or 0.0 for trainer in case.trainers]
+    return sum(seen) / max(1, len(seen))
 
 
 def _is_work_of_libraries(case: Case) -> bool:
@@ -79,6 +93,11 @@ def _compile_once(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
 
 
+def _wait_for_compiling(case: Case) -> Iterator[Advice]:
+    yield advise("interpreter.wait_for_compiling")
+    yield advise("interpreter.keep_compiled")
+
+
 def _say_which_libraries(case: Case) -> Message:
     others = (name for name in case.below.get(PYTHON_OVERHEAD, {}) if name not in OF_A_STEP)
     return say("interpreter.others_work", packages=tuple(others)[:_SHOWN])
@@ -92,6 +111,8 @@ def _do_it_more_rarely(case: Case) -> Iterator[Advice]:
 
 def _write_cheaper_python(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
+    if case.settings.get("environments") == "one by one":
+        yield advise("interpreter.step_together", line=case.hot_line(PYTHON_OVERHEAD))
     yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=_own_python(case))
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
         yield _use_larger_operations(case)
@@ -120,7 +141,7 @@ def _use_larger_operations(case: Case) -> Advice:
 
 def _compile(case: Case) -> Iterable[Advice]:
     off = [fix for name in environment.NO_COMPILING for fix in unset(case, name, say("interpreter.compiling_is_off"))]
-    return off or [advise("interpreter.compile_model")]
+    return off or [advise("interpreter.compile_model", sharded=case.settings.get("parallel") in SHARDED)]
 
 
 def _hold_the_gil_less(case: Case) -> Iterator[Advice]:
@@ -131,7 +152,11 @@ def _hold_the_gil_less(case: Case) -> Iterator[Advice]:
 
 
 def _collect_less(case: Case) -> Iterator[Advice]:
-    line = case.hot_line(GARBAGE_COLLECTION)
+    by_hand, line = case.number("collected_by_hand") or 0.0, case.hot_line(GARBAGE_COLLECTION)
+    if by_hand >= thresholds.MOSTLY:
+        yield advise("interpreter.no_call", line=line, part=by_hand)
+        yield advise("interpreter.fewer_objects")
+        return
     yield advise(
         "interpreter.collect_rarely", share=case.share(GARBAGE_COLLECTION), several_ranks=len(case.trainers) > 1
     )
@@ -144,10 +169,18 @@ INTERPRETER_RULES = (
     Rule(
         PYTHON_OVERHEAD,
         say("interpreter.compiling_again"),
-        ("trainer_running", "traced_compiling", "traced_busy", "own_compiling"),
+        ("trainer_running", "traced_compiling", "traced_busy", "own_compiling", "own_recompiling"),
         _compile_once,
         say("interpreter.compiling_again_refuted"),
-        applies=_is_compiling,
+        applies=_compiles_again,
+    ),
+    Rule(
+        PYTHON_OVERHEAD,
+        say("interpreter.compiling_first"),
+        ("trainer_running", "own_compiling"),
+        _wait_for_compiling,
+        say("interpreter.compiling_first_refuted"),
+        applies=_compiles_first,
     ),
     Rule(
         PYTHON_OVERHEAD,
@@ -198,7 +231,7 @@ INTERPRETER_RULES = (
     Rule(
         GARBAGE_COLLECTION,
         say("interpreter.collecting"),
-        ("trainer_rss",),
+        ("collected_by_hand", "trainer_rss"),
         _collect_less,
         say("interpreter.collecting_refuted"),
     ),

@@ -1,6 +1,5 @@
 """Input and output: reading from storage and networks, paging, and writing checkpoints and logs."""
 
-import math
 from collections.abc import Iterator
 
 from perfdoctor.causes import CHECKPOINT_WRITE, LOG_WRITE, NETWORK_READ, STORAGE_READ, SWAP
@@ -8,8 +7,9 @@ from perfdoctor.diagnosis import Advice, advise, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import IN_MEMORY
 from perfdoctor.rules.case import Case
-from perfdoctor.rules.input import no_more_workers, plan_workers, worker_fixes
-from perfdoctor.rules.rule import Rule, freed
+from perfdoctor.rules.input import no_more_workers, worker_fixes
+from perfdoctor.rules.rule import Rule, times_rarer
+from perfdoctor.rules.workers import plan_workers
 
 _PAGE_MB = 4096 / 1e6
 
@@ -45,7 +45,7 @@ def _nearer(case: Case) -> Iterator[Advice]:
     path, cached = case.hot_path(STORAGE_READ), case.number("page_cache")
     system = case.file_system(path)
     if system is not None and "network" in system:
-        yield advise("io.copy_to_local", path=path, system=system.split()[0])
+        yield advise("io.copy_to_local", path=path, system=system.split()[0], available=case.number("memory_available"))
     if cached is None or cached < thresholds.PAGE_CACHE_HITS:
         yield advise("io.keep_in_memory", path=path, available=case.number("memory_available"))
     if _thrashes(case):
@@ -63,10 +63,10 @@ def _thrashes(case: Case) -> bool:
 def _fetch_otherwise(case: Case) -> Iterator[Advice]:
     yield from worker_fixes(case, NETWORK_READ, plan_workers(case, NETWORK_READ))
     yield advise("io.at_the_same_time", received=case.measured("received"))
-    yield advise("io.local_copy", freed(case.share(NETWORK_READ)))
+    yield advise("io.local_copy")
     yield advise("io.larger_objects")
-    if (case.setting("workers") or 0) > 0:
-        yield advise("io.further_ahead")
+    if workers := int(case.setting("workers") or 0):
+        yield advise("io.further_ahead", workers=workers)
 
 
 def _need_less_memory(case: Case) -> Iterator[Advice]:
@@ -79,18 +79,17 @@ def _need_less_memory(case: Case) -> Iterator[Advice]:
 
 def _save_otherwise(case: Case) -> Iterator[Advice]:
     share, path = case.share(CHECKPOINT_WRITE), case.hot_path(CHECKPOINT_WRITE)
-    times = _times_rarer(share)
+    times = times_rarer(share)
     yield advise(
         "io.save_behind",
-        freed(share, share),  # in the background the writes still take as long as now
         path=path,
         share=share,
         line=case.hot_line(CHECKPOINT_WRITE),
-        ranks=len(case.trainers),
+        together=len(case.trainers) > 1,
+        gpu=case.uses_gpu,
     )
     yield advise(
         "io.save_less_often",
-        freed(share * (1 - 1 / times)),
         share=share,
         times=times,
         bearable=thresholds.REPORTED_SHARE,
@@ -101,10 +100,9 @@ def _save_otherwise(case: Case) -> Iterator[Advice]:
 
 def _log_otherwise(case: Case) -> Iterator[Advice]:
     share = case.share(LOG_WRITE)
-    times = _times_rarer(share)
+    times = times_rarer(share)
     yield advise(
         "io.log_less_often",
-        freed(share * (1 - 1 / times)),
         path=case.hot_path(LOG_WRITE),
         share=share,
         line=case.hot_line(LOG_WRITE),
@@ -112,12 +110,6 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
     )
     yield advise("io.faster_reader" if case.is_read_by_another(LOG_WRITE) else "io.no_flush")
     yield advise("io.another_thread")
-
-
-def _times_rarer(share: float) -> int:
-    """How many times more rarely something must happen until its share of the time is not reported any more."""
-    bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
-    return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
 
 
 IO_RULES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Evidence, Finding, Fix, Message, advise, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
+from perfdoctor.rules.gains import freed, with_gain
 
 Fixes = Iterable[Fix | Advice]
 _SHOWN = 3  # lines, files and kernels of a cause
@@ -31,7 +33,7 @@ class Rule:
         cause: its id.
         what: what takes the time, the subject of the summary; or how to tell it of a case.
         evidence: names of the numbers to show where they were measured; see ``perfdoctor.metrics.names``.
-        fixes: what to do, the best first; those with a predicted speed-up change places by it.
+        fixes: what to do, the best first; those whose gain can be computed change places by it.
         refuted_by: the test that would prove the finding wrong.
         applies: of several rules of a cause the first one that applies is taken.
         clauses: what the summary adds after what takes how much time.
@@ -54,7 +56,7 @@ class Rule:
         share = case.share(self.cause)
         if share < thresholds.REPORTED_SHARE:
             return None
-        fixes = by_speedup(tuple(self.fixes(case)))[: 1 if share < thresholds.MIN_SHARE else None]
+        fixes = by_gain(tuple(self._with_gains(case)))[: 1 if share < thresholds.MIN_SHARE else None]
         return Finding(
             self.cause,
             share,
@@ -66,6 +68,11 @@ class Rule:
             self.refuted_by,
             _ranks(case, self.cause),
         )
+
+    def _with_gains(self, case: Case) -> Iterator[Fix | Advice]:
+        left = self.left(case) if self.left else None
+        for fix in self.fixes(case):
+            yield with_gain(fix, case, self.cause, left) if isinstance(fix, Advice) else fix
 
     def _evidence(self, case: Case) -> Iterator[Evidence]:
         """The share itself, the numbers that were measured, how late its ranks are, and where most of it is."""
@@ -96,7 +103,7 @@ class Rule:
     def _speedup(self, case: Case, fixes: Iterable[Fix | Advice]) -> float:
         """That of the best fix, where the speed-up of one could be computed, within what the next bottleneck allows."""
         most = 1.0 if CAUSES[self.cause].healthy else freed(case.share(self.cause))
-        speedup = min(most, max((fix.predicted_speedup for fix in fixes if fix.predicted_speedup), default=most))
+        speedup = min(most, next((fix.predicted_speedup for fix in fixes if fix.predicted_speedup), most))
         left = self.left(case) if self.left else None
         return speedup if left is None else max(1.0, min(speedup, 1 / max(left, thresholds.LEAST_LEFT)))
 
@@ -110,14 +117,10 @@ def severity(cause: str, share: float) -> str:
     return "medium" if share >= thresholds.MEDIUM_SEVERITY else "low"
 
 
-def freed(share: float, left: float = 0.0) -> float:
-    """The speed-up where a share of the wall time is freed.
-
-    Args:
-        share: fraction of the wall time that the fix is about.
-        left: fraction of the present wall time that the job takes at least even so, the next bottleneck.
-    """
-    return 1 / max(1 - share, min(left, 1.0), thresholds.LEAST_LEFT)
+def times_rarer(share: float) -> int:
+    """How many times more rarely something must happen until its share of the time is not reported any more."""
+    bearable, rest = thresholds.REPORTED_SHARE, max(1 - share, thresholds.LEAST_LEFT)
+    return max(2, math.ceil(share * (1 - bearable) / (bearable * rest)))
 
 
 def unset(case: Case, name: str, why: Message) -> list[Advice]:
@@ -127,14 +130,16 @@ def unset(case: Case, name: str, why: Message) -> list[Advice]:
     return [advise("finding.unset", name=name, value=case.variable(name), why=why)]
 
 
-def by_speedup(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
+def by_gain(fixes: tuple[Fix | Advice, ...]) -> tuple[Fix | Advice, ...]:
     """The fixes with those of a predicted speed-up in its order; the others keep their places."""
-    ranked = iter(sorted((fix for fix in fixes if fix.predicted_speedup), key=_rounded, reverse=True))
+    ranked = iter(sorted((fix for fix in fixes if fix.predicted_speedup), key=_expected, reverse=True))
     return tuple(next(ranked) if fix.predicted_speedup else fix for fix in fixes)
 
 
-def _rounded(fix: Fix | Advice) -> float:
-    return round(fix.predicted_speedup or 1.0, 1)  # what differs by less is as good: the first stays first
+def _expected(fix: Fix | Advice) -> float:
+    """The middle of what it may free: of two fixes that free as much at best, the surer one comes first."""
+    least, most = fix.speedup_range or (fix.predicted_speedup or 1.0,) * 2
+    return round(1 - (1 / least + 1 / most) / 2, 2)  # what differs by less is as good: the first stays first
 
 
 def _ranks(case: Case, cause: str) -> tuple[int, ...]:

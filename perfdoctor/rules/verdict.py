@@ -80,9 +80,10 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
 def _minimum(cause: str, *, on_gpu: bool) -> float:
     """The fraction of wall time from which a cause can be the bottleneck.
 
-    Every job that trains on the CPU has some of the generic ones; beside a GPU only what leaves that idle counts.
+    Every job that trains on the CPU has some of those of the host; beside a GPU only what leaves that idle counts.
     """
-    return thresholds.MIN_SHARE if on_gpu and CAUSES[cause].generic else CAUSES[cause].minimum
+    minimum = CAUSES[cause].minimum
+    return min(minimum, thresholds.MIN_SHARE) if on_gpu and cause.startswith("cpu.") and cause != STARTUP else minimum
 
 
 def _largest(large: Mapping[str, float], level: str) -> str:
@@ -118,7 +119,7 @@ def confidence(accounts: Sequence[Account], cause: str | None, level: str, *, on
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
     """
     blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
-    parts = [Amounts.summed(account.block(block) for account in accounts) for block in blocks]
+    parts = _blocks(accounts)
     waits = [Amounts.summed(account.late_block(block) for account in accounts) for block in blocks]
     return min(most_confidence(level, on_gpu=on_gpu), agreement(parts, cause, level, waits))
 
@@ -139,11 +140,7 @@ def agreement(
     """
     if cause is None or len(accounts) < 2:
         return 0.0
-    parts = len(accounts)
-    draws = with_replacement(Random(_SEED), RESAMPLES, parts) + np.arange(RESAMPLES)[:, np.newaxis] * parts
-    drawn = np.bincount(draws.ravel(), minlength=RESAMPLES * parts).reshape(RESAMPLES, parts)
-    totals = drawn @ np.array([sum(account.values()) for account in accounts])
-    weights = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
+    weights = _weights(accounts)
     found, late = _drawn(accounts, weights), _drawn(waits, weights) if any(waits) else [{}] * RESAMPLES
     agreed = sum(first_cause(*shares, level) == cause for shares in zip(found, late, strict=True))
     return float(min(most_confidence(level, on_gpu=False), agreed / RESAMPLES))
@@ -152,6 +149,31 @@ def agreement(
 def surest(steps: int) -> float:
     """How sure to be at most after so many steps that were all alike: Laplace's rule of succession."""
     return (steps + 1) / (steps + 2)
+
+
+def share_ranges(accounts: Sequence[Account]) -> dict[str, tuple[float, float]]:
+    """Cause to the shares between which it lies nine times in ten when seconds are drawn anew, as for confidence."""
+    parts = _blocks(accounts)
+    if len(parts) < 2:
+        return {}
+    drawn = _drawn(parts, _weights(parts))
+    return {cause: tuple(np.quantile([shares[cause] for shares in drawn], (0.05, 0.95)).tolist()) for cause in drawn[0]}
+
+
+def _blocks(accounts: Sequence[Account]) -> list[Amounts[str]]:
+    """Second by second, seconds by cause over all accounts."""
+    blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
+    return [Amounts.summed(account.block(block) for account in accounts) for block in blocks]
+
+
+def _weights(parts: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:
+    """Parts of an account drawn anew, with replacement: one row per draw, by what each part counts in it."""
+    count = len(parts)
+    draws = with_replacement(Random(_SEED), RESAMPLES, count) + np.arange(RESAMPLES)[:, np.newaxis] * count
+    drawn = np.bincount(draws.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count)
+    totals = drawn @ np.array([sum(part.values()) for part in parts])
+    weights: npt.NDArray[np.float64] = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
+    return weights
 
 
 def _drawn(accounts: Sequence[Mapping[str, float]], weights: npt.NDArray[np.float64]) -> list[dict[str, float]]:

@@ -43,6 +43,7 @@ class CodeLocation:
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
+        evaluates: it belongs to a pass without gradients (``perfdoctor.timeline.evaluation``).
     """
 
     phase: str
@@ -50,6 +51,7 @@ class CodeLocation:
     waits: bool = False
     only_waits: bool = False
     line: str = ""
+    evaluates: bool = False
 
 
 UNKNOWN = CodeLocation("other")
@@ -160,8 +162,8 @@ def own_line(frames: Sequence[Frame]) -> str:
     return ""
 
 
-# The calls that lead to a function, and the function itself.
-_Function = tuple[tuple[Frame, ...], str, str]
+# The calls that lead to a function, its file and its name.
+Function = tuple[tuple[Frame, ...], str, str]
 
 
 def with_loop_positions(
@@ -180,10 +182,10 @@ def with_loop_positions(
     """
     found = list(locations)
     for amounts in main_threads:
-        calls: dict[_Function, Amounts[int]] = {}
+        calls: dict[Function, Amounts[int]] = {}
         for number, amount in amounts.items():
             if found[number].phase == "forward":
-                for function, line in _functions(stacks[number]):
+                for function, line in functions(stacks[number]):
                     calls.setdefault(function, Amounts())[line] += amount
         for number in amounts:
             if _unclaimed(found[number]):
@@ -195,9 +197,9 @@ def _unclaimed(location: CodeLocation) -> bool:
     return location.phase == "other" and not location.detail and bool(location.line)
 
 
-def _side(stack: tuple[Frame, ...], calls: dict[_Function, Amounts[int]]) -> str:
+def _side(stack: tuple[Frame, ...], calls: dict[Function, Amounts[int]]) -> str:
     """On which side of the model's call a stack is in the innermost function that calls it; "" if on none."""
-    for function, line in reversed(list(_functions(stack))):
+    for function, line in reversed(list(functions(stack))):
         if function in calls:
             first = min(at for at, part in calls[function].fractions().items() if part >= thresholds.REGULAR_CALL)
             if line == first or not is_own(stack[len(function[0])]):
@@ -206,7 +208,7 @@ def _side(stack: tuple[Frame, ...], calls: dict[_Function, Amounts[int]]) -> str
     return ""
 
 
-def _functions(stack: tuple[Frame, ...]) -> Iterator[tuple[_Function, int]]:
+def functions(stack: tuple[Frame, ...]) -> Iterator[tuple[Function, int]]:
     """Each function on a stack, outermost first, and the line that it is at."""
     for depth, frame in enumerate(stack):
         yield (stack[:depth], frame.file, frame.function), frame.line

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CodeSample, StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
+from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.marks import Segment
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
@@ -25,7 +27,7 @@ class Locator:
         code: samples of machine code.
         steps: by process, what it marked from inside.
         gil: the processes' interpreters.
-        distributed: whether the job has several ranks.
+        in_collectives: processes that may sleep in collectives, anywhere in a step; on GPUs only streams wait for them.
     """
 
     def __init__(
@@ -35,13 +37,13 @@ class Locator:
         code: Sequence[CodeSample],
         steps: Mapping[int, Steps],
         gil: Gil,
-        *,
-        distributed: bool,
+        in_collectives: frozenset[int],
     ) -> None:
         self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil
-        self._distributed = distributed
+        self._in_collectives = in_collectives
         self._main: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
+        self._evaluations: dict[int, list[tuple[int, int]]] = {}
 
     def locate(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> CodeLocation:
         """Where in the code a process's main thread is.
@@ -56,8 +58,9 @@ class Locator:
         location = UNKNOWN if number is None else self._stacks.locations[number]
         segment = self._segment_at(pid, time_ns)
         if segment is None:
-            return location
-        return marked_location(segment.phase, segment.detail, location, marked=segment.marked)
+            return replace(location, evaluates=True) if self._evaluates(pid, time_ns, location) else location
+        marked = marked_location(segment.phase, segment.detail, location, marked=segment.marked)
+        return replace(marked, evaluates=marked.phase not in APART and self._steps[pid].evaluates_at(time_ns))
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
@@ -98,13 +101,16 @@ class Locator:
             return None
         segment = self._segment_at(pid, time_ns)
         holds_gil = state.is_runnable and self._gil.is_held_by_main(pid, time_ns)
+        wants_gil = state.syscall == "futex" and self._gil.is_awaited(pid, time_ns)
         nearest: int | None = None
         for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
             location = self._stacks.locations[number]
             if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
                 continue
             nearest = number if nearest is None else nearest
-            if _fits(location, state, self._distributed) and not (holds_gil and location.detail == "engine"):
+            if wants_gil and not location.only_waits:
+                return number  # the GIL is waited for anywhere
+            if _fits(location, state, self._sleeps_in(pid)) and not (holds_gil and location.detail == "engine"):
                 return number
         return nearest
 
@@ -119,11 +125,24 @@ class Locator:
                 yield from (number for _, number in failed.stand_ins.near(time_ns))
         yield from (number for _, number in near)
 
+    def _sleeps_in(self, pid: int) -> frozenset[str]:
+        """Phases in which a main thread may sleep in a futex without a frame that waits."""
+        return TRAINING_PHASES if pid in self._in_collectives else frozenset()
+
     def _of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process, searched for once."""
         if pid not in self._main:
             self._main[pid] = self._stacks.of_main(pid)
         return self._main[pid]
+
+    def _evaluates(self, pid: int, time_ns: int, location: CodeLocation) -> bool:
+        """Whether a pass that looks like one of training lies in a time without any."""
+        if location.evaluates or location.phase not in ("forward", "loss"):
+            return False
+        if pid not in self._evaluations:
+            series = self._of_main(pid)
+            self._evaluations[pid] = evaluation_spans(series, self._stacks.locations) if series is not None else []
+        return any(start <= time_ns < end for start, end in self._evaluations[pid])
 
     def _segment_at(self, pid: int, time_ns: int) -> Segment | None:
         """The part of a step that a process marked at an instant; None where it marked nothing."""
@@ -131,7 +150,7 @@ class Locator:
         return None if steps is None else steps.at(time_ns)
 
 
-def _fits(location: CodeLocation, state: ThreadState, distributed: bool) -> bool:
+def _fits(location: CodeLocation, state: ThreadState, sleeps_in: frozenset[str]) -> bool:
     if state.state == "R":
         return not location.only_waits
     if state.syscall in AWAITS_OTHERS and state.target.startswith(CHANNELS):
@@ -139,7 +158,7 @@ def _fits(location: CodeLocation, state: ThreadState, distributed: bool) -> bool
         return location.waits or location.phase in ("logging", "saving")
     if state.syscall == "futex":
         # Queues and locks wait in frames of their own, collectives in whatever started them.
-        return location.waits or (distributed and location.phase in TRAINING_PHASES)
+        return location.waits or location.phase in sleeps_in
     if state.syscall in SLEEPS:
         return location.phase not in TRAINING_PHASES
     return not (state.is_blocked and location.only_waits)

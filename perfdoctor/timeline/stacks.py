@@ -25,6 +25,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed, StackSegment
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
+from perfdoctor.timeline.evaluation import with_evaluation
 
 _NS_PER_US = 1000  # py-spy counts in microseconds
 # A stack belongs to an instant if it was seen within this time of it.
@@ -138,8 +139,9 @@ class Stacks:
             times, numbers = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
             stacks.series.append(stacks._series(pid, ident, times, numbers))
         stacks._find_training_threads()
-        mains = (one.amounts_ns() for one in stacks.series if one.is_main)
+        mains = [one.amounts_ns() for one in stacks.series if one.is_main]
         stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains)
+        stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
         return stacks
 
     def of_main(self, pid: int) -> StackSeries | None:

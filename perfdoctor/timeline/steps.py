@@ -26,7 +26,7 @@ class Step:
 
     Attributes:
         start_ns: where the one before ended.
-        from_ns: where it began to work for training: later than ``start_ns`` after a validation.
+        from_ns: where it began to work for training: later than ``start_ns`` after an evaluation.
         end_ns: where it ended.
     """
 
@@ -54,6 +54,7 @@ class Steps:
         self._starts = np.array([segment.start_ns for segment in marks.segments], dtype=np.int64)
         self._pauses = np.array(marks.pauses, dtype=np.int64).reshape(-1, 2)
         self.all = _without_usual(list(_observed(marks.events)))
+        self._begins = np.array([step.start_ns for step in self.all], dtype=np.int64)
 
     @cached_property
     def lengths_ns(self) -> Times:
@@ -69,6 +70,22 @@ class Steps:
     def outside_ns(self) -> int:
         """What no step is charged with, from the first one's start to the last one's end; 0 without steps."""
         return self.all[-1].end_ns - self.all[0].start_ns - int(self.lengths_ns.sum()) if self.all else 0
+
+    @property
+    def evaluated_ns(self) -> int:
+        """What evaluations take that lie between the steps; 0 without steps."""
+        return sum(step.from_ns - step.start_ns for step in self.all)
+
+    def evaluates_at(self, time_ns: int) -> bool:
+        """Whether an evaluation that lies between two steps runs at an instant."""
+        index = int(np.searchsorted(self._begins, time_ns, side="right")) - 1
+        return index >= 0 and time_ns < self.all[index].from_ns
+
+    def evaluated_s(self, edges_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """How many seconds of evaluations between the steps lie between each two neighbouring instants."""
+        if not self.all:
+            return np.zeros(len(edges_ns) - 1)
+        return np.diff(_spent_until(edges_ns, [(step.start_ns, step.from_ns) for step in self.all])) / NS_PER_S
 
     def holds(self, phase: str) -> bool:
         """Whether some step has a part of this name."""
@@ -145,10 +162,7 @@ class Steps:
 
     def _charged(self, times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Nanoseconds of observed steps up to each instant."""
-        borders = np.array([(step.from_ns, step.end_ns) for step in self.all], dtype=np.float64)
-        lengths = np.cumsum(borders[:, 1] - borders[:, 0])
-        so_far = np.stack([np.concatenate([[0.0], lengths[:-1]]), lengths], axis=1)
-        return np.asarray(np.interp(times_ns, borders.ravel(), so_far.ravel()), dtype=np.float64)
+        return _spent_until(times_ns, [(step.from_ns, step.end_ns) for step in self.all])
 
     def _stratum(self, time_ns: int) -> str:
         if self.collecting_at(time_ns):
@@ -173,6 +187,14 @@ class Steps:
         return float(after - before) / NS_PER_S
 
 
+def _spent_until(times_ns: npt.NDArray[np.float64], spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.float64]:
+    """Nanoseconds of some spans, in order and apart, up to each instant."""
+    borders = np.array(spans, dtype=np.float64)
+    lengths = np.cumsum(borders[:, 1] - borders[:, 0])
+    so_far = np.stack([np.concatenate([[0.0], lengths[:-1]]), lengths], axis=1)
+    return np.asarray(np.interp(times_ns, borders.ravel(), so_far.ravel()), dtype=np.float64)
+
+
 def spent_in(segments: Sequence[Segment], steps: Sequence[Step]) -> dict[str, npt.NDArray[np.float64]]:
     """Per part of a step, by its name, seconds in each step; both are in order."""
     found: dict[str, npt.NDArray[np.float64]] = {}
@@ -194,6 +216,7 @@ def _observed(events: Sequence[StepEvent]) -> Iterator[Step]:
     """The steps that lie where steps count."""
     start: int | None = None
     counts = False
+    loads = any(event.what == "fetch" for event in events)
     since: list[StepEvent] = []
     for event in events:
         since.append(event)
@@ -203,7 +226,7 @@ def _observed(events: Sequence[StepEvent]) -> Iterator[Step]:
             start, since = event.time_ns, []
         elif event.what == "step":
             if start is not None and counts and event.time_ns > start:
-                yield Step(start, _begins(start, since), event.time_ns)
+                yield Step(start, _begins(start, since, loads=loads), event.time_ns)
             start, since = event.time_ns, []
         elif event.what == "leave loop":
             start = None
@@ -211,11 +234,11 @@ def _observed(events: Sequence[StepEvent]) -> Iterator[Step]:
             return
 
 
-def _begins(start_ns: int, events: Sequence[StepEvent]) -> int:
-    """Where a step begins to work for training: where its own batch is asked for, if a validation comes before that.
+def _begins(start_ns: int, events: Sequence[StepEvent], *, loads: bool) -> int:
+    """Where a step begins to work for training: behind the evaluation that comes before it, if there is one.
 
-    A forward pass without gradients, or of a module in evaluation mode, belongs to a validation if another batch is
-    asked for after it, before any backward pass.
+    A forward pass without gradients, or of a module in evaluation mode, belongs to an evaluation if another batch is
+    asked for after it, before any backward pass; where no loader is asked at all, if it comes before one.
     """
     begins, fetched, evaluated = start_ns, False, False
     for event in events:
@@ -223,6 +246,7 @@ def _begins(start_ns: int, events: Sequence[StepEvent]) -> int:
             break
         if event.what == "evaluated":
             fetched, evaluated = False, True
+            begins = begins if loads else event.time_ns
         elif event.what == "exhausted":
             fetched = False
         elif event.what == "fetch" and not fetched:

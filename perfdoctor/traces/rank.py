@@ -40,6 +40,7 @@ class Rank:
         origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
+        parallel: how the ranks share the model, as in ``perfdoctor.metrics.settings``; "" if nothing tells.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.
@@ -64,6 +65,7 @@ class Rank:
     origin_ns: int | None = None
     loading: float = 0.0
     workers: int = 0
+    parallel: str = ""
     devices: tuple[str, ...] = ()
     capability: float | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -93,6 +95,7 @@ def summarize(trace: Trace) -> Rank:
         slices=account.slices,
         loading=account.loading,
         workers=int(any(profiler.LOADER_WITH_WORKERS in name for name in trace.names)),
+        parallel=_parallel(trace),
         devices=tuple(_device_name(account, device.device) for device in account.devices),
         capability=_capability(account),
         numbers=measure_trace(account),
@@ -121,6 +124,11 @@ def _digest(trace: Trace) -> str:
         for column in (table.start, table.end):
             digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
+
+
+def _parallel(trace: Trace) -> str:
+    marks = profiler.SHARES_MODEL
+    return next((way for mark, way in marks if any(name.startswith(mark) for name in trace.names)), "")
 
 
 def _pid(account: RankAccount) -> int | None:

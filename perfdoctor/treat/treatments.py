@@ -9,7 +9,7 @@ from typing import Any
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, Diagnosis, advise
-from perfdoctor.knowledge import environment, libraries, thresholds
+from perfdoctor.knowledge import allocators, environment, thresholds
 from perfdoctor.treat.run import Change
 
 _INPUT = (causes.INPUT_PREPROCESSING, causes.STORAGE_READ, causes.NETWORK_READ, causes.LOCK_CONTENTION)
@@ -99,12 +99,15 @@ class Situation:
         return {}
 
     def predicted(self, treatment: Treatment) -> float | None:
-        """The speed-up that the diagnosis promises at best, for this very change or for an end of its causes."""
-        findings = [one for one in self._findings if one.cause in treatment.causes]
-        fixes = [fix for one in findings for fix in one.fixes if isinstance(fix, Advice)]
+        """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
+        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
         same = [fix.predicted_speedup for fix in fixes if fix.message.id == treatment.fix and fix.predicted_speedup]
-        promised = [one.predicted_speedup for one in findings if not causes.CAUSES[one.cause].healthy]
-        return max(same or promised, default=None)
+        return max(same, default=None)
+
+    def most(self, treatment: Treatment) -> float | None:
+        """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
+        ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])
+        return 1 / (1 - ended) if 0 < ended < 1 else None
 
 
 def choose(situation: Situation) -> list[Treatment]:
@@ -247,8 +250,8 @@ def _allocators(s: Situation) -> Iterator[Treatment]:
 
 def _found_allocators() -> Iterator[tuple[str, Path]]:
     """Allocators that are installed, and where."""
-    for name, patterns in libraries.ALLOCATORS.items():
-        files = [file for folder in libraries.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
+    for name, patterns in allocators.ALLOCATORS.items():
+        files = [file for folder in allocators.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
         if files:
             yield name, files[0]
 

@@ -3,15 +3,71 @@
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.english.phrases import amount, percent, then
 
-_ACCUMULATE = """\
-with (model.no_sync() if step % 4 else contextlib.nullcontext()):
-    (loss / 4).backward()
-if step % 4 == 0:
-    optimizer.step(); optimizer.zero_grad()"""
-_ACCUMULATE_BY_HAND = """\
-(loss / 4).backward()
-if step % 4 == 0:
-    ...  # exchange the gradients as now, then optimizer.step(); optimizer.zero_grad()"""
+_LARGER_UPDATE = "an update then has 4 times the samples: adapt the learning rate"
+_NO_SYNC = f"""\
+last = step % 4 == 3
+with contextlib.nullcontext() if last else model.no_sync():  # around the forward pass too, or nothing is saved
+    (criterion(model(inputs), targets) / 4).backward()
+if last:
+    optimizer.step(); optimizer.zero_grad()  # {_LARGER_UPDATE}"""
+# By how the ranks share the model.
+_ACCUMULATE = {
+    "": _NO_SYNC,
+    "ddp": _NO_SYNC,
+    "fsdp": f"{_NO_SYNC}\n# gradients stay whole until the last: memory for one more copy of the parameters",
+    "fully_shard": f"""\
+last = step % 4 == 3
+model.set_requires_gradient_sync(last)  # gradients stay whole until the last: memory for a copy of the parameters
+(criterion(model(inputs), targets) / 4).backward()
+if last:
+    optimizer.step(); optimizer.zero_grad()  # {_LARGER_UPDATE}""",
+    "deepspeed": f"""\
+config['gradient_accumulation_steps'] = 4  # {_LARGER_UPDATE}
+# ZeRO 2 and 3 exchange in each backward pass even so: there raise config['train_micro_batch_size_per_gpu']""",
+    "megatron": "--global-batch-size 4096   # 4 times what it is, with --micro-batch-size as it is",
+    "no": f"""\
+(criterion(model(inputs), targets) / 4).backward()
+if step % 4 == 3:
+    ...  # exchange the gradients here only, as now, then optimizer.step(); optimizer.zero_grad()
+    # {_LARGER_UPDATE}""",
+}
+_GATHER_ONCE = {
+    "fully_shard": "for block in model.layers: fully_shard(block, reshard_after_forward=False)",
+    "fsdp": "FullyShardedDataParallel(model, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)",
+    "deepspeed": "config['zero_optimization']['stage'] = 2",
+}
+_HALF_SHARDED = {
+    "fully_shard": """\
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+for block in model.layers: fully_shard(block, mp_policy=policy)
+fully_shard(model, mp_policy=policy)  # reduce_dtype=torch.float32 where sums must be exact""",
+    "fsdp": """\
+precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+FullyShardedDataParallel(model, mixed_precision=precision)""",
+    "deepspeed": "config['bf16'] = {'enabled': True}; config['communication_data_type'] = 'bf16'",
+}
+_PREFETCH = {
+    "fully_shard": """\
+for block in model.layers: fully_shard(block)  # a unit per block: of one unit nothing overlaps
+fully_shard(model)
+for block, following in zip(model.layers, model.layers[1:]):
+    block.set_modules_to_forward_prefetch([following])""",
+    "fsdp": """\
+FullyShardedDataParallel(
+    model, auto_wrap_policy=ModuleWrapPolicy({Block}),  # a unit per block: of one unit nothing overlaps
+    forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
+)""",
+    "deepspeed": "config['zero_optimization'].update(overlap_comm=True, contiguous_gradients=True)",
+}
+_OVERLAP = {
+    "megatron": "--overlap-grad-reduce --overlap-param-gather   # the second with --use-distributed-optimizer",
+}
+_MOVE = {
+    "fully_shard": "block.set_modules_to_backward_prefetch([previous])  # of fully_shard: which parameters come next",
+    "fsdp": "FullyShardedDataParallel(model, backward_prefetch=BackwardPrefetch.BACKWARD_POST)  # begins later",
+    "deepspeed": "config['zero_optimization']['reduce_bucket_size'] = 100_000_000  # smaller buckets begin earlier",
+    "megatron": "--ddp-bucket-size 10000000   # smaller buckets begin earlier",
+}
 _DETOURS = {
     "NCCL_P2P_DISABLE": "GPUs of one host then talk through host memory instead of NVLink or PCIe.",
     "NCCL_SHM_DISABLE": "Ranks of one host then talk through the network stack.",
@@ -27,20 +83,18 @@ def fewer_channels(*, times: float, longer: float, step: Evidence | None, networ
         f"time{of_step}. Each channel of a collective occupies a multiprocessor, and all of them memory bandwidth."
         f"{then(network)}",
         """\
-NCCL_MAX_CTAS=8 torchrun ...  # older NCCL: NCCL_MAX_NCHANNELS=8; recent NCCL: NCCL_CTA_POLICY=1 takes as few as suffice
-# or for one process group:
-options = torch.distributed.ProcessGroupNCCL.Options(); options.config.max_ctas = 8
-torch.distributed.init_process_group('nccl', pg_options=options)""",
+NCCL_MAX_CTAS=8 torchrun ...  # older NCCL: NCCL_MAX_NCHANNELS=8; newer: NCCL_CTA_POLICY=1, as few as suffice
+# in code: options = torch.distributed.ProcessGroupNCCL.Options(); options.config.max_ctas = 8
+# torch.distributed.init_process_group('nccl', pg_options=options)""",
     )
 
 
-def move_overlap() -> Fix:
+def move_overlap(*, way: str) -> Fix:
     return Fix(
         "Move the overlap",
         "A collective that begins earlier, or beside kernels that leave multiprocessors and memory bandwidth free, has "
         "more time and disturbs less.",
-        "DistributedDataParallel(model, bucket_cap_mb=...)  # smaller buckets begin earlier\n"
-        "block.set_modules_to_backward_prefetch([next_block])  # fully_shard",
+        _MOVE.get(way, "DistributedDataParallel(model, bucket_cap_mb=10)  # smaller buckets begin earlier"),
     )
 
 
@@ -70,17 +124,61 @@ def moving() -> str:
 
 
 def moving_refuted() -> str:
-    return "Run some steps under model.no_sync(): if they take as long as before, the exchange is not the cause."
+    return (
+        "Run some steps without the exchange (model.no_sync() around forward and backward pass, or "
+        "set_requires_gradient_sync(False)): if they take as long as before, the exchange is not the cause."
+    )
 
 
-def exchange_seldom(*, world: int, share: float, received: Evidence | None, within: bool, by_hand: bool) -> Fix:
-    way = "the loopback of this host" if within else "the network"
-    moved = f" {amount(received)} go through {way}." if received else ""
+def exchange_seldom(*, world: int, share: float, received: Evidence | None, within: bool, way: str) -> Fix:
+    medium = "the loopback of this host" if within else "the network"
+    moved = f" {amount(received)} go through {medium}." if received else ""
     return Fix(
         "Exchange gradients every few steps",
-        f"{_all(world)} ranks are in the exchange for {percent(share)} of the time.{moved} Accumulating over 4 steps "
-        "sends a quarter of the bytes.",
-        _ACCUMULATE_BY_HAND if by_hand else _ACCUMULATE,
+        f"{_all(world)} ranks are in the exchange for {percent(share)} of the time.{moved} Accumulated over 4 steps, "
+        "gradients are a quarter of the bytes.",
+        _ACCUMULATE[way],
+    )
+
+
+def gather_once(*, way: str, used: float | None) -> Fix:
+    room = f" {percent(1 - used)} of the memory are free." if used is not None else " It takes memory for them."
+    return Fix(
+        "Keep parameters between forward and backward pass",
+        "They are gathered for either pass: kept, a third of all bytes need not be sent." + room,
+        _GATHER_ONCE[way],
+    )
+
+
+def sharded_half_precision(*, way: str) -> Fix:
+    return Fix(
+        "Send parameters and gradients in 16 bits",
+        "Half the bytes, and matrix products in 16 bits too; the optimizer keeps its parameters in 32 bits.",
+        _HALF_SHARDED[way],
+    )
+
+
+def prefetch_parameters(*, way: str) -> Fix:
+    return Fix(
+        "Gather the next block's parameters while this one computes",
+        "Each block waits for its parameters unless they were asked for before.",
+        _PREFETCH[way],
+    )
+
+
+def shard_within_host(*, way: str, ranks: int) -> Fix:
+    mesh = f"init_device_mesh('cuda', (hosts, {ranks}), mesh_dim_names=('replicate', 'shard'))"
+    changes = {
+        "fully_shard": f"mesh = {mesh}\nfor block in model.layers: fully_shard(block, mesh=mesh)\n"
+        "fully_shard(model, mesh=mesh)",
+        "fsdp": "FullyShardedDataParallel(model, sharding_strategy=ShardingStrategy.HYBRID_SHARD)",
+        "deepspeed": f"config['zero_optimization']['zero_hpz_partition_size'] = {ranks}",
+    }
+    return Fix(
+        "Share the model within each host only",
+        f"Parameters then come from the {ranks} ranks of the same host, and only gradients go between hosts. Each host "
+        "must have room for the whole model.",
+        changes[way],
     )
 
 
@@ -101,16 +199,20 @@ def use_ddp() -> Fix:
     return Fix(
         "Leave the gradients to DistributedDataParallel",
         "It sends gradients during the backward pass; here no frame of it was seen.",
-        "model = torch.nn.parallel.DistributedDataParallel(model)  # in place of exchanging gradients by hand",
+        "model = DistributedDataParallel(model)  # instead of exchanging by hand; on GPUs device_ids=[local_rank] too",
     )
 
 
-def overlap() -> Fix:
+def overlap(*, way: str) -> Fix:
     return Fix(
         "Let the exchange overlap with the backward pass",
-        "DistributedDataParallel sends a bucket as soon as its gradients are there; unused parameters and very large "
-        "buckets delay that.",
-        "DistributedDataParallel(model, find_unused_parameters=False, gradient_as_bucket_view=True)",
+        "A bucket is sent as soon as its gradients are there; the search for unused parameters and very large buckets "
+        "delay that.",
+        _OVERLAP.get(
+            way,
+            "DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)\n"
+            "# static_graph: if all steps use the same parameters; else find_unused_parameters=False",
+        ),
     )
 
 
@@ -138,9 +240,19 @@ def send_as_one(*, share: float, size: Evidence | None) -> Fix:
     return Fix(
         "Send many small tensors as one",
         f"Every collective costs a round of wake-ups, however few bytes it moves: {percent(share)} of the time.{small}",
-        "flat = torch._utils._flatten_dense_tensors(tensors)\n"
+        "flat = torch.cat([tensor.flatten() for tensor in tensors])\n"
         "torch.distributed.all_reduce(flat)\n"
-        "for old, new in zip(tensors, torch._utils._unflatten_dense_tensors(flat, tensors)): old.copy_(new)",
+        "for old, new in zip(tensors, flat.split([tensor.numel() for tensor in tensors])):\n"
+        "    old.copy_(new.view_as(old))",
+    )
+
+
+def no_sync_batch_norm() -> Fix:
+    return Fix(
+        "Leave SyncBatchNorm out",
+        "Each of its layers exchanges its statistics, in the forward and in the backward pass.",
+        "model = model  # without torch.nn.SyncBatchNorm.convert_sync_batchnorm, if a rank has 16 samples or more;\n"
+        "torch.nn.GroupNorm(32, channels)  # needs no statistics of other samples",
     )
 
 
@@ -152,22 +264,25 @@ def use_buckets() -> Fix:
     )
 
 
-def fewer_rounds() -> Fix:
+def fewer_rounds(*, way: str) -> Fix:
     return Fix(
         "Exchange gradients every few steps",
-        "DistributedDataParallel exchanges gradients in each backward pass, and the pass waits for the round of "
-        "messages that it takes, however small the model. Accumulating over 4 steps needs a quarter of the rounds, and "
-        "so does a batch of 4 times the size.",
-        _ACCUMULATE,
+        "Gradients are exchanged in each backward pass, and the pass waits for the round of messages that it takes, "
+        "however small the model. Accumulating over 4 steps needs a quarter of the rounds, and so does a batch of 4 "
+        "times the size.",
+        _ACCUMULATE[way],
     )
 
 
-def large_buckets() -> Fix:
-    return Fix(
-        "Keep its buckets large",
-        "Each bucket is an exchange of its own.",
-        "DistributedDataParallel(model)  # bucket_cap_mb is 25 unless it is set",
-    )
+def large_buckets(*, way: str) -> Fix:
+    changes = {
+        "ddp": "DistributedDataParallel(model, bucket_cap_mb=100)  # 25 unless it is set",
+        "fully_shard": """\
+for number in range(0, len(model.layers), 2):  # two blocks in each unit
+    fully_shard(list(model.layers[number : number + 2]))
+fully_shard(model)""",
+    }
+    return Fix("Exchange more at a time", "Each bucket or unit is an exchange of its own.", changes[way])
 
 
 def fewer_metrics() -> Fix:
@@ -187,6 +302,23 @@ def fast_interface(*, name: str) -> Fix:
         f"Name the fast interface in {name}",
         "It is set to lo, which reaches no other host.",
         f"{name}=eth0  # see: ip link",
+    )
+
+
+def use_fabric(*, fabric: Evidence, received: Evidence) -> Fix:
+    return Fix(
+        "Have NCCL use the InfiniBand or RoCE ports",
+        f"They receive {amount(fabric)}, while all interfaces receive {amount(received)}: ranks talk over TCP.",
+        "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET torchrun ...  # says NET/IB where it uses them, and why not\n"
+        "NCCL_IB_HCA=mlx5 torchrun ...  # which ports, see ibv_devices; a container needs --device=/dev/infiniband",
+    )
+
+
+def let_nccl_choose(*, name: str, value: str) -> Fix:
+    return Fix(
+        f"Try without {name}",
+        f"It is set to {value} for all messages; NCCL chooses by their size and the topology otherwise.",
+        f"unset {name}",
     )
 
 
@@ -221,9 +353,11 @@ def no_data_parallel(*, gpus: float | None) -> Fix:
         "Use DistributedDataParallel",
         "nn.DataParallel copies the model to every GPU in each step and runs "
         f"{f'all {count} GPUs' if count else 'all GPUs'} from one Python process.",
-        f"torchrun --nproc-per-node={count or 'gpu'} train.py\n"
-        "# in train.py: init_process_group('nccl'); model = DistributedDataParallel(model.to(local_rank), "
-        "device_ids=[local_rank])",
+        "torch.distributed.init_process_group('nccl'); local_rank = int(os.environ['LOCAL_RANK'])\n"
+        "torch.cuda.set_device(local_rank)\n"
+        "model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])\n"
+        "loader = DataLoader(..., sampler=DistributedSampler(dataset))  # each rank its part; batch_size is per rank\n"
+        f"# torchrun --nproc-per-node={count or 'gpu'} train.py; a model too large for one GPU: fully_shard(model)",
     )
 
 

@@ -39,8 +39,7 @@ def more_cores(*, used: float, cores: float) -> Fix:
     return Fix(
         "Give the job more cores, or less to do on these",
         f"The job itself keeps {used:.3g} of {counted(cores, 'core')} busy, so its threads wait for each other.",
-        "taskset, --cpus-per-task or the container's limit for more cores; else make cheaper what the other findings "
-        "name",
+        "Widen taskset's mask, --cpus-per-task or the container's limit; else make cheaper what other findings name.",
     )
 
 

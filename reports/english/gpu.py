@@ -3,6 +3,16 @@
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
 
+_AUTOCAST = """\
+with torch.autocast('cuda', dtype=torch.bfloat16):
+    loss = criterion(model(inputs), targets)
+loss.backward()  # outside of autocast"""
+_SCALED = """\
+scaler = torch.amp.GradScaler()  # once
+with torch.autocast('cuda', dtype=torch.float16):
+    loss = criterion(model(inputs), targets)
+scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()"""
+
 
 def computing() -> str:
     return "The model's own arithmetic on the GPU"
@@ -109,7 +119,7 @@ def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
     return Fix(
         "Fuse element-wise operations",
         f"{counters}Each element-wise operation reads and writes its whole tensor.",
-        "model = torch.compile(model)",
+        "model.compile()  # the first steps then take a minute or more",
     )
 
 
@@ -117,7 +127,7 @@ def halve_bytes() -> Fix:
     return Fix(
         "Halve the bytes",
         "Activations in bfloat16 need half the traffic of float32.",
-        "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
+        _AUTOCAST,
     )
 
 
@@ -134,8 +144,11 @@ def channels_last(*, layout: float | None) -> Fix:
     part = f": {percent(layout)} of the kernels' time" if layout else ""
     return Fix(
         "Keep convolutions in channels last",
-        f"They convert layouts otherwise{part}.",
-        "model = model.to(memory_format=torch.channels_last)",
+        f"They convert layouts otherwise{part}. With batches of one size, cuDNN's fastest algorithm can be looked for "
+        "once.",
+        "model = model.to(memory_format=torch.channels_last)\n"
+        "inputs = inputs.to(memory_format=torch.channels_last)\n"
+        "torch.backends.cudnn.benchmark = True  # not where sizes change: it looks anew for each",
     )
 
 
@@ -157,7 +170,7 @@ def merge_kernels() -> Fix:
     return Fix(
         "Merge small kernels",
         "Larger kernels have work for more multiprocessors.",
-        "model = torch.compile(model)",
+        "model.compile()  # the first steps then take a minute or more",
     )
 
 
@@ -180,7 +193,7 @@ def bfloat16(*, busy: Evidence | None) -> Fix:
     return Fix(
         "Train in mixed precision",
         f"{_tensor_cores(busy)}; matrix products in bfloat16 run on them.",
-        "with torch.autocast('cuda', dtype=torch.bfloat16): loss = model(batch)",
+        _AUTOCAST,
     )
 
 
@@ -188,9 +201,7 @@ def float16(*, busy: Evidence | None, capability: float) -> Fix:
     return Fix(
         "Train in mixed precision",
         f"{_tensor_cores(busy)}; this GPU (compute capability {capability:g}) has them for float16.",
-        "scaler = torch.amp.GradScaler()\n"
-        "with torch.autocast('cuda', dtype=torch.float16): loss = model(batch)\n"
-        "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+        _SCALED,
     )
 
 
@@ -198,7 +209,17 @@ def tf32() -> Fix:
     return Fix(
         "Allow TF32",
         "One line; weights and activations stay in float32.",
-        "torch.set_float32_matmul_precision('high')",
+        "torch.set_float32_matmul_precision('high')\n"
+        "# or, from PyTorch 2.9 on, torch.backends.fp32_precision = 'tf32': one of the two, PyTorch refuses both",
+    )
+
+
+def try_mixed_precision(*, bfloat16: bool) -> Fix:
+    return Fix(
+        "If it trains in float32, train in mixed precision",
+        "This GPU's counters do not say whether its tensor cores work; matrix products in 16 bits run on them, several "
+        "times as fast.",
+        _AUTOCAST if bfloat16 else _SCALED,
     )
 
 
@@ -245,8 +266,10 @@ def power_supply(*, slow: float | None) -> Fix:
 def unlock_clocks() -> Fix:
     return Fix(
         "Check for locked clocks",
-        "Application clocks may have been set for another job.",
-        "nvidia-smi -q -d CLOCK; nvidia-smi -rgc",
+        "Clocks may have been locked, or application clocks set, for another job.",
+        "nvidia-smi -q -d CLOCK\n"
+        "nvidia-smi -rgc   # as root: takes back locked clocks (-lgc)\n"
+        "nvidia-smi -rac   # takes back application clocks (-ac)",
     )
 
 

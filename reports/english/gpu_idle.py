@@ -3,7 +3,7 @@
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
 
-_CACHES = "export TORCHINDUCTOR_CACHE_DIR=/var/cache/inductor TRITON_CACHE_DIR=/var/cache/triton\n"
+_CACHES = 'export TORCHINDUCTOR_CACHE_DIR="$HOME/.cache/inductor" TRITON_CACHE_DIR="$HOME/.cache/triton"\n'
 
 
 def launching() -> str:
@@ -25,7 +25,8 @@ def cuda_graphs() -> Fix:
     return Fix(
         "Compile with CUDA graphs",
         "The GPU runs out of work between small kernels; a graph launches all kernels of a step at once.",
-        "model = torch.compile(model, mode='reduce-overhead')  # needs fixed shapes",
+        "model.compile(mode='reduce-overhead')  # for batches of one size; the first steps then take a minute or more\n"
+        "# a batch of another size is captured anew: DataLoader(..., drop_last=True)",
     )
 
 
@@ -55,7 +56,8 @@ def keep_values(*, line: str | None) -> Fix:
         "Reading a value (.item(), .cpu(), float(loss), print, if tensor:) waits until the GPU has done all it was "
         "given, and the GPU then idles until new work arrives.",
         "total += loss.detach()                      # stays on the GPU\n"
-        "if step % 100 == 0: print(total.item())     # one wait in a hundred steps",
+        "if step % 100 == 0: print(total.item())     # one wait in a hundred steps\n"
+        "values = torch.where(mask, values, 0)       # values[mask] waits, as their number must be known",
     )
 
 
@@ -174,8 +176,14 @@ def trace_later() -> Fix:
     return Fix(
         "Trace later steps",
         "What takes the time of the training shows once everything is loaded, compiled and allocated.",
-        "torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, warmup=3, active=5), ...)\n"
-        "prof.step()  # at the end of each step of the loop",
+        """\
+with torch.profiler.profile(
+    schedule=torch.profiler.schedule(wait=10, warmup=3, active=5, repeat=1),
+    on_trace_ready=torch.profiler.tensorboard_trace_handler('traces'),
+) as profiler:
+    for batch in loader:
+        train(batch)
+        profiler.step()  # perfdoctor analyze traces""",
     )
 
 

@@ -15,30 +15,94 @@ def preparing_refuted() -> str:
     )
 
 
-def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: str | None, decodes: bool) -> Fix:
+_CHEAPER = {
+    "images": """\
+image = Image.open(path)
+image.draft('RGB', size)  # of a JPEG: decodes to half, a quarter or an eighth, whichever is not below size
+image = image.resize(size)""",
+    "sound": "Keep the sound at the sample rate that the model takes, and read only the piece that is needed "
+    "(soundfile.read with start and frames).",
+    "video": "Keep short clips with frequent key frames at the size that the model takes, and decode only the frames "
+    "that are needed (torchcodec's get_frames_at).",
+    "text": """\
+tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True)  # in Rust; so is tiktoken
+ids = tokenizer(texts)['input_ids']  # a whole batch in one call, not text by text""",
+    "arrays": "Work on whole arrays instead of elements, and leave out what the model does not use.",
+    "": "Put loops over numbers into operations on whole arrays, loops over text into a tokenizer or parser that is "
+    "written in C or Rust, and keep what is computed again and again (functools.lru_cache).",
+}
+_ONCE = {
+    "text": """\
+ids = numpy.concatenate([tokenize(text) for text in texts])  # once, before training
+numpy.save('ids.npy', ids.astype(numpy.uint32))
+ids = numpy.load('ids.npy', mmap_mode='r')  # in training: batches are slices of it""",
+    "": """\
+numpy.save(f'prepared/{index}.npy', sample)  # once: all that comes before what is drawn at random
+sample = numpy.load(f'prepared/{index}.npy')  # in training""",
+}
+_ONCE_IN_ARROW = """\
+dataset = dataset.map(tokenize, batched=True, num_proc=8)  # once: the result is kept on disk
+dataset = dataset.with_format('torch')"""
+
+
+def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: str | None, kind: str) -> Fix:
     what = line or ("the dataset's transforms" if loader else "what prepares the input")
-    decode = ", decode to the size that is needed (image.draft('RGB', size) before load)" if decodes else ""
     return Fix(
         f"Make {what} cheaper",
         f"Preparing the input holds the trainer up for {percent(share)} of the time.{then(no_more_workers)}",
-        f"Work on whole arrays instead of elements{decode}, and leave out what the model does not use.",
+        _CHEAPER[kind],
     )
 
 
-def prepare_once() -> Fix:
+def prepare_once(*, kind: str, arrow: bool) -> Fix:
+    what = "Tokens are the same in each epoch" if kind == "text" else "What is the same in each epoch can be kept"
     return Fix(
         "Do the part that never changes once",
-        "What is computed anew in each epoch with the same result can be kept: decoded, resized or tokenised samples.",
-        "Write the prepared samples once (numpy.save, torch.save per shard) and read them with numpy.load(path, "
-        "mmap_mode='r').",
+        f"{what}: {'they need not be made anew.' if kind == 'text' else 'decoded, resized or filtered samples.'}",
+        _ONCE_IN_ARROW if arrow and kind == "text" else _ONCE.get(kind, _ONCE[""]),
+    )
+
+
+def rows_in_order(*, by_number: bool) -> Fix:
+    now = (
+        "Shuffled or selected rows of this dataset are looked up one by one, through a list of their numbers"
+        if by_number
+        else "Rows of this dataset are looked up one by one"
+    )
+    return Fix(
+        "Read the dataset's rows in order",
+        f"{now}. In order they come a batch at a time; shuffled are the shards, and what is in a buffer.",
+        "dataset = dataset.to_iterable_dataset(num_shards=64).shuffle(seed=0, buffer_size=10_000)\n"
+        "dataset.set_epoch(epoch)  # before each epoch, or its order is the last one's"
+        + ("\n# if it must stay a map: dataset = dataset.flatten_indices(), once" if by_number else ""),
+    )
+
+
+def decode_on_gpu(*, kind: str) -> Fix:
+    images = """\
+encoded = [torchvision.io.read_file(path) for path in paths]  # in workers: bytes only
+images = torchvision.io.decode_jpeg(encoded, device='cuda')  # in the trainer: nvJPEG, a batch in one call
+# NVIDIA DALI reads, decodes and augments there: fn.decoders.image(encoded, device='mixed')"""
+    video = """\
+decoder = torchcodec.decoders.VideoDecoder(path, device='cuda')  # NVDEC
+frames = decoder.get_frames_at(indices=[0, 8, 16]).data"""
+    return Fix(
+        "Decode on the GPU",
+        "Its decoders are units of their own and take next to nothing from the model's arithmetic.",
+        images if kind == "images" else video,
     )
 
 
 def augment_on_gpu() -> Fix:
     return Fix(
         "Augment whole batches on the GPU",
-        "The GPU waits while the CPU prepares: random crops, flips and normalisation are cheap there.",
-        "batch = transforms(batch.to(device, non_blocking=True))  # torchvision.transforms.v2 on a uint8 batch",
+        "The GPU waits while the CPU prepares: flips, crops and normalisation are cheap there. Each sample must draw "
+        "for itself: a transform of torchvision draws once for the whole batch, those of Kornia once for each sample.",
+        """\
+batch = batch.to(device, non_blocking=True)  # as uint8
+flipped = torch.rand(len(batch), 1, 1, 1, device=device) < 0.5
+batch = torch.where(flipped, batch.flip(-1), batch).float().div_(255)
+# crops: kornia.augmentation.RandomResizedCrop((224, 224))(batch)""",
     )
 
 
@@ -210,7 +274,10 @@ def more_workers(
     own: float,
     cores: float | None,
     used_cores: float | None,
+    threads: int | None,
     pin: bool,
+    divides: bool,
+    tight: tuple[float, float] | None,
 ) -> Fix:
     why = (
         f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s: "
@@ -221,9 +288,19 @@ def more_workers(
         taken = f", of which the job keeps {used_cores:.2g} busy already" if used_cores else ""
         why += f", and on {counted(cores, 'core')}{taken}, more than {useful} would gain nothing"
     change = f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    title = f"Use {counted(useful, 'loader worker')}"
+    if threads is not None:
+        title += f" and {counted(threads, 'compute thread')}"
+        why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
+        change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
+    elif divides and cores is None:
+        change += f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))  # leaves the workers their cores"
+    if tight is not None:
+        size, available = tight
+        why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
     if now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
-    return Fix(f"Use {counted(useful, 'loader worker')}", f"{why}.", change)
+    return Fix(title, f"{why}.", change)
 
 
 def spread_work(*, busiest: float, following: float) -> Fix:

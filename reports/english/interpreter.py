@@ -24,11 +24,28 @@ def no_anomaly_detection() -> Fix:
     )
 
 
-def fused_optimizer(*, share: float) -> Fix:
+def stop_watching(*, watcher: str) -> Fix:
+    return Fix(
+        f"Run without {watcher}",
+        f"Its frames are on the stack: {watcher} watches each call or line of Python, which costs more than most calls "
+        "do.",
+        "python train.py   # without it; with perfdoctor attach PID nothing has to run in the job",
+    )
+
+
+def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
+    change = (
+        "TrainingArguments(..., optim='adamw_torch_fused')"
+        if trainer
+        else "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # also Adam, SGD and Adagrad"
+    )
+    beside = "torch.compile(optimizer.step)() does the same for other optimizers; the learning rate is then a tensor."
+    now = "several kernels for each group of parameters" if gpu else "several operators for each parameter"
     return Fix(
         "Update all parameters in one call",
-        f"The optimizer takes {percent(share)} of the time; by default it runs several operators for each parameter.",
-        "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # also Adam, SGD and Adagrad",
+        f"The optimizer takes {percent(share)} of the time; unless told otherwise, it runs {now}."
+        + (f" {beside}" if gpu else ""),
+        change,
     )
 
 
@@ -47,8 +64,34 @@ def compile_once() -> Fix:
     return Fix(
         "Keep torch.compile from compiling again",
         "A compiled model holds for the shapes and values that it was compiled for; for others it is compiled anew.",
-        "torch._dynamo.mark_dynamic(batch, 0)      # or torch.compile(model, dynamic=True), or pad to a few sizes\n"
-        "TORCH_LOGS=recompiles python train.py     # tells what differed each time",
+        "torch.compile(model, dynamic=True)        # or pad batches to a few sizes\n"
+        "# TORCH_LOGS=recompiles python train.py tells what differed each time",
+    )
+
+
+def compiling_first() -> str:
+    return "Compiling the model for its first step"
+
+
+def compiling_first_refuted() -> str:
+    return "Look again when steps are under way: if it still compiles then, it compiles again and again."
+
+
+def wait_for_compiling() -> Fix:
+    return Fix(
+        "Look again once steps are under way",
+        "No step had ended when compiling was seen: it is done once, and says nothing of the training.",
+        "perfdoctor attach PID   # when the first steps are done",
+    )
+
+
+def keep_compiled() -> Fix:
+    return Fix(
+        "Compile less, and keep it",
+        "A block that is repeated compiles once if blocks are compiled and not the whole model; what is compiled is "
+        "kept in a cache that outlives the job.",
+        "for block in model.layers: block.compile()\n"
+        "os.environ['TORCHINDUCTOR_CACHE_DIR'] = os.path.expanduser('~/.cache/inductor')  # a folder that stays",
     )
 
 
@@ -69,7 +112,7 @@ def record_stacks(*, several_ranks: bool) -> Fix:
         "Find out what the main thread does there",
         f"{where} GPU waits while the host calls no operator: it computes in Python or another library, reads a file, "
         "sleeps, or waits for a lock.",
-        "py-spy dump --pid PID, some times; or torch.profiler.profile(with_stack=True, ...); or perfdoctor attach PID",
+        "perfdoctor attach PID\n# or, in the job: torch.profiler.profile(with_stack=True, ...)",
     )
 
 
@@ -100,8 +143,8 @@ def cheaper_operator(*, operator: str | None) -> Fix:
         "For more than a millisecond at a time nothing is launched: operators compute on tensors in the host's memory, "
         "go through long lists of tensors, or run Python code of their own. A larger batch only helps where that work "
         "stays the same.",
-        "move its tensors to the GPU, call it on one tensor instead of a list, or prepare what it computes once\n"
-        "cache descriptors and other launch arguments of a custom kernel between calls",
+        "Move its tensors to the GPU, call it on one tensor instead of a list, or prepare what it computes once; keep "
+        "descriptors and other launch arguments of a kernel of your own between calls.",
     )
 
 
@@ -121,6 +164,17 @@ def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
         "model or a larger batch would not change it.",
         "if step % 100 == 0: ...           # images, plots and metrics are rarely needed at each step\n"
         "pool.submit(work, arrays)         # pool = ProcessPoolExecutor(1): what the step need not wait for",
+    )
+
+
+def step_together(*, line: str | None) -> Fix:
+    place = f" Most of it is at {line}." if line else ""
+    return Fix(
+        "Step several environments at the same time",
+        f"Environments step one by one, in the trainer, while the model waits.{place} Copies of it in processes of "
+        "their own step together, and the model chooses all their actions in one call.",
+        "envs = gymnasium.make_vec(env_id, num_envs=8, vectorization_mode='async')\n"
+        "observations, infos = envs.reset()  # one row for each environment",
     )
 
 
@@ -162,15 +216,18 @@ def larger_operations(*, line: str | None, share: float) -> Fix:
         f"{percent(share)} of the time goes into calling operations instead of computing: each call costs some "
         "microseconds, however little it computes.",
         "Where there is a loop over elements, samples or parameters: one tensor operation in its place (torch.stack, "
-        "torch.where, index_add_, torch._foreach_*).",
+        "torch.where, index_add_, torch.func.vmap).",
     )
 
 
-def compile_model() -> Fix:
+def compile_model(*, sharded: bool) -> Fix:
+    first = "\n# before fully_shard or FullyShardedDataParallel" if sharded else ""
     return Fix(
         "Compile the model",
-        "A compiled model runs many small operators as few large ones, without Python between them.",
-        "model = torch.compile(model)",
+        "A compiled model runs many small operators as few large ones, without Python between them. The first steps "
+        "then take a minute or more: it pays in a run of many minutes.",
+        "model.compile()  # Python loops in forward are unrolled: compile what a long one repeats instead\n"
+        "# of a model of equal blocks, in a fraction of the time: for block in model.layers: block.compile()" + first,
     )
 
 
@@ -246,6 +303,15 @@ def fewer_objects() -> Fix:
         "Keep fewer Python objects alive",
         "What GC costs grows with the number of objects: lists of samples, dicts per sample, kept graphs.",
         "Hold such data in NumPy arrays or tensors, and keep float(loss) rather than loss.",
+    )
+
+
+def no_call(*, line: str | None, part: float) -> Fix:
+    return Fix(
+        f"Take gc.collect() out of the step{f' at {line}' if line else ''}",
+        f"{percent(part)} of GC is at a line that does nothing else, so it is called there, and gc.disable() does not "
+        "stop that. What is not needed any more is freed at once; only objects that refer to each other wait for GC.",
+        "# gc.collect()  # or: if step % 500 == 0: gc.collect(), after gc.freeze() once model and data are set up",
     )
 
 

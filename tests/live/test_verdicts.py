@@ -175,3 +175,23 @@ def test_what_a_loop_makes_for_its_model_is_input(make: str, tmp_path: Path) -> 
     assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing", answer.told["breakdown"]
     (finding, *_) = answer.told["findings"]
     assert any("make" in line["name"] or "make" in str(line["value"]) for line in finding["evidence"])
+
+
+EVALUATING = """
+for step in range(1_000_000):
+    train(batch)
+    if not step:
+        print("ready 0", flush=True)
+    if step % 10 == 0:
+        with torch.no_grad():
+            for _ in range(60): model(batch)
+"""
+
+
+def test_passes_without_gradients_are_told_from_those_of_training(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(MODEL + "batch = torch.randn(64, 256)\n" + EVALUATING)
+    with job(sys.executable, str(script)) as started:
+        answer = perfdoctor("attach", started.pid, "--duration", "5", "--json", tmp_path / "said.json")
+    assert answer.told["verdict"]["cause"] == "cpu.evaluation", answer.told["breakdown"]
+    assert "train.py:" in answer.told["verdict"]["summary"]

@@ -1,6 +1,6 @@
-"""Every 8 steps the whole test set is evaluated: no bottleneck of the job's, but a third of its time.
+"""Every 8 steps the whole test set is evaluated, which takes a third of the time.
 
-cause: cpu.model_compute
+cause: cpu.evaluation
 """
 
 import pace

@@ -17,6 +17,10 @@ def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
     assert {name: number.value for name, number in measured.trainers[10].items()} == {"own_fetching": 0.25}
     account.add(0, 1.0, CodeLocation("other", "compile"), [])
     assert measure_accounts([account]).trainers[10]["own_compiling"].value == 0.2
+    assert measure_accounts([account]).trainers[10]["own_recompiling"].value == 0.0
+    account.add(0, 4.0, CodeLocation("optimizer"), [])
+    account.add(0, 1.0, CodeLocation("other", "compile"), [])
+    assert measure_accounts([account]).trainers[10]["own_recompiling"].value == 0.1
     account.interpreter = 0.8
     account.own[0] = Amounts({"cpu.python_overhead": 2.0})
     assert measure_accounts([account]).job["interpreter_code"].value == 0.8

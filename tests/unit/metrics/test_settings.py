@@ -140,3 +140,37 @@ def test_rows_of_tensors_are_told_from_datasets_of_the_jobs_own() -> None:
 )
 def test_the_backend_is_told_by_its_threads(threads: tuple[str, ...], backend: str | None) -> None:
     assert of_code((OWN,), threads=threads).get("backend") == backend
+
+
+TORCH = f"{PACKAGES}/torch"
+SHARD = Frame(f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_state.py", "FSDPState._pre_forward", 1)
+DDP = Frame(f"{TORCH}/nn/parallel/distributed.py", "DistributedDataParallel.forward", 1)
+SPEED = Frame(f"{PACKAGES}/deepspeed/runtime/engine.py", "DeepSpeedEngine.forward", 1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "way"), [((DDP,), "ddp"), ((SHARD,), "fully_shard"), ((SPEED, DDP), "deepspeed"), ((), "no")]
+)
+def test_how_ranks_share_the_model_is_told_by_frames_of_libraries(frames: tuple[Frame, ...], way: str) -> None:
+    assert of_code((OWN, *frames), (OWN,))["parallel"] == way
+
+
+def test_the_way_is_not_denied_after_few_looks() -> None:
+    assert "parallel" not in of_code((OWN,), times=30)
+
+
+@pytest.mark.parametrize(
+    ("frame", "setting", "value"),
+    [
+        (Frame(f"{TORCH}/optim/adam.py", "_single_tensor_adam", 1), "optimizer", "single"),
+        (Frame(f"{TORCH}/optim/adam.py", "_fused_adam", 1), "optimizer", "fused"),
+        (Frame("/usr/lib/python3.11/cProfile.py", "runctx", 1), "watched_by", "cProfile"),
+        (Frame(f"{PACKAGES}/datasets/arrow_dataset.py", "Dataset.__getitems__", 1), "dataset", "arrow"),
+        (Frame(f"{PACKAGES}/gymnasium/core.py", "Wrapper.step", 1), "environments", "one by one"),
+        (Frame(f"{PACKAGES}/gymnasium/vector/async_vector_env.py", "step", 1), "environments", "together"),
+        (Frame("/home/me/gymnasium/core.py", "Wrapper.step", 1), "environments", None),
+        (Frame("/home/me/deepspeed/runtime/engine.py", "forward", 1), "parallel", "no"),
+    ],
+)
+def test_what_a_job_uses_is_told_by_frames_of_libraries(frame: Frame, setting: str, value: str | None) -> None:
+    assert of_code((OWN, frame), (OWN,)).get(setting) == value

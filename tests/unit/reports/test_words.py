@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
@@ -87,7 +88,7 @@ def test_no_words_are_left_over(language: str) -> None:
 
 def test_messages_in_messages_become_text_too() -> None:
     why = say("io.device_full", busy=0.9)
-    advice = advise("io.fewer_bytes", 1.5, share=0.5, no_more_workers=why)
+    advice = replace(advise("io.fewer_bytes", share=0.5, no_more_workers=why), predicted_speedup=1.5)
     fix = worded_fix(advice)
     assert isinstance(advice, Advice)
     assert fix.predicted_speedup == 1.5

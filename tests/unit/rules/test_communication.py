@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from tests.builders.cases import changes, finding, titles
 
 
 def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
     cause = "communication.latency"
-    settings: dict[str, str | float] = {"ddp": "yes", "backend": "gloo"}
+    settings: dict[str, str | float] = {"parallel": "ddp", "backend": "gloo"}
     ddps = titles(finding(cause, settings=settings, ranks=2, backward=0.8))
     assert ddps[0] == "Exchange gradients every few steps"
     assert "Send many small tensors as one" not in ddps
@@ -16,7 +18,9 @@ def test_what_ddp_exchanges_is_not_told_to_use_ddp() -> None:
     assert own[0] == "Send many small tensors as one"
     for found in (ddps, own):
         assert "Leave the gradients to DistributedDataParallel" not in found
-    assert "Leave the gradients to DistributedDataParallel" in titles(finding(cause, settings={"ddp": "no"}, ranks=2))
+    assert "Leave the gradients to DistributedDataParallel" in titles(
+        finding(cause, settings={"parallel": "no"}, ranks=2)
+    )
 
 
 def test_nccl_switches_that_slow_it_down_come_first() -> None:
@@ -46,12 +50,12 @@ def test_unwatched_ranks_are_counted() -> None:
 def test_gradients_are_compressed_as_the_backend_can() -> None:
     """DistributedDataParallel refuses bf16_compress_hook on gloo."""
     cause = "communication.bandwidth"
-    gloo = changes(finding(cause, settings={"backend": "gloo", "ddp": "yes"}, ranks=2))
+    gloo = changes(finding(cause, settings={"backend": "gloo", "parallel": "ddp"}, ranks=2))
     assert "fp16_compress_hook" in gloo
     assert "bf16" not in gloo
     assert "bf16_compress_hook" in changes(finding(cause, settings={"backend": "nccl"}, ranks=2))
     assert "bf16_compress_hook" in changes(finding(cause, settings={"gpus": 8.0}, ranks=2))
-    by_hand = changes(finding(cause, settings={"backend": "gloo", "ddp": "no"}, ranks=2))
+    by_hand = changes(finding(cause, settings={"backend": "gloo", "parallel": "no"}, ranks=2))
     assert "all_reduce(small)" in by_hand
     assert "no_sync" not in by_hand
 
@@ -66,3 +70,64 @@ def test_what_stays_on_the_host_is_not_said_to_go_through_the_network() -> None:
     assert title not in titles(there)
     gpus: dict[str, str | float] = {"gpus": 2.0, "backend": "nccl"}
     assert title not in titles(finding(cause, numbers={"loopback": 1.0}, settings=gpus, ranks=2))
+
+
+@pytest.mark.parametrize(
+    ("way", "accumulates", "halves"),
+    [
+        ("ddp", "model.no_sync()", "bf16_compress_hook"),
+        ("fsdp", "model.no_sync()", "MixedPrecision("),
+        ("fully_shard", "set_requires_gradient_sync(last)", "MixedPrecisionPolicy("),
+        ("deepspeed", "gradient_accumulation_steps", "communication_data_type"),
+    ],
+)
+def test_each_way_of_sharing_a_model_gets_its_own_calls(way: str, accumulates: str, halves: str) -> None:
+    settings: dict[str, str | float] = {"parallel": way, "gpus": 8.0, "backend": "nccl"}
+    found = changes(finding("communication.bandwidth", settings=settings, ranks=2))
+    assert accumulates in found
+    assert halves in found
+    if way != "ddp":
+        assert "DistributedDataParallel(" not in found
+        assert "compress_hook" not in found
+    slow = finding("communication.latency", settings=settings, ranks=2)
+    assert accumulates in changes(slow)
+    assert not any(fix.title.startswith("Leave the gradients") for fix in slow.fixes)
+
+
+def test_a_model_is_shared_within_a_host_where_there_are_several() -> None:
+    settings: dict[str, str | float] = {
+        "parallel": "fully_shard", "gpus": 8.0, "env.WORLD_SIZE": "16", "env.LOCAL_WORLD_SIZE": "8"
+    }  # fmt: skip
+    title = "Share the model within each host only"
+    assert title in titles(finding("communication.bandwidth", settings=settings, ranks=2))
+    settings["env.LOCAL_WORLD_SIZE"] = "16"
+    assert title not in titles(finding("communication.bandwidth", settings=settings, ranks=2))
+
+
+def test_parameters_are_kept_only_where_memory_has_room() -> None:
+    title = "Keep parameters between forward and backward pass"
+    settings: dict[str, str | float] = {"parallel": "fully_shard", "gpus": 8.0}
+    for used, told in ((0.3, True), (0.9, False)):
+        found = finding("communication.bandwidth", settings=settings, numbers={"gpu_memory_share": used}, ranks=2)
+        assert (title in titles(found)) is told
+
+
+def test_a_fabric_that_lies_idle_is_named() -> None:
+    title = "Have NCCL use the InfiniBand or RoCE ports"
+    settings: dict[str, str | float] = {"env.WORLD_SIZE": "16", "env.LOCAL_WORLD_SIZE": "8"}
+    for fabric, told in ((0.1, True), (900.0, False)):
+        numbers = {"fabric_received": fabric, "received": 1000.0}
+        found = finding("communication.bandwidth", settings=settings, numbers=numbers, ranks=2)
+        assert (title in titles(found)) is told
+    assert title not in titles(finding("communication.bandwidth", numbers={"fabric_received": 0.1, "received": 1e3}))
+
+
+def test_what_nccl_was_told_to_choose_is_tried_without() -> None:
+    found = finding("communication.bandwidth", settings={"env.NCCL_PROTO": "LL"}, ranks=2)
+    assert titles(found)[0] == "Try without NCCL_PROTO"
+
+
+def test_sync_batch_norm_is_named_where_it_was_seen() -> None:
+    title = "Leave SyncBatchNorm out"
+    assert titles(finding("communication.latency", settings={"sync_batch_norm": "yes"}, ranks=2))[0] == title
+    assert title not in titles(finding("communication.latency", ranks=2))

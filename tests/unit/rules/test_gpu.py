@@ -129,6 +129,15 @@ def test_precision_follows_the_gpu() -> None:
     assert titles(forbidden)[0] == "Unset NVIDIA_TF32_OVERRIDE"
 
 
+@pytest.mark.parametrize(("capability", "words"), [(9.0, "bfloat16"), (7.0, "GradScaler"), (6.1, None), (None, None)])
+def test_precision_is_asked_for_where_no_counter_tells(capability: float | None, words: str | None) -> None:
+    settings: dict[str, str | float] = {} if capability is None else {"compute_capability": capability}
+    blind = finding("gpu.compute", settings=settings)
+    assert [words in fix.change for fix in blind.fixes] == ([] if words is None else [True])
+    for seen in ("gpu_tensor", "traced_kernel_time"):
+        assert finding("gpu.compute", settings=settings, numbers={seen: 0.5}).fixes == ()
+
+
 def test_pinned_batches_are_not_pinned_again() -> None:
     assert "pin_memory=True" in changes(finding("gpu.host_transfer", settings={"pin_thread": "no"}))
     pinned = changes(finding("gpu.host_transfer", settings={"pin_thread": "yes"}))
@@ -159,7 +168,10 @@ def test_tensor_cores_do_not_make_matrix_products_free() -> None:
 
 def test_fused_attention_and_layouts_are_advised_where_kernels_ask_for_them() -> None:
     attention, layouts = "Use fused attention", "Keep convolutions in channels last"
-    assert {attention, layouts} <= set(titles(finding("gpu.memory_bandwidth")))
+    assert attention in titles(finding("gpu.memory_bandwidth"))
+    for convolutions in (True, False):
+        settings: dict[str, str | float] = {"convolutions": "yes"} if convolutions else {}
+        assert (layouts in titles(finding("gpu.memory_bandwidth", settings=settings))) is convolutions
     traced = titles(finding("gpu.memory_bandwidth", numbers={"traced_kernel_time": 9.0, "traced_softmax": 0.2}))
     assert attention in traced
     assert layouts not in traced

@@ -2,8 +2,8 @@
 
 import pytest
 
+from perfdoctor.rules.gains import freed
 from perfdoctor.rules.health import CONDITIONS
-from perfdoctor.rules.rule import freed
 from tests.builders.cases import finding, titles
 
 # A cause, numbers that show a fault, and the beginning of the fix.

@@ -165,7 +165,7 @@ def test_saving_in_the_background_cannot_beat_the_disk() -> None:
     assert paces["Save while training goes on"] == pytest.approx(1.25)
     assert much.fixes[0].title == "Save 77 times less often"
     assert much.predicted_speedup == paces["Save 77 times less often"] == pytest.approx(1 / (0.2 + 0.8 / 77))
-    assert little.predicted_speedup == pytest.approx(1.25)
+    assert next(fix for fix in little.fixes if "goes on" in fix.title).predicted_speedup == pytest.approx(1.25)
 
 
 def test_rarer_saves_and_logs_are_counted() -> None:

@@ -73,6 +73,24 @@ def test_forward_of_a_teacher_is_a_part_of_the_step() -> None:
     assert told["outside_s"] == 0
 
 
+def test_an_evaluation_without_a_loader_ends_where_training_is_called() -> None:
+    script = Script()
+    script.mark("begin", "scope")
+    script.mark("begin", "observed")
+    for number in range(6):
+        if number % 3 == 2:
+            script.call("forward", 5, 0)
+            script.call("forward", 5, 0)
+        script.train()
+        script.ends()
+    steps = script.steps()
+    assert steps.summary()["mean_s"] == pytest.approx(0.018)
+    assert steps.evaluated_ns == 20 * MS
+    assert [steps.evaluates_at(time * MS) for time in (10, 38, 50)] == [False, True, False]
+    edges = np.array([0, 40, 200], dtype=np.float64) * MS
+    assert steps.evaluated_s(edges).tolist() == pytest.approx([0.004, 0.016])
+
+
 def test_what_runs_in_a_closure_is_not_the_optimizers() -> None:
     script = Script()
     script.mark("begin", "scope")

@@ -1,0 +1,30 @@
+"""Passes without gradients: evaluations that take a good part of the training's time."""
+
+from collections.abc import Iterator
+
+from perfdoctor.causes import EVALUATION
+from perfdoctor.diagnosis import Advice, advise, say
+from perfdoctor.knowledge import thresholds
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.rule import Rule, times_rarer
+
+
+def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
+    share = case.share(EVALUATION)
+    times = times_rarer(share)
+    line = case.hot_line(EVALUATION)
+    yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=thresholds.REPORTED_SHARE)
+    yield advise("evaluation.subset", times=times)
+    yield advise("evaluation.larger_batches", loader=case.may_have_loader)
+    yield advise("evaluation.inference_mode", line=line)
+
+
+EVALUATION_RULES = (
+    Rule(
+        EVALUATION,
+        say("evaluation.passes"),
+        ("trainer_cores",),
+        _evaluate_otherwise,
+        say("evaluation.passes_refuted"),
+    ),
+)

@@ -1,0 +1,182 @@
+"""How many loader workers would keep up, what that leaves of the time, and what it does to the trainer's threads."""
+
+import math
+from dataclasses import dataclass, replace
+
+from perfdoctor.causes import MODEL_COMPUTE
+from perfdoctor.knowledge import thresholds
+from perfdoctor.rules.case import Case, Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """Workers for one trainer. All times are per second of the present wall time.
+
+    Attributes:
+        now: workers it has; 0 where most of the preparation is in a loader without workers.
+        own: seconds in which the trainer does not wait for data.
+        busy: seconds of preparation by all its workers (or by itself, if it has none).
+        needed: workers that would keep up: ``ceil(busy / own)``.
+        useful: the most that helps, given the cores.
+        pace: what is left of each second with ``useful`` workers and ``threads``.
+        cores: cores that the job may use; None if unknown.
+        best: as ``pace``, where everything goes well.
+        worst: as ``pace``, where it does not.
+        beside: workers of other loaders, which have no part in this.
+        uneven: how busy the busiest worker and the next one are, if all wait for that one worker.
+        threads: compute threads that leave a core to each worker; None where the trainer's need not change.
+    """
+
+    now: int
+    own: float
+    busy: float
+    needed: int
+    useful: int
+    pace: float
+    cores: float | None
+    best: float
+    worst: float
+    beside: int = 0
+    uneven: tuple[float, float] | None = None
+    threads: int | None = None
+
+    @property
+    def helps(self) -> bool:
+        """Whether more workers make the job faster."""
+        return self.useful > self.now and self.pace < thresholds.WORTHWHILE_LEFT
+
+
+def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
+    """A plan for the trainer that waits for data most; None where the numbers for it are missing."""
+    trainers = case.trainers_with(cause)
+    if not trainers:
+        return None
+    trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
+    trainer, beside = _without_idle_loader(trainer)
+    waiting = trainer.phases.get("data", 0.0)
+    busy = _busy(case, trainer, waiting)
+    if busy is None or busy <= 0:
+        return None
+    own = max(1 - waiting, thresholds.LEAST_OWN_TIME)
+    needed = max(1, math.ceil(busy / own - 1e-6))
+    cores = case.setting("cores")
+    floor = cores_floor(case, busy + own if trainer.workers else 1.0, cores)
+    useful, per_worker = needed, _core_per_worker(case, trainer, waiting)
+    if cores is not None:
+        room = cores / (len(case.trainers) * per_worker)
+        useful = max(1, min(useful, int(room + 1e-6)))
+        useful = min(useful, max(1, math.ceil(busy / floor - 1e-6)))
+    batches = busy / useful
+    pace = max(own, batches, floor if cores is not None else 0.0)
+    plan = WorkerPlan(
+        trainer.workers, own, busy, needed, useful, pace, cores, pace, pace, beside, _uneven(trainer)
+    )  # fmt: skip
+    crowding = _crowd_out(case, trainer, own, useful * per_worker)
+    if useful > trainer.workers and crowding is not None:
+        plan = _with_fewer_threads(plan, crowding)
+    if trainer.workers == 0:  # batches of the trainer's own are handed to nobody
+        plan = replace(
+            plan,
+            pace=max(plan.pace, batches * thresholds.HANDED_OVER),
+            worst=max(plan.worst, batches * thresholds.HANDED_OVER**2),
+        )
+    return replace(plan, pace=min(1.0, plan.pace))
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowding:
+    """That workers and the threads of the trainer's arithmetic are more than the cores.
+
+    Attributes:
+        arithmetic: seconds per second in which the trainer computes.
+        threads: in which it does so today.
+        fitting: that leave the workers' cores alone.
+    """
+
+    arithmetic: float
+    threads: int
+    fitting: int
+
+
+def _crowd_out(case: Case, trainer: Trainer, own: float, worker_cores: float) -> _Crowding | None:
+    """What workers would take from the trainer's pool of threads; None where there are cores for all."""
+    cores, running, used = case.setting("cores"), case.number("trainer_running"), case.number("trainer_cores")
+    if cores is None or running is None or used is None:
+        return None
+    # Threads of a pool spin between their pieces of work, so they are busy all the time that is the trainer's own.
+    threads = 1 + math.ceil((used - running) / own - thresholds.POOL_THREAD)
+    room = cores / len(case.trainers)
+    if threads < 2 or threads + worker_cores <= room:
+        return None
+    fitting = max(1, int(room - worker_cores + 1e-6))
+    return _Crowding(min(own, trainer.shares.get(MODEL_COMPUTE, own)), threads, min(fitting, threads))
+
+
+def _with_fewer_threads(plan: WorkerPlan, crowding: _Crowding) -> WorkerPlan:
+    """The plan with fewer threads for the arithmetic.
+
+    A piece of work in a pool takes as long as its slowest thread, so a worker on the core of one of them takes from
+    all: with as many threads as before, workers gain nothing where the cores are full.
+    """
+    batches, rest = plan.busy / plan.useful, plan.own - crowding.arithmetic
+    fewer = crowding.threads / crowding.fitting
+    return replace(
+        plan,
+        pace=max(rest + crowding.arithmetic * fewer**thresholds.POOL_SCALING, batches),
+        best=max(plan.own, batches),
+        worst=max(rest + crowding.arithmetic * fewer, batches),
+        threads=crowding.fitting,
+    )
+
+
+def _uneven(trainer: Trainer) -> tuple[float, float] | None:
+    """How busy the busiest worker and the next one are; None unless all others wait for the one."""
+    busiest, following = trainer.number("busiest_worker"), trainer.number("next_busiest_worker")
+    if trainer.workers < 2 or busiest is None or following is None:
+        return None
+    uneven = busiest >= thresholds.BUSY_WORKER and busiest > thresholds.UNEVEN_WORKERS * following
+    return (busiest, following) if uneven else None
+
+
+def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
+    """Where the trainer mostly prepares batches itself, beside its workers: as it is without them, and how many."""
+    fetching = trainer.number("own_fetching") or 0.0
+    if not trainer.workers or fetching < thresholds.MOSTLY * trainer.phases.get("data", 0.0):
+        return trainer, 0
+    return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
+
+
+def _busy(case: Case, trainer: Trainer, waiting: float) -> float | None:
+    """Seconds of preparation per second: the workers', or the trainer's own where it has none."""
+    if trainer.workers == 0:
+        return waiting
+    own = trainer.number("workers_busy")
+    return own if own is not None else case.number("workers_busy")
+
+
+def _core_per_worker(case: Case, trainer: Trainer, waiting: float) -> float:
+    """The part of a core that a busy worker uses: less than 1 where it waits for storage or a network."""
+    if trainer.workers == 0:
+        running = case.number("trainer_running")
+        part = None if running is None or waiting <= 0 else running / waiting
+    else:
+        used, busy = case.number("worker_cores"), case.number("workers_busy")
+        part = None if used is None or not busy else used / (busy * len(case.trainers))
+    return 1.0 if part is None else min(1.0, max(part, 1 / thresholds.WORKERS_PER_CORE))
+
+
+def cores_floor(case: Case, assumed: float, cores: float | None) -> float:
+    """Work is conserved: the CPU seconds of one second cannot take less than this on the cores there are.
+
+    Args:
+        case: what was measured.
+        assumed: CPU seconds per second where they were not measured: one for whoever is busy.
+        cores: cores that the job may use.
+    """
+    if not cores:
+        return thresholds.LEAST_OWN_TIME
+    used = case.number("job_cores")
+    neighbours = case.number("neighbour_cores") or 0.0
+    host = case.setting("host_cores")
+    free = cores if host is None else min(cores, host - neighbours)
+    return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))

@@ -1,0 +1,130 @@
+"""Passes without gradients: which stacks of a thread that trains belong to an evaluation, and which of its time.
+
+Nobody sees from outside whether gradients are kept, but a forward pass of training is followed by a backward pass.
+Three things tell one that is not: it lies below an evaluation loop of a library; the function that trains calls it
+below its last line of training; or many more samples of forward passes than usual lie between two of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import EVALUATION_LOOPS, Frame, calls_model, package_of
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import CodeLocation, Function, functions
+
+if TYPE_CHECKING:
+    from perfdoctor.timeline.stacks import StackSeries  # it marks what it reads by what is found here
+
+Stack = tuple[Frame, ...]
+# Only training is in these, and every pass of training is.
+_TRAINS = ("backward", "optimizer")
+_MODEL = ("forward", "loss")
+# What is read, saved or logged in between has causes of its own.
+APART = ("data", "saving", "logging")
+
+
+def with_evaluation(
+    stacks: Sequence[Stack], locations: Sequence[CodeLocation], main_threads: Sequence[Mapping[int, float]]
+) -> list[CodeLocation]:
+    """Marks the locations of stacks that belong to an evaluation.
+
+    Args:
+        stacks: the distinct stacks, outermost call first.
+        locations: of each.
+        main_threads: per main thread, how long it was seen in each stack, by the stack's index.
+    """
+    found = list(locations)
+    for amounts in main_threads:
+        after = _called_after_training(stacks, locations, amounts)
+        for number in amounts:
+            stack = stacks[number]
+            if locations[number].phase not in APART and (_in_loop_of_library(stack) or _is_below(stack, after)):
+                found[number] = replace(locations[number], evaluates=True)
+    return found
+
+
+def evaluation_spans(series: StackSeries, locations: Sequence[CodeLocation]) -> list[tuple[int, int]]:
+    """When a thread that trains was seen in forward passes far more often than between two samples of training.
+
+    A loop may evaluate at the very lines at which it trains. A stack that was not seen to change counts once: whether
+    it lasted or was not sampled is not known.
+
+    Args:
+        series: its stacks.
+        locations: of each stack, those marked that are known to belong to an evaluation.
+
+    Returns:
+        Begin and end of each such time, in ns.
+    """
+    gaps = list(_between_training(series, locations))
+    if len(gaps) < thresholds.FEWEST_PASSES:
+        return []
+    usual = max(1.0, float(np.median([passes for _, _, passes in gaps])))
+    return [(start, end) for start, end, passes in gaps if passes > thresholds.PASSES_WITHOUT_TRAINING * usual]
+
+
+def _between_training(series: StackSeries, locations: Sequence[CodeLocation]) -> Iterator[tuple[int, int, int]]:
+    """Begin and end, in ns, of each time without a sample of training, and the samples of forward passes in it."""
+    begin, passes = int(series.times_ns[0]), 0
+    for start, lasted, number in series.entries():
+        location = locations[number]
+        if location.phase in _TRAINS:
+            yield begin, start, passes
+            begin, passes = start + lasted, 0
+        elif location.phase in _MODEL and not location.evaluates:
+            passes += 1
+    yield begin, int(series.times_ns[-1]), passes
+
+
+def _in_loop_of_library(stack: Stack) -> bool:
+    return any(row.matches(frame) for frame in stack for row in EVALUATION_LOOPS)
+
+
+# A function, and the line that it is at.
+_Call = tuple[Function, int]
+
+
+def _called_after_training(
+    stacks: Sequence[Stack], locations: Sequence[CodeLocation], amounts: Mapping[int, float]
+) -> set[_Call]:
+    """Calls that lead to the model below the last line of training, in the innermost function that trains.
+
+    None where no other call leads to it: then the loop trains in another order than that of its lines.
+    """
+    lines = _lines_of_training(stacks, locations, amounts)
+    after: set[_Call] = set()
+    trains = False
+    for number in amounts:
+        if calls_model(stacks[number]) and not _in_loop_of_library(stacks[number]):
+            shared = [call for call in functions(stacks[number]) if call[0] in lines]
+            if shared and shared[-1][1] > lines[shared[-1][0]]:
+                after.add(shared[-1])
+            else:
+                trains = True
+    return after if trains else set()
+
+
+def _lines_of_training(
+    stacks: Sequence[Stack], locations: Sequence[CodeLocation], amounts: Mapping[int, float]
+) -> dict[Function, int]:
+    """The last line at which each function, torch's aside, was regularly seen to call what only training does."""
+    seen: dict[Function, Amounts[int]] = {}
+    for number, amount in amounts.items():
+        if locations[number].phase in _TRAINS:
+            for function, line in functions(stacks[number]):
+                if package_of(function[1]) != "torch":
+                    seen.setdefault(function, Amounts())[line] += amount
+    return {
+        function: max(line for line, part in at.fractions().items() if part >= thresholds.REGULAR_CALL)
+        for function, at in seen.items()
+    }
+
+
+def _is_below(stack: Stack, calls: set[_Call]) -> bool:
+    return any(call in calls for call in functions(stack))

@@ -1,0 +1,59 @@
+"""Passes without gradients: evaluations that take a good part of the training's time."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.english.phrases import percent, twice_the_batch
+
+
+def passes() -> str:
+    return "Calling the model without training it (evaluation)"
+
+
+def passes_refuted() -> str:
+    return (
+        "Leave the evaluation out for some hundred steps: if the pace stays the same, it does not take the time. Where "
+        "training needs what these passes make (rollouts, a teacher's output), doing them more rarely is no cure."
+    )
+
+
+def less_often(*, share: float, line: str | None, times: int, bearable: float) -> Fix:
+    where = f" at {line}" if line else ""
+    return Fix(
+        "Evaluate less often",
+        f"No parameter changes in these passes{where}, and they take {percent(share)} of the time; {times} times as "
+        f"many steps between them leave {percent(bearable)}.",
+        f"if step % ({times} * every) == 0: evaluate()\n"
+        "# Lightning: Trainer(val_check_interval=...); Hugging Face: TrainingArguments(eval_steps=...)",
+    )
+
+
+def subset(*, times: int) -> Fix:
+    return Fix(
+        "Evaluate on a part of the data",
+        f"While training goes on, one sample in {times}, always the same ones, shows where it goes; the whole set is "
+        "needed for results only.",
+        f"torch.utils.data.Subset(held_out, range(0, len(held_out), {times}))    # Lightning: "
+        "Trainer(limit_val_batches=...)",
+    )
+
+
+def larger_batches(*, loader: bool) -> Fix:
+    return Fix(
+        "Evaluate in larger batches",
+        "Without gradients no activations are kept, so the memory of a training step holds several times the batch, "
+        "and fewer operators are called per sample.",
+        twice_the_batch(loader),
+    )
+
+
+def inference_mode(*, line: str | None) -> Fix:
+    where = f"around {line}" if line else "around the evaluation"
+    return Fix(
+        "Evaluate in inference mode",
+        "Then autograd records nothing and counts no versions of tensors, which torch.no_grad still does. If gradients "
+        "are on today, it also saves the memory of all activations.",
+        f"""\
+model.eval()
+with torch.inference_mode():  # {where}
+    evaluate()
+model.train()""",
+    )

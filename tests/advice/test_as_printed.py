@@ -1,0 +1,67 @@
+"""What can be tried of the advice without a GPU is tried: the code as it is printed, inside a small training script.
+
+The scripts carry out their checks in one start, since importing torch takes longer than most of them.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.files import ROOT, TARGETS
+from tests.processes.attaching import ENVIRONMENT, PATIENCE_S
+
+ALONE, RANKS = TARGETS / "advice_alone.py", TARGETS / "advice_ranks.py"
+
+
+def checks(script: Path) -> list[str]:
+    functions = [node for node in ast.parse(script.read_text()).body if isinstance(node, ast.FunctionDef)]
+    return [one.name for one in functions if any(ast.unparse(mark) == "check" for mark in one.decorator_list)]
+
+
+def start(script: Path, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def results(*started: "subprocess.Popen[str]") -> dict[str, str]:
+    """What the first of them says of its checks, when all have ended."""
+    try:
+        said = [process.communicate(timeout=PATIENCE_S) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, (_, errors) in zip(started, said, strict=True):
+        assert process.returncode == 0, errors
+    return dict(json.loads(said[0][0].splitlines()[-1]))
+
+
+@cache
+def alone() -> dict[str, str]:
+    return results(start(ALONE))
+
+
+@cache
+def between_ranks() -> dict[str, str]:
+    with TemporaryDirectory() as folder:
+        return results(*(start(RANKS, str(rank), f"{folder}/meeting") for rank in range(2)))
+
+
+@pytest.mark.parametrize("name", checks(ALONE))
+def test_advice_for_one_process_does_what_it_says(name: str) -> None:
+    assert alone()[name] == ""
+
+
+@pytest.mark.parametrize("name", checks(RANKS))
+def test_advice_for_ranks_does_what_it_says(name: str) -> None:
+    assert between_ranks()[name] == ""

@@ -1,0 +1,501 @@
+"""Carries out advice as it is printed, in one process, and says of each piece whether it does what it promises.
+
+Prints a JSON object: the check's name to "" or, where it failed, the traceback.
+"""
+
+# ruff: noqa: TID253
+
+import contextlib
+import gc
+import itertools
+import json
+import logging
+import math
+import os
+import queue
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial, partialmethod
+from typing import Any
+
+import numpy
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+
+from tests.advice.printed import advice
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+def run(id: str, names: dict[str, Any] | None = None, /, **values: Any) -> dict[str, Any]:
+    """Runs one piece of advice as printed, with a script's names; returns the names after it."""
+    usual = {
+        "DataLoader": partial(loader_of, Numbers(16)), "ProcessPoolExecutor": ProcessPoolExecutor,
+        "RandomSampler": RandomSampler, "ThreadPoolExecutor": ThreadPoolExecutor, "contextlib": contextlib, "gc": gc,
+        "itertools": itertools, "logging": logging, "math": math, "numpy": numpy, "os": os, "queue": queue,
+        "threading": threading, "torch": torch,
+    }  # fmt: skip
+    found = {**usual, **(names or {})}
+    exec(compile(advice(id, **values), id, "exec"), found)
+    return found
+
+
+def last_value(id: str, names: dict[str, Any] | None = None, /, **values: Any) -> Any:
+    """The value of the last line of advice whose last line is an expression, the loader's for instance."""
+    *before, last = advice(id, **values).split("\n")
+    made = {"DataLoader": partial(loader_of, Numbers(16)), "RandomSampler": RandomSampler, "torch": torch}
+    names = {**made, **(names or {})}
+    exec("\n".join(before), names)
+    return eval(last, names)
+
+
+def loader_of(dataset: Any, dots: Any = ..., **options: Any) -> DataLoader[Any]:
+    """The loader that "DataLoader(..., what is advised)" stands for."""
+    assert dots is ...
+    return DataLoader(dataset, **{"batch_size": 4, **options})
+
+
+class Numbers(Dataset[Any]):
+    """Each sample is its number, and the process that made it."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.tensor([float(index)]), os.getpid()
+
+
+def numbers_of(batches: Any) -> list[float]:
+    return sorted(itertools.chain.from_iterable(batch[0].flatten().tolist() for batch in batches))
+
+
+def small_model(seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+
+
+def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int) -> float:
+    generator = torch.Generator().manual_seed(number)
+    inputs = torch.randn(32, 8, generator=generator)
+    loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+# --- input ---
+
+
+@check
+def workers_deliver_all_and_leave_the_arithmetic_its_cores() -> None:
+    threads = torch.get_num_threads()
+    names = {"made": []}
+    code = advice("input.more_workers", now=0, useful=2, threads=2, pin=False, tight=None)
+    assert "torch.set_num_threads(2)" in code
+    numpy_names: dict[str, Any] = {"DataLoader": lambda *a, **o: names["made"].append(loader_of(Numbers(16), *a, **o))}
+    torch.set_num_threads(1)
+    exec(code, {**numpy_names, "torch": torch, "os": os})
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(threads)
+    [loader] = names["made"]
+    assert (loader.num_workers, loader.persistent_workers) == (2, True)
+    assert numbers_of(loader) == list(range(16))
+    assert numbers_of(loader) == list(range(16))
+
+
+@check
+def unknown_cores_are_counted_where_the_job_runs() -> None:
+    threads = torch.get_num_threads()
+    code = advice("input.more_workers", now=1, useful=2, threads=None, divides=True, cores=None, pin=False, tight=None)
+    exec(code, {"DataLoader": partial(loader_of, Numbers(16)), "torch": torch, "os": os})
+    assert torch.get_num_threads() == max(1, len(os.sched_getaffinity(0)) - 2)
+    torch.set_num_threads(threads)
+
+
+@check
+def workers_live_through_epochs() -> None:
+    names = run("input.keep_workers", {"DataLoader": partial(loader_of, Numbers(16), num_workers=2)})
+    epochs = [{int(pid) for _, pids in names["loader"] for pid in pids} for _ in range(2)]
+    assert epochs[0] == epochs[1]
+    assert os.getpid() not in epochs[0]
+
+
+@check
+def longer_epochs_are_longer() -> None:
+    loader = last_value("input.longer_epochs", {"dataset": Numbers(16)})
+    assert len(loader) == 100 * 16 / 4
+
+
+@check
+def batches_are_prepared_further_ahead() -> None:
+    for id in ("io.further_ahead", "io.fewer_workers"):
+        loader = last_value(id)
+        assert loader.prefetch_factor == (8 if id == "io.further_ahead" else 1)
+        assert numbers_of(loader) == list(range(16))
+
+
+@check
+def batches_out_of_order_are_all_there() -> None:
+    loader = last_value("input.out_of_order", {"DataLoader": partial(loader_of, Numbers(16), num_workers=2)})
+    assert loader.in_order is False
+    assert numbers_of(loader) == list(range(16))
+
+
+@check
+def rows_of_tensors_are_all_taken_once() -> None:
+    inputs, taken = torch.arange(10.0), []
+    code = advice("input.whole_batches") + "\n    taken.append(batch)"
+    exec(code, {"torch": torch, "inputs": inputs, "labels": -inputs, "batch_size": 4, "taken": taken})
+    assert numbers_of(taken) == list(range(10))
+    assert all(torch.equal(rows, -labels) for rows, labels in taken)
+
+
+@check
+def a_batch_is_two_tensors() -> None:
+    *before, last = advice("input.fewer_tensors").split("\n")
+    names = {"torch": torch, "DataLoader": partial(loader_of, [(torch.ones(3), 1)] * 8)}
+    exec("\n".join(before), names)
+    batch = next(iter(eval(last, names)))
+    assert [tuple(part.shape) for part in batch] == [(4, 3), (4,)]
+
+
+@check
+def indices_are_drawn_many_at_a_time() -> None:
+    names: dict[str, Any] = {"torch": torch, "weights": torch.tensor([0.0, 1.0, 1.0]), "batch_size": 4}
+    code = "def draw():\n" + "\n".join(f"    {line}" for line in advice("input.draw_many").split("\n"))
+    exec(code, names)
+    drawn = list(names["draw"]())
+    assert len(drawn) == 1000
+    assert {len(one) for one in drawn} == {4}
+    assert set(torch.cat(drawn).tolist()) == {1, 2}
+
+
+@check
+def each_worker_opens_its_own_file() -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"0123456789")
+        file.flush()
+        names: dict[str, Any] = {"os": os, "decode": bytes.decode, "size": 2, "offset": 4}
+        exec(advice("input.own_resource"), names)
+        dataset = type("Own", (), {"__getitem__": names["__getitem__"], "path": file.name, "_file": None})()
+        assert dataset[0] == "45"
+        dataset._file.close()
+
+
+@check
+def samples_of_a_batch_are_fetched_at_the_same_time() -> None:
+    names: dict[str, Any] = {}
+    exec(advice("io.at_the_same_time"), names)
+    together = threading.Barrier(4, timeout=30)  # passes only those who wait for each other
+
+    def fetch(index: int) -> int:
+        together.wait()
+        return index
+
+    made = {"__getitems__": names["__getitems__"], "__len__": lambda self: 8, "_fetch": staticmethod(fetch)}
+    with ThreadPoolExecutor(32) as pool:
+        dataset = type("Remote", (), {**made, "_pool": pool})()
+        assert [batch.tolist() for batch in DataLoader(dataset, batch_size=4)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@check
+def a_jpeg_is_decoded_at_a_fraction_of_its_size() -> None:
+    with tempfile.NamedTemporaryFile(suffix=".jpg") as file:
+        Image.new("RGB", (800, 800), (255, 0, 0)).save(file.name)
+        decoded = []
+
+        class Seen:
+            @staticmethod
+            def open(path: str) -> Any:
+                image = Image.open(path)
+                load = image.load
+                image.load = lambda: decoded.append(image.size) or load()
+                return image
+
+        names: dict[str, Any] = {"Image": Seen, "path": file.name, "size": (96, 96)}
+        exec(advice("input.cheaper", kind="images"), names)
+    assert names["image"].size == (96, 96)
+    assert decoded[0] == (100, 100)
+
+
+@check
+def tokens_are_kept_and_read_again() -> None:
+    with tempfile.TemporaryDirectory() as folder, moved(folder):
+        texts = ["one two", "three"]
+        names: dict[str, Any] = {"numpy": numpy, "texts": texts, "tokenize": lambda text: [len(text), 70_000]}
+        exec(advice("input.prepare_once", kind="text", arrow=False), names)
+        assert names["ids"].tolist() == [7, 70_000, 5, 70_000]
+        assert isinstance(names["ids"], numpy.memmap)
+        os.mkdir("prepared")
+        names = {"numpy": numpy, "index": 3, "sample": numpy.arange(5)}
+        exec(advice("input.prepare_once", kind="", arrow=False), names)
+        assert names["sample"].tolist() == [0, 1, 2, 3, 4]
+
+
+@contextlib.contextmanager
+def moved(folder: str) -> Any:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@check
+def each_sample_draws_its_own_flip() -> None:
+    torch.manual_seed(0)
+    batch = torch.arange(64 * 4, dtype=torch.uint8).reshape(64, 1, 1, 4)
+    names = run("input.augment_on_gpu", {"batch": batch, "device": torch.device("cpu")})
+    flipped = [bool(after[0, 0, 0] > after[0, 0, 3]) for after in names["batch"]]
+    assert 10 < sum(flipped) < 54
+    assert torch.equal(names["batch"].sort(-1).values * 255, batch.float())
+
+
+# --- reading and writing ---
+
+
+@check
+def one_call_reads_what_a_map_would() -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        rows = numpy.arange(4000, dtype=numpy.float32).reshape(100, 40)
+        rows.tofile(file.name)
+        names = {"path": file.name, "dtype": numpy.float32, "size": rows[0].nbytes, "offset": 7 * rows[0].nbytes}
+        names = run("io.mapped_pieces", names)
+        os.close(names["file"])
+    assert numpy.array_equal(names["sample"], rows[7])
+
+
+@check
+def saving_behind_keeps_model_and_optimizer_as_they_were() -> None:
+    """While the file is written training goes on; from it another run continues as the first did."""
+    model = small_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for number in range(5):
+        step(model, optimizer, number)
+    writing = threading.Event()
+
+    def save_late(state: Any, path: str) -> None:
+        writing.wait(30)
+        torch.save(state, path)
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as saver:
+        path = f"{folder}/checkpoint.pt"
+        names: dict[str, Any] = {"torch": torch, "model": model, "optimizer": optimizer, "saving": None, "path": path}
+        names["saver"] = saver
+        with replaced(torch, "save", save_late):
+            names = run("io.save_behind", names, together=False)
+        losses = [step(model, optimizer, number) for number in range(5, 10)]
+        writing.set()
+        names["saving"].result(30)
+        saved = torch.load(path)
+    again = small_model(seed=1)
+    optimizer = torch.optim.Adam(again.parameters(), lr=0.5)
+    again.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    assert [step(again, optimizer, number) for number in range(5, 10)] == losses
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Any:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield before
+    finally:
+        setattr(owner, name, before)
+
+
+@check
+def a_log_from_another_thread_is_written_once() -> None:
+    written: list[tuple[str, str]] = []
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append((record.getMessage(), threading.current_thread().name))
+
+    logger = logging.Logger("job")
+    logger.addHandler(Slow())
+    names: dict[str, Any] = {"queue": queue, "logger": logger}
+    *before, last = advice("io.another_thread").split("\n")
+    exec("\n".join(before), names)
+    listener = eval(last.partition(".start()")[0], names)
+    listener.start()
+    logger.warning("step 1")
+    listener.stop()
+    assert [message for message, _ in written] == ["step 1"]
+    assert written[0][1] != threading.main_thread().name
+
+
+# --- the interpreter and torch ---
+
+
+@check
+def a_fused_optimizer_trains_the_same() -> None:
+    losses = []
+    for fused in (False, True):
+        model = small_model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        if fused:
+            code = advice("interpreter.fused_optimizer", trainer=False)
+            optimizer = eval(code.partition("#")[0], {"torch": torch, "model": model, "lr": 0.01})
+            assert optimizer.defaults["fused"]
+        losses.append([step(model, optimizer, number) for number in range(10)])
+    assert numpy.allclose(losses[0], losses[1], rtol=1e-5)
+
+
+@check
+def blocks_that_are_alike_compile_once() -> None:
+    """With the backend that runs operators as they are: how often is compiled is Dynamo's part, not the backend's."""
+    import torch._dynamo
+    from torch._dynamo.testing import CompileCounter
+
+    code = advice("interpreter.compile_model", sharded=False).split("for equal")[0]
+    blocks = code[code.index("for block") :].split("\n")[0]
+    counts = []
+    for line in ("model.compile()", blocks):
+        torch._dynamo.reset()
+        counter, model = CompileCounter(), Layered()
+        with replaced(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend=counter)):
+            exec(line, {"model": model})
+        plain = Layered()
+        plain.load_state_dict(model.state_dict())
+        inputs = torch.randn(4, 8, requires_grad=True)
+        assert torch.allclose(model(inputs), plain(inputs))
+        counts.append((counter.frame_count, counter.op_count))
+    assert counts[0][0] == 1
+    assert counts[1][0] == 1
+    assert counts[1][1] * 4 == counts[0][1]  # the operators of one of four blocks, instead of all
+    torch._dynamo.reset()
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        return self.linear(inputs).tanh()
+
+
+class Layered(torch.nn.Module):
+    """A model of four equal blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        for block in self.layers:
+            inputs = block(inputs)
+        return inputs
+
+
+@check
+def dynamic_shapes_compile_once() -> None:
+    import torch._dynamo
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    with replaced(torch, "compile", partial(torch.compile, backend=counter)):
+        names = {"torch": torch, "model": small_model()}
+        compiled = eval(advice("interpreter.compile_once").split("\n")[0].partition("#")[0], names)
+    for size in (3, 5, 7, 9):
+        compiled(torch.randn(size, 8))
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
+@check
+def collecting_happens_when_it_is_asked_for() -> None:
+    *setup, when = advice("interpreter.collect_rarely", several_ranks=False).split("\n")
+    collected: list[int] = []
+    gc.callbacks.append(lambda phase, info: collected.append(info["generation"]) if phase == "stop" else None)
+    try:
+        names: dict[str, Any] = {}
+        exec("\n".join(setup), names)
+        collected.clear()
+        for number in range(1, 1000):
+            exec(when, {**names, "step": number, "kept": [[] for _ in range(100)]})
+        assert collected == [2]
+    finally:
+        gc.callbacks.pop()
+        gc.enable()
+        gc.unfreeze()
+
+
+@check
+def values_stay_until_they_are_wanted() -> None:
+    losses = [torch.tensor(float(number), requires_grad=True) for number in range(3)]
+    total, mask = torch.zeros(()), torch.tensor([True, False])
+    names: dict[str, Any] = {"total": total, "step": 1, "mask": mask, "values": torch.tensor([3.0, 4.0])}
+    for loss in losses:
+        names = run("gpu_idle.keep_values", {**names, "loss": loss})
+    assert names["total"].item() == 3.0
+    assert not names["total"].requires_grad
+    assert names["values"].tolist() == [3.0, 0.0]
+
+
+@check
+def attention_in_one_call_is_the_same() -> None:
+    q, k, v = torch.randn(3, 2, 4, 16, 8)
+    fused = eval(advice("gpu.fused_attention"), {"torch": torch, "q": q, "k": k, "v": v})
+    written_out = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(8), -1) @ v
+    assert torch.allclose(fused, written_out, atol=1e-5)
+
+
+@check
+def channels_last_computes_the_same() -> None:
+    before = torch.backends.cudnn.benchmark
+    model, inputs = torch.nn.Conv2d(3, 4, 3), torch.randn(2, 3, 8, 8)
+    expected = model(inputs)
+    names = run("gpu.channels_last", {"model": model, "inputs": inputs})
+    assert torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = before
+    assert names["inputs"].is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(names["model"](names["inputs"]), expected, atol=1e-5)
+
+
+@check
+def tf32_is_allowed_by_one_way() -> None:
+    before = torch.get_float32_matmul_precision()
+    run("gpu.tf32")
+    assert torch.backends.cuda.matmul.allow_tf32
+    torch.set_float32_matmul_precision(before)
+
+
+@check
+def what_the_step_need_not_wait_for_runs_beside_it() -> None:
+    done: list[str] = []
+    names = {"concurrent": __import__("concurrent.futures"), "output": torch.ones(2, requires_grad=True) * 2}
+    names = run(
+        "interpreter.shorten_outside", {**names, "work": lambda x: done.append(threading.current_thread().name)}
+    )
+    names["done"].result(30)
+    names["executor"].shutdown()
+    assert done != [threading.main_thread().name]
+
+
+if __name__ == "__main__":
+    results = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+            results[name] = ""
+        except Exception:  # noqa: BLE001 - whatever goes wrong is the result
+            results[name] = traceback.format_exc()
+    print(json.dumps(results))

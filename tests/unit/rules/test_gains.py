@@ -1,0 +1,79 @@
+"""What each fix is said to bring: its own part of the cause, with the range in which that lies."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.wording import worded_finding
+from perfdoctor.rules import find
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.gains import GAINS, Gain
+from tests.unit.reports.test_words import said
+
+PYTHON = "cpu.python_overhead"
+
+
+def case_of(cause: str, share: float, *, updating: float | None = None, optimizer: float = 0.0) -> Case:
+    numbers = {} if updating is None else {"own_updating": Evidence("", updating, "", "test")}
+    trainer = Trainer(0, 100, {}, {"optimizer": optimizer}, {}, (), 0, numbers=numbers)
+    return Case({cause: share, "cpu.model_compute": 1 - share}, (trainer,), {})
+
+
+def fixes_of(case: Case, cause: str) -> dict[str, Fix]:
+    found, _ = find(case)
+    finding = worded_finding(next(one for one in found if one.cause == cause))
+    return {fix.title: fix for fix in finding.fixes if isinstance(fix, Fix)}
+
+
+def test_every_estimate_is_for_a_piece_of_advice() -> None:
+    assert GAINS.keys() - {one.id for one in said()} == set()
+
+
+def test_a_line_is_promised_its_own_part_and_no_more() -> None:
+    lines = {PYTHON: (("/job/train.py:12 loop", 0.6), ("/job/train.py:20 rest", 0.4))}
+    fix = fixes_of(replace(case_of(PYTHON, 0.5), lines=lines), PYTHON)[
+        "Use fewer, larger operations at /job/train.py:12 loop"
+    ]
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.6))
+    assert fix.speedup_range == (1.0, fix.predicted_speedup)
+
+
+def test_an_optimizers_calls_go_and_its_arithmetic_may() -> None:
+    fix = fixes_of(case_of(PYTHON, 0.5, updating=0.2, optimizer=0.3), PYTHON)["Update all parameters in one call"]
+    assert fix.predicted_speedup == pytest.approx(1 / 0.8)
+    assert fix.speedup_range == pytest.approx((1 / 0.9, 1 / 0.7))
+
+
+def test_what_sampling_leaves_open_is_in_the_range() -> None:
+    cause = "cpu.worker_startup"
+    fix = fixes_of(replace(case_of(cause, 0.4), ranges={cause: (0.3, 0.5)}), cause)["Keep the workers between epochs"]
+    assert fix.predicted_speedup == pytest.approx(1 / 0.6)
+    assert fix.speedup_range == pytest.approx((1 / 0.7, 2.0))
+
+
+def test_the_surer_of_two_fixes_that_free_as_much_comes_first() -> None:
+    cause = "cpu.garbage_collection"
+    (first, second, *_) = fixes_of(case_of(cause, 0.5), cause).values()
+    assert first.predicted_speedup == second.predicted_speedup == pytest.approx(2.0)
+    assert first.speedup_range is not None
+    assert first.speedup_range[0] > 1.5
+    assert second.speedup_range == (1.0, pytest.approx(2.0))
+
+
+def test_the_next_bottleneck_bounds_all_of_a_gain() -> None:
+    assert Gain(0.3, 0.5, 0.8).within(0.6) == Gain(0.3, 0.4, 0.4)
+    assert Gain(0.3, 0.5, 0.8).within(None) == Gain(0.3, 0.5, 0.8)
+
+
+def test_a_call_that_collects_is_to_go_and_nothing_is_promised_of_disabling() -> None:
+    cause = "cpu.garbage_collection"
+    case = replace(
+        case_of(cause, 0.5),
+        numbers={"collected_by_hand": Evidence("", 0.9, "", "test")},
+        lines={cause: (("/job/train.py:36 main", 1.0),)},
+    )
+    first = next(iter(fixes_of(case, cause).values()))
+    assert first.title == "Take gc.collect() out of the step at /job/train.py:36 main"
+    assert first.predicted_speedup == pytest.approx(1 / 0.55)
+    assert "Collect at times of your choosing" not in fixes_of(case, cause)

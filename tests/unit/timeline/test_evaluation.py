@@ -1,0 +1,78 @@
+"""Passes without gradients are told from those of training by what calls them, and by what does not follow them."""
+
+import itertools
+
+from perfdoctor.attribution.attribute import attribute
+from perfdoctor.causes import EVALUATION
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.timeline.job import JobTimeline
+from tests.builders.jobs import MODULE, process, stacks, thread, timeline
+
+TORCH = "/v/lib/python3.11/site-packages/torch"
+BACKWARD = Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 623)
+LAYER = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.forward", 125)
+NORM = Frame(f"{TORCH}/nn/modules/normalization.py", "LayerNorm.forward", 220)
+PARAMETERS = Frame(f"{TORCH}/nn/modules/module.py", "Module.named_parameters", 2700)
+LIGHTNING = Frame("/v/lib/python3.11/site-packages/lightning/pytorch/loops/evaluation_loop.py", "run", 150)
+SAVE = Frame(f"{TORCH}/serialization.py", "save", 900)
+
+
+def main(line: int) -> Frame:
+    return Frame("/home/me/train.py", "main", line)
+
+
+CHECK = Frame("/home/me/train.py", "check", 5)
+TRAINING = [(main(20), MODULE, LAYER), (main(21), BACKWARD)]
+
+
+def job(*turns: tuple[Frame, ...]) -> JobTimeline:
+    return timeline([*process(10), *thread(10, 10, run=1.0), *stacks(10, *turns, ident=1)])
+
+
+def share(*turns: tuple[Frame, ...]) -> float:
+    """The share of evaluation in a job that is in these stacks by turns."""
+    (account,) = attribute(job(*turns))
+    assert abs(account.causes()[EVALUATION] - account.phases["evaluation"]) < 1e-6 * account.seconds
+    return account.causes()[EVALUATION] / account.seconds
+
+
+def test_a_pass_below_the_lines_that_train_is_an_evaluation() -> None:
+    below = [(main(23), CHECK, MODULE, LAYER), (main(23), CHECK)]
+    assert 0.4 < share(*TRAINING, *below) < 0.6
+    above = [(main(19), CHECK, MODULE, LAYER), (main(19), CHECK)]
+    assert share(*TRAINING, *above) == 0
+
+
+def test_going_over_parameters_is_no_pass_and_saving_keeps_its_cause() -> None:
+    assert share(*TRAINING, (main(23), CHECK, PARAMETERS)) == 0
+    (account,) = attribute(job(*TRAINING, (main(23), CHECK, MODULE, LAYER), (main(23), CHECK, SAVE)))
+    assert account.phases["saving"] > 0
+
+
+def test_a_loop_in_another_order_than_its_lines_trains_all_the_same() -> None:
+    """It calls the model for the next step behind the backward pass, and nowhere else."""
+    assert share((main(21), BACKWARD), (main(22), MODULE, LAYER)) == 0
+
+
+def test_what_a_librarys_loop_calls_is_an_evaluation_wherever_it_stands() -> None:
+    assert 0.2 < share(*TRAINING, (main(10), LIGHTNING, MODULE, LAYER)) < 0.45
+
+
+def test_many_passes_between_two_samples_of_training_are_an_evaluation() -> None:
+    """At the very lines at which the loop trains: ``torch.set_grad_enabled(part == "train")``."""
+    passes = [(main(20), MODULE, layer) for layer in (LAYER, NORM)]
+    evaluation = list(itertools.islice(itertools.cycle(passes), 40))
+    assert 0.5 < share(*TRAINING * 10, *evaluation) < 0.75
+    usual = [(main(20), MODULE, layer) for layer in (LAYER, NORM)] * 2
+    assert share(*[*usual, (main(21), BACKWARD)]) == 0
+
+
+def test_what_others_do_meanwhile_is_not_the_evaluations() -> None:
+    """A trainer that waits for a CPU in it waits for that."""
+    turns = [*TRAINING, (main(23), CHECK, MODULE, LAYER), (main(23), CHECK)]
+    queueing = timeline([
+        *process(10), *thread(10, 10, run=0.5, delay=0.5), *stacks(10, *turns),
+    ])  # fmt: skip
+    (account,) = attribute(queueing)
+    assert account.phases["evaluation"] > 0.4 * account.seconds
+    assert account.causes()[EVALUATION] < account.phases["evaluation"]

@@ -26,7 +26,7 @@ class Row:
     Attributes:
         title: what was changed.
         code: the same in short.
-        predicted: what the diagnosis promises at most.
+        predicted: what the diagnosis predicts for it, or else what an end of its causes would bring.
         measured: the speed-up with its interval.
         verdict: what came of it, in one or two words.
         remark: what else is to be said.
@@ -134,7 +134,6 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
 def _row(trial: Trial) -> Row:
     verdict = "at most" if trial.bound and trial.outcome is Outcome.FASTER else trial.outcome.value
     tone = "good" if trial.outcome is Outcome.FASTER else "open" if trial.outcome in _OPEN else "bad"
-    predicted = speedup(trial.predicted) if trial.predicted else NOT_RUN
     remarks = [clean(worded(trial.detail))] if trial.detail else []
     if trial.training in (Training.DIFFERENT, Training.WITHIN_NOISE) and not trial.bound:
         remarks.append(sentence(_TRAINING[trial.training]) + ".")
@@ -143,10 +142,16 @@ def _row(trial: Trial) -> Row:
     if trial.bound:
         remarks.append("Shows what could be gained; nothing to keep.")
     title, code = _title(trial), clean(trial.id)
-    return Row(title, code, predicted, _measured(trial.measured), verdict, " ".join(remarks), tone)
+    return Row(title, code, _predicted(trial), _measured(trial.measured), verdict, " ".join(remarks), tone)
 
 
 _OPEN = (Outcome.UNDECIDED, Outcome.SAME, Outcome.NOT_TRIED)
+
+
+def _predicted(trial: Trial) -> str:
+    if trial.predicted is not None and not trial.bound:
+        return speedup(trial.predicted)
+    return NOT_RUN if trial.at_most is None else f"at most {speedup(trial.at_most)}"
 
 
 # An interval that goes that far says no more than that nothing is known; the JSON has it.

@@ -99,12 +99,15 @@ class Situation:
         return {}
 
     def predicted(self, treatment: Treatment) -> float | None:
-        """The speed-up that the diagnosis promises at best, for this very change or for an end of its causes."""
-        findings = [one for one in self._findings if one.cause in treatment.causes]
-        fixes = [fix for one in findings for fix in one.fixes if isinstance(fix, Advice)]
+        """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
+        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
         same = [fix.predicted_speedup for fix in fixes if fix.message.id == treatment.fix and fix.predicted_speedup]
-        promised = [one.predicted_speedup for one in findings if not causes.CAUSES[one.cause].healthy]
-        return max(same or promised, default=None)
+        return max(same, default=None)
+
+    def most(self, treatment: Treatment) -> float | None:
+        """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
+        ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])
+        return 1 / (1 - ended) if 0 < ended < 1 else None
 
 
 def choose(situation: Situation) -> list[Treatment]:

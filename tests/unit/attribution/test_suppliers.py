@@ -2,7 +2,7 @@
 
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.share import Writing
-from perfdoctor.attribution.suppliers import _event_loop, _thread_shares
+from perfdoctor.attribution.suppliers import _event_loop, _pinning, _thread_shares
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, Sample
 from perfdoctor.timeline.job import JobTimeline
@@ -36,6 +36,14 @@ def test_whoever_was_runnable_for_a_moment_or_asleep_is_not() -> None:
 
 def test_whoever_has_a_core_most_of_the_time_is_at_work_without_the_gil() -> None:
     assert causes_of("R", 0.9, holder=PID) == ["cpu.input_preprocessing"]
+
+
+def test_the_thread_that_pins_is_known_by_its_function_where_torch_gave_it_no_name() -> None:
+    busy = [*jobs.process(PID), *jobs.thread(PID, PID, "S"), *jobs.thread(TID, PID, "R", run=1.0)]
+    pins = jobs.timeline([*busy, *jobs.named(TID, PID, IDENT, "Thread-1 (_pin_memory_loop)")])
+    assert [share.cause for share in _pinning(pins, PID, NOW)] == ["cpu.data_transfer"]
+    other = jobs.timeline([*busy, *jobs.named(TID, PID, IDENT, "Thread-1 (decode)")])
+    assert _pinning(other, PID, NOW) == []
 
 
 def in_event_loop(name: str, target: str) -> list[tuple[str, str]]:

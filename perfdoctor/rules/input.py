@@ -16,7 +16,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
     if plan is not None and plan.uneven:
         busiest, following = plan.uneven
         return [advise("input.spread_work", busiest=busiest, following=following)]
-    if plan is None or not plan.helps or case.is_read_by_another(cause):
+    if plan is None or not plan.helps or case.comes_through_pipe(cause):
         return []
     advice = advise(
         "input.more_workers",

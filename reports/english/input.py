@@ -294,7 +294,8 @@ def more_workers(
         why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
         change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     elif divides and cores is None:
-        change += f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))  # leaves the workers their cores"
+        fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
+        change += f"\ntorch.set_num_threads({fewer})  # leaves the workers their cores"
     if tight is not None:
         size, available = tight
         why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"

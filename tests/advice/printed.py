@@ -22,6 +22,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "line": ("train.py:12 step",),
     "lines": (("train.py:12 step",),),
     "tight": ((1200.0, 800.0), None),
+    "culprits": (((123, "stress", 1.5),), ()),
     "neighbours": (((123, "stress", 1.5),), ()),
 }
 BY_TYPE: dict[str, tuple[Any, ...]] = {

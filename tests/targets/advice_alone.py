@@ -451,6 +451,21 @@ def values_stay_until_they_are_wanted() -> None:
 
 
 @check
+def an_evaluation_in_inference_mode_records_nothing_and_training_goes_on() -> None:
+    model, seen = torch.nn.Sequential(small_model(), torch.nn.Dropout()), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def evaluate() -> None:
+        result = model(torch.ones(2, 8))
+        seen.append((result.requires_grad, result.is_inference(), model.training))
+
+    run("evaluation.inference_mode", {"model": model, "evaluate": evaluate})
+    assert seen == [(False, True, False)]
+    assert model.training
+    step(model, optimizer, 0)
+
+
+@check
 def attention_in_one_call_is_the_same() -> None:
     q, k, v = torch.randn(3, 2, 4, 16, 8)
     fused = eval(advice("gpu.fused_attention"), {"torch": torch, "q": q, "k": k, "v": v})

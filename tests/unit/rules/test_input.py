@@ -228,6 +228,24 @@ def test_workers_that_mostly_wait_can_share_a_core() -> None:
     assert found.predicted_speedup == pytest.approx(8.0)
 
 
+@pytest.mark.parametrize(("target", "told"), [("pipe:[3]", False), ("socket:tcp", True), ("file:/data/a", True)])
+def test_no_reader_is_added_to_a_pipe(target: str, told: bool) -> None:
+    """Whoever writes into it sets the pace; three workers made a job on a slow pipe no faster."""
+    case = job(
+        0.9, 1, cause="io.storage_read", numbers={"workers_busy": 1.0, "job_cores": 0.2}, settings={"cores": 4.0}
+    )
+    found = first(replace(case, paths={"io.storage_read": ((target, 1.0),)}), "io.storage_read")
+    assert (advised(found) is not None) is told
+
+
+def test_memory_for_more_workers_is_asked_for_first() -> None:
+    numbers = {"workers_busy": 2.0, "job_cores": 2.4, "worker_rss": 3000.0}
+    for available, told in ((4000.0, True), (64_000.0, False)):
+        case = job(0.6, 2, numbers={**numbers, "memory_available": available}, settings={"cores": 16.0})
+        why = next(fix.why for fix in first(case).fixes if "loader worker" in fix.title)  # type: ignore[union-attr]
+        assert ("Mind the memory: one has 3 GB, and 4 GB are available" in why) is told
+
+
 def test_a_fix_promises_no_more_than_its_finding() -> None:
     """Workers would hide both causes, but each finding speaks for its own share."""
     given = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})

@@ -444,6 +444,11 @@ IDLE_FABRIC = Threshold(
 )
 
 # Loader workers.
+LITTLE_SHARED_MEMORY = Threshold(
+    1000.0,
+    "MB",
+    "judgement: containers have 64 MB unless they ask for more (docker run's --shm-size), which is some batches",
+)
 WORTHWHILE_LEFT = Threshold(
     0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"
 )

@@ -238,6 +238,7 @@ def _measure_memory(numbers: Numbers, readings: Readings, trainer_pids: Sequence
     resident = total(readings.maximum(f"pid:{pid}", "rss_bytes") for pid in trainer_pids)
     put(numbers, "swapped", _divided(swapped, _MB))
     put(numbers, "trainer_rss", _divided(resident, _MB))
+    put(numbers, "shm_free", _divided(readings.mean("mount:/dev/shm", "free_bytes"), _MB))
     put(numbers, "memory_available", _divided(readings.mean("host", "memory_available_bytes"), _MB))
 
 

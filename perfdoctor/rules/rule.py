@@ -15,7 +15,7 @@ from perfdoctor.rules.gains import freed, with_gain
 
 Fixes = Iterable[Fix | Advice]
 _SHOWN = 3  # lines, files and kernels of a cause
-_EXACT = ("gpu", "trace", "timer")  # counters of hardware and clocks: what is next to nothing there was measured
+_EXACT = ("gpu", "trace", "timer", "network")  # counters and clocks: what is next to nothing there was measured
 
 
 def _always(case: Case) -> bool:

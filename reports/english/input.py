@@ -207,6 +207,15 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
+def share_by_name() -> Fix:
+    return Fix(
+        "Let workers share tensors by name",
+        "By default an open file is sent for each tensor of a batch. Names of files cost less; those of a job that was "
+        "killed stay in /dev/shm.",
+        "torch.multiprocessing.set_sharing_strategy('file_system')  # before the loader is made",
+    )
+
+
 def pin_less() -> Fix:
     return Fix(
         "Give the pinning thread less to do",
@@ -278,6 +287,7 @@ def more_workers(
     pin: bool,
     divides: bool,
     tight: tuple[float, float] | None,
+    shared: float | None,
 ) -> Fix:
     why = (
         f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s: "
@@ -299,6 +309,9 @@ def more_workers(
     if tight is not None:
         size, available = tight
         why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
+    if shared is not None:
+        why += f". Batches come through /dev/shm, which has {shared:,.0f} MB free"
+        change += "\n# in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm"
     if now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
     return Fix(title, f"{why}.", change)

@@ -47,6 +47,9 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
         yield advise("communication.move_overlap", way=_way(case))
     yield from _mend_transport(case)
     yield from _train_in_one_process(case)
+    if case.settings.get("tensor_parallel") == "yes" and _has_several_hosts(case):
+        ranks = _read_count(case, environment.RANKS_OF_HOST)
+        yield advise("communication.split_within_host", ranks=ranks)
     yield from _shard_otherwise(case) if _is_sharded(case) else _replicate_otherwise(case)
     if case.uses_gpu and case.settings.get("backend") != "nccl":
         yield advise("communication.use_nccl")

@@ -45,6 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_closed_streams()
     try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        # While libraries are loaded, before the watching; whoever records takes the signal himself from then on.
+        print("perfdoctor: Interrupted before anything was recorded.", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
         parsed, unknown = make_parser().parse_known_args(arguments)
         if unknown:
             parsed.parser.error(_unknown(unknown, parsed.parser))

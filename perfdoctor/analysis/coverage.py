@@ -18,9 +18,11 @@ from perfdoctor.recording.schema import THINNED, Event, Unavailable
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
 
 _WATCH_LONGER = say("coverage.watch_longer")
+_WATCH_TRAINING = say("coverage.watch_training")
 _TRACE_IT = say("coverage.trace_it")
 _NO_STACKS = NotExamined("stacks", say("coverage.none_kept"), _WATCH_LONGER, too_brief=True)
 
@@ -35,7 +37,12 @@ def not_examined(job: JobTimeline, *, traced: bool) -> tuple[NotExamined, ...]:
     problem = user_frames().problem
     frames = [NotExamined("frames", problem, HINT)] if problem else []
     gpus = [] if traced else _of_gpus(job)
-    return (*_time_between(job), *_several_in_one(job), *dict.fromkeys([*gpus, *_unavailable(job), *frames]))
+    return (
+        *_around_training(job),
+        *_time_between(job),
+        *_several_in_one(job),
+        *dict.fromkeys([*gpus, *_unavailable(job), *frames]),
+    )
 
 
 def _of_gpus(job: JobTimeline) -> list[NotExamined]:
@@ -141,8 +148,28 @@ def why_no_verdict(job: JobTimeline, accounts: Sequence[Account]) -> NoVerdict |
     series = [states for account in accounts if (states := job.threads.main(account.trainer.pid)) is not None]
     if max((len(states.times_ns) for states in series), default=0) < thresholds.FEWEST_SAMPLES:
         return NoVerdict(Why.TOO_BRIEF, say("verdict.too_brief"))
+    if max(_samples_of_training(job, account.trainer) for account in accounts) < thresholds.FEWEST_SAMPLES:
+        return NoVerdict(Why.TOO_BRIEF, say("verdict.start_or_end", ended=_job_ended(job)))
     stuck = [why for account in accounts if (why := _stuck(job, account)) is not None]
     return stuck[0] if len(stuck) == len(accounts) else None
+
+
+def _samples_of_training(job: JobTimeline, trainer: Process) -> int:
+    """How many samples of a trainer's main thread lie between the start of its training and the end."""
+    begin, end = job.training_span(trainer)
+    return sum(begin <= time <= end for time in job.threads.main_times(trainer.pid))
+
+
+def _around_training(job: JobTimeline) -> Iterator[NotExamined]:
+    """How long the job was watched before it trained and afterwards: that is in no share."""
+    spans = [job.training_span(trainer) for trainer in job.processes.trainers]
+    if not spans:
+        return
+    before_ns = min(begin for begin, _ in spans) - job.span[0]
+    after_ns = job.span[1] - max(end for _, end in spans)
+    if before_ns > 0 or after_ns > 0:
+        left_out = say("coverage.around_training", before_s=before_ns / NS_PER_S, after_s=after_ns / NS_PER_S)
+        yield NotExamined("stacks", left_out, _WATCH_TRAINING)
 
 
 def _job_ended(job: JobTimeline) -> bool:

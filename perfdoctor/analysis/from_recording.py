@@ -12,7 +12,7 @@ from perfdoctor.analysis.profiled import Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import Trial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.causes import PYTHON_OVERHEAD
+from perfdoctor.causes import GARBAGE_COLLECTION, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.measure import measure
@@ -201,6 +201,7 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
     numbers: Numbers = {}
     put(numbers, "interpreter_code", _of_overhead(accounts, [account.interpreter for account in accounts]))
     put(numbers, "library_code", _of_overhead(accounts, [account.libraries for account in accounts]) or None)
+    put(numbers, "collected_by_hand", _collected_by_hand(accounts))
     by_trainer: dict[int, Numbers] = {}
     for account in accounts:
         pid, watched = account.trainer.pid, account.seconds
@@ -214,6 +215,17 @@ def measure_accounts(accounts: Sequence[Account]) -> Measured:
             put(own, "own_compiling", account.compiling / watched, of_process(pid))
             put(own, "own_recompiling", account.recompiling / watched, of_process(pid))
     return Measured(numbers, by_trainer)
+
+
+def _collected_by_hand(accounts: Sequence[Account]) -> float | None:
+    """Of garbage collection the largest fraction at a line that does nothing else; None where no line of it is known.
+
+    Python collects where objects are made, at lines that have work of their own; only a call does nothing but collect.
+    """
+    seen = Amounts.summed(lines for account in accounts for lines in account.lines.values())
+    collecting = Amounts.summed(account.lines.get(GARBAGE_COLLECTION, {}) for account in accounts)
+    by_hand = [amount for line, amount in collecting.items() if amount >= thresholds.ONLY_COLLECTS * seen[line]]
+    return max(by_hand, default=0.0) / collecting.total if collecting.total else None
 
 
 def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> float | None:

@@ -225,6 +225,15 @@ class Account:
         return found
 
 
+def asks_for_exchange(accounts: Sequence[Account]) -> bool:
+    """Whether ranks of a job on GPUs ask for many collectives.
+
+    ``DistributedDataParallel`` and its like gather gradients in buckets, and call no collective in Python.
+    """
+    asking = sum(account.phases["gradient sync"] for account in accounts)
+    return asking >= thresholds.ASKS_FOR_EXCHANGE * sum(account.seconds for account in accounts)
+
+
 def find_culprits(accounts: Sequence[Account]) -> dict[str, tuple[int, ...]]:
     """Cause to the ranks in which most of it lies; empty for a single rank."""
     if len(accounts) < 2:

@@ -71,8 +71,10 @@ def _account_for(context: Context, classifier: TrainerClassifier, trainer: Proce
 
 
 def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries, weigh: Weigh) -> tuple[list[int], list[float]]:
-    """When a trainer was sampled while it lived, and for how many seconds each sample stands."""
+    """When a trainer was sampled while it trained, and for how many seconds each sample stands."""
     alive = np.array([state != "X" for state in main.states], dtype=bool)
+    begin, end = job.training_span(trainer)
+    alive &= (main.times_ns >= begin) & (main.times_ns <= end)
     times = main.times_ns[alive]
     if len(times) < 2:
         return [], []

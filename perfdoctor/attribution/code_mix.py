@@ -39,7 +39,7 @@ def phase_of(location: CodeLocation) -> str:
 
 
 def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
-    """Counts a main thread's samples outside of the garbage collector.
+    """Counts a main thread's samples while it trains, outside of the garbage collector.
 
     Returns:
         Those of times in which no thread of the intra-op pool lacks a CPU, and those of all others.
@@ -47,8 +47,9 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     undisturbed: ByPhase = {phase: Counter() for phase in _ALL}
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
     on_gpu = job.gpus.used_by(pid)
+    begin, end = job.training_span(job.processes.by_pid[pid])
     for row in job.code:
-        if row.tid != pid or job.gil.is_collecting(pid, row.time_ns):
+        if row.tid != pid or not begin <= row.time_ns <= end or job.gil.is_collecting(pid, row.time_ns):
             continue
         kind: str = classify(row.image, row.symbol)
         if not on_gpu:
@@ -85,7 +86,8 @@ def is_blurred(job: JobTimeline, pid: int) -> bool:
 def running_by_phase(job: JobTimeline, pid: int) -> dict[str, float]:
     """A main thread's running time by phase (``phase_of``), in fractions."""
     counts: Amounts[str] = Amounts()
-    for time_ns in job.threads.main_times(pid):
+    begin, end = job.training_span(job.processes.by_pid[pid])
+    for time_ns in (time_ns for time_ns in job.threads.main_times(pid) if begin <= time_ns <= end):
         state = job.threads.main_at(pid, time_ns)
         if state.is_runnable:
             counts[phase_of(job.locator.locate(pid, time_ns, state))] += 1

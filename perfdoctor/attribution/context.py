@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.attribution.code_mix import CodeMix, read_code_mix
-from perfdoctor.attribution.share import Writing, read_writing
+from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
+from perfdoctor.attribution.share import DEVICE_WAIT, Writing, read_writing
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
+from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 
@@ -32,6 +33,7 @@ class Habits:
         restarts: spans in which it waits for a first batch, from the start of new workers until it leaves the loader.
         gil_switching: the part of its running time that switching the GIL takes.
         allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
+        waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
     """
 
     code: CodeMix
@@ -39,6 +41,7 @@ class Habits:
     restarts: Spans = ()
     gil_switching: float = 0.0
     allocating: float = 0.0
+    waits_awake: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,26 @@ def read_context(job: JobTimeline) -> Context:
 
 
 def _habits(job: JobTimeline, trainer: Process) -> Habits:
+    code = read_code_mix(job, trainer.pid)
     return Habits(
-        code=read_code_mix(job, trainer.pid),
+        code=code,
         writing=read_writing(job, trainer),
         restarts=_restart_waits(job, trainer),
         gil_switching=gil_switching(job, trainer.pid),
         allocating=_allocating(job, trainer.pid),
+        waits_awake=_waits_awake(job, trainer, code),
     )
+
+
+def _waits_awake(job: JobTimeline, trainer: Process, code: CodeMix) -> frozenset[str]:
+    """Phases in which a trainer mostly runs, and its machine code mostly waits for the device."""
+    spins = {phase for phase, mix in code.by_phase.items() if mix.get(DEVICE_WAIT, 0.0) >= thresholds.MOSTLY}
+    spins -= TRAINING_PHASES
+    if not spins or not job.gpus.used_by(trainer.pid):
+        return frozenset()
+    seen = [job.observe(trainer, time) for time in job.threads.main_times(trainer.pid)]
+    found = {phase: [one.is_runnable for one in seen if phase_of(one.location) == phase] for phase in spins}
+    return frozenset(phase for phase, runs in found.items() if sum(runs) >= thresholds.MOSTLY * len(runs) > 0)
 
 
 def _allocating(job: JobTimeline, pid: int) -> float:

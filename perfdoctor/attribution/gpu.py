@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.account import Account, asks_for_exchange
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
 from perfdoctor.attribution.share import DEVICE_WAIT, INPUT_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import (
@@ -32,7 +32,6 @@ from perfdoctor.causes import (
     UNATTRIBUTED,
 )
 from perfdoctor.knowledge import thresholds
-from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
@@ -42,16 +41,19 @@ def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Acco
     gpus = {pid: job.gpus.of(pid) for account in accounts if job.gpus.used_by(pid := account.trainer.pid)}
     if not gpus:
         return list(accounts)
-    reader = GpuReader(job.readings, list(gpus.values()))
+    reader = GpuReader(job.readings, list(gpus.values()), asks_for_exchange=asks_for_exchange(accounts))
     hosts = {
         account.trainer.pid: _host_of(job, account, reader.read(gpus[account.trainer.pid]))
         for account in accounts
         if account.trainer.pid in gpus
     }
-    least = min(host.split.busy for host in hosts.values())
+    held_up = {
+        pid: host.held_up([other for other in hosts.values() if other is not host]) for pid, host in hosts.items()
+    }
+    works = min((host.split.busy - held_up[pid]) * (1 - host.use.slowed) for pid, host in hosts.items())
     return charge_late_gpus(
         [
-            hosts[account.trainer.pid].settled(job, least) if account.trainer.pid in hosts else account
+            hosts[pid].settled(job, works, held_up[pid]) if (pid := account.trainer.pid) in hosts else account
             for account in accounts
         ]
     )
@@ -71,24 +73,39 @@ class _Host:
     use: GpuUse
     split: IdleSplit
 
-    def settled(self, job: JobTimeline, least: float) -> Account:
+    def held_up(self, others: Sequence[_Host]) -> float:
+        """Fraction of the time in which the GPU seems busy, and waits in collectives since hosts are late by turns.
+
+        What a host does besides launching is hidden by the device no longer than the host waits for that at other
+        times. If the device is not idle meanwhile, it waits for ranks that are late for the same reasons, for no longer
+        than the devices of those are idle.
+        """
+        fractions = self.account.causes().fractions()
+        idle = sum(1 - other.split.busy for other in others if other.split.measured)
+        seems = _besides(fractions) - _waits(fractions) - (1 - self.split.busy)
+        return min(idle, self.split.busy, max(0.0, seems)) if self.split.measured else 0.0
+
+    def settled(self, job: JobTimeline, works: float, held_up: float) -> Account:
         """The account with what the GPUs did.
 
         Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
 
         Args:
             job: the job.
-            least: fraction of the time in which the GPU of the job is busy that is so for the shortest time.
+            works: fraction of the time that the GPU needs for it that needs least, by itself and at its usual clocks.
+            held_up: fraction of the time in which this one only seems busy.
         """
         split = self.split
-        use = self.use.with_exchange((split.busy - least) / split.busy if split.busy else 0.0)
+        busy_time = split.busy - held_up
+        early = 1 - self.use.slowed - works / busy_time if busy_time else 0.0
+        use = self.use.with_exchange(early)
+        besides, idle = _besides(self.account.causes().fractions()), 1 - busy_time
         own: dict[int, Amounts[str]] = {}
         for block, amounts in self.account.own.items():
-            seconds = amounts.total
-            start = job.span[0] + block * NS_PER_S
-            busy = use.busy_at(start, start + NS_PER_S) if split.measured else split.busy
-            fractions = {cause: amount / seconds for cause, amount in amounts.items()} if seconds else {}
-            shares = share_second(fractions, use, split, busy or 0.0)
+            fractions, seconds = amounts.fractions(), amounts.total
+            # Readings of a second are few: what tells one from another is how much its host does besides launching.
+            more = (_besides(fractions) - besides) * (min(1.0, idle / besides) if besides else 0.0)
+            shares = share_second(fractions, use, split, 1 - min(1.0, max(0.0, idle + more)))
             own[block] = Amounts({cause: share * seconds for cause, share in shares.items()})
         return self.account.settled(own, _ORIGINS)
 
@@ -165,6 +182,11 @@ def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> Id
     cause = MEMORY_PRESSURE if host.get(MEMORY_PRESSURE, 0.0) >= thresholds.ALLOCATES else SYNCHRONIZATION
     parts = {HOST_TRANSFER: copies, cause: waiting, KERNEL_LAUNCH: rest - waiting}
     return IdleSplit(busy, measured, {name: part / left for name, part in parts.items() if part > 0})
+
+
+def _besides(host: Mapping[str, float]) -> float:
+    """Fraction of the time in which the host does something besides launching and waiting."""
+    return sum(share for cause, share in host.items() if cause not in _HOST_OF_DEVICE)
 
 
 def _waits(host: Mapping[str, float]) -> float:

@@ -50,6 +50,11 @@ class GpuUse:
     parts: Mapping[str, float]
     copying: tuple[float, float] | None
 
+    @property
+    def slowed(self) -> float:
+        """Of the busy time, what it would not take with the GPU for itself and at its usual clocks."""
+        return self.parts.get(GPU_THROTTLED, 0.0) + self.parts.get(GPU_CONTENTION, 0.0)
+
     def busy_at(self, from_ns: float, to_ns: float) -> float | None:
         """Mean fraction of a span in which they ran kernels for the trainer."""
         if self.busy is None:
@@ -75,16 +80,18 @@ class GpuReader:
     Args:
         readings: what was read of them.
         gpus_of_ranks: the GPUs of each trainer of the job.
+        asks_for_exchange: hosts ask for many collectives.
     """
 
-    def __init__(self, readings: Readings, gpus_of_ranks: Sequence[Sequence[str]]) -> None:
-        self._readings, self._of_ranks = readings, gpus_of_ranks
+    def __init__(
+        self, readings: Readings, gpus_of_ranks: Sequence[Sequence[str]], *, asks_for_exchange: bool = False
+    ) -> None:
+        self._readings, self._of_ranks, self._asks_for_exchange = readings, gpus_of_ranks, asks_for_exchange
         self._all = sorted({gpu for gpus in gpus_of_ranks for gpu in gpus})
 
     def read(self, gpus: Sequence[str]) -> GpuUse:
         """The use of some GPUs, as means over them."""
-        busy = self._over_time(gpus, "busy_fraction")
-        mean = 0.0 if busy is None else float(np.mean(busy.values))
+        busy, mean = self._over_time(gpus, "busy_fraction"), self._busy(gpus)
         foreign = min(self._readings.mean_over(gpus, "foreign_sm_fraction") or 0.0, mean)
         own = mean - foreign
         # A neighbour's time slices cost the trainer as far as it had work for the GPU in them.
@@ -94,36 +101,83 @@ class GpuReader:
         total = own + waited
         if total > 0:
             parts[GPU_CONTENTION] = waited / total
-            slowed = self._slowed(gpus)
-            parts[BANDWIDTH] = self._spinning(gpus, mean, slowed) * (1 - parts[GPU_CONTENTION])
+            parts[BANDWIDTH] = self._exchanging(gpus) * (1 - parts[GPU_CONTENTION])
             working = 1 - sum(parts.values())
-            parts[GPU_THROTTLED] = working * slowed
+            parts[GPU_THROTTLED] = working * self._slowed(gpus)
             cause, freed = self._kernels(gpus, own * (1 - parts[BANDWIDTH]))
             parts[cause] = freed * (working - parts[GPU_THROTTLED])
         parts[GPU_COMPUTE] = parts.get(GPU_COMPUTE, 0.0) + 1 - sum(parts.values())
         return GpuUse(busy, for_job, {cause: part for cause, part in parts.items() if part > 0}, self._copying(gpus))
 
-    def _spinning(self, gpus: Sequence[str], busy: float, slowed: float) -> float:
-        """Of the busy time, the part in which kernels of a collective wait or exchange, and compute next to nothing.
+    def _busy(self, gpus: Sequence[str]) -> float:
+        """Mean fraction of the time in which they ran kernels; 0 where that could not be read."""
+        busy = self._over_time(gpus, "busy_fraction")
+        return 0.0 if busy is None else float(np.mean(busy.values))
 
-        Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used. At lowered
-        clocks arithmetic needs less power, too: it grows with the clock and the square of the voltage that this takes.
+    def _exchanging(self, gpus: Sequence[str]) -> float:
+        """Of the busy time, the part that goes to collectives, as far as something explains that.
+
+        Ranks wait in them for bytes, or for a rank that is late: its GPU idles, since its host is late, or waits less
+        than others. What all have in common beyond that are kernels that use little of a GPU. Many small collectives
+        carry next to nothing, but somebody has to ask for each.
         """
+        busy = self._busy(gpus)
         if len(self._of_ranks) < 2 or not busy:
             return 0.0
-        active, power, limit = (
-            self._readings.mean_over(gpus, name) for name in ("sm_active_fraction", "power_watts", "power_limit_watts")
+        part = self._spinning(gpus)
+        carrying = self._carrying(gpus)
+        if self._asks_for_exchange or carrying is None:
+            return part
+        others = list(self._of_ranks)
+        others.remove(gpus)
+        explained = (carrying + sum(1 - self._busy(other) for other in others)) / busy
+        in_common = min(self._spinning(rank) for rank in self._of_ranks)
+        return part - max(0.0, in_common - explained)
+
+    def _carrying(self, gpus: Sequence[str]) -> float | None:
+        """The fraction of the time that what their links carry takes at most; None if none of them could be read."""
+        sent, received = (
+            self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("sent", "received")
         )
+        between = self._readings.mean_over(gpus, "nvlink_sent_bytes_per_second")
+        if (sent is None or received is None) and between is None:
+            return None
+        # What ranks exchange goes both ways, and batches only one.
+        moved = max(0.0, min(sent or 0.0, received or 0.0) - thresholds.PCIE_IDLE_BYTES_PER_S)
+        return (between or 0.0) / thresholds.SLOW_NVLINK_BYTES_PER_S + moved / thresholds.SLOW_EXCHANGE_BYTES_PER_S
+
+    def _spinning(self, gpus: Sequence[str]) -> float:
+        """Of the busy time, the part in which kernels compute next to nothing, as those of collectives do.
+
+        Such a kernel keeps a few multiprocessors and little power busy, and the GPU reads as fully used.
+        """
+        busy = self._busy(gpus)
+        if not busy:
+            return 0.0
+        active = self._readings.mean_over(gpus, "sm_active_fraction")
+        power = self._power(gpus, busy)
         computing = []
         if active is not None:
             spins = thresholds.SM_IN_COLLECTIVE
             computing.append((active / busy - spins) / (thresholds.SM_AT_WORK - spins))
-        if power is not None and limit:
-            idle, spins = thresholds.POWER_IDLE, thresholds.POWER_IN_COLLECTIVE
-            works: float = spins + (thresholds.POWER_AT_WORK - spins) * (1 - slowed) ** 2
-            computing.append(((power / limit - (1 - busy) * idle) / busy - spins) / (works - spins))
-        # Kernels may be small, or need little power: only what both say is a wait.
+        # Kernels may be small, or need little power: only what both say is a wait, but where somebody asks for it.
+        if power is not None and not (computing and self._asks_for_exchange):
+            spins = thresholds.POWER_IN_COLLECTIVE
+            computing.append((power - spins) / (self._power_at_work(gpus) - spins))
         return 1 - min(1.0, max(0.0, *computing)) if computing else 0.0
+
+    def _power(self, gpus: Sequence[str], busy: float) -> float | None:
+        """The part of the power limit that they draw while they are busy; None where that was not read."""
+        power, limit = (self._readings.mean_over(gpus, f"power_{name}watts") for name in ("", "limit_"))
+        return (power / limit - (1 - busy) * thresholds.POWER_IDLE) / busy if power is not None and limit else None
+
+    def _power_at_work(self, gpus: Sequence[str]) -> float:
+        """The part of the power limit that arithmetic draws.
+
+        At lowered clocks it needs less: it grows with the clock and the square of the voltage that this takes.
+        """
+        spins = thresholds.POWER_IN_COLLECTIVE
+        return float(spins + (thresholds.POWER_AT_WORK - spins) * (1 - self._slowed(gpus)) ** 2)
 
     def _slowed(self, gpus: Sequence[str]) -> float:
         """By what part of their time kernels are longer than at the clocks that these GPUs run at otherwise."""
@@ -174,12 +228,15 @@ class GpuReader:
         arithmetic = max(tensor, single or 0.0)
         if memory >= thresholds.GPU_UNIT_HIGH and arithmetic < thresholds.GPU_UNIT_LOW:
             return MEMORY_BANDWIDTH, 1 - arithmetic / memory
-        if active < thresholds.GPU_UNIT_LOW:
-            return LOW_OCCUPANCY, 1 - active / thresholds.SM_AT_WORK
         if (single or 0.0) >= thresholds.SINGLE_PRECISION and tensor < thresholds.TENSOR_CORES_UNUSED:
             capability = self._readings.fact(gpus[0], "compute_capability")
-            return NO_TENSOR_CORES, 1 - 1 / hardware.tensor_core_speedup(float(capability) if capability else None)
-        return GPU_COMPUTE, 0.0
+            faster = hardware.tensor_core_speedup(float(capability) if capability else None)
+            # Only products of matrices are faster there; they keep these units busy.
+            return NO_TENSOR_CORES, min(1.0, arithmetic / thresholds.SINGLE_PRECISION_AT_WORK) * (1 - 1 / faster)
+        power = self._power(gpus, self._busy(gpus)) or 0.0
+        # Multiprocessors of which each has much to do draw the power of all.
+        filled = max(active / thresholds.SM_AT_WORK, power / self._power_at_work(gpus))
+        return (LOW_OCCUPANCY, 1 - filled) if filled < 1 else (GPU_COMPUTE, 0.0)
 
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
         if min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) < _FEW:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.account import Account, asks_for_exchange
 from perfdoctor.attribution.context import Context
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import (
@@ -161,15 +161,11 @@ def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:
 
 
 def _many_small_exchanges(job: JobTimeline, accounts: Sequence[Account]) -> bool:
-    """The same where GPUs exchange: by the bytes that their links carry meanwhile, or by who asks for the exchange.
-
-    ``DistributedDataParallel`` and its like gather gradients in buckets, and call no collective in Python.
-    """
+    """The same where GPUs exchange: by the bytes that their links carry meanwhile, or by who asks for the exchange."""
     total = sum(account.seconds for account in accounts)
     spent = sum(account.causes()[BANDWIDTH] for account in accounts) / total if total else 0.0
     gpus = {gpu for account in accounts for gpu in job.gpus.of(account.trainer.pid)}
     carried = job.readings.mean_over(gpus, "nvlink_sent_bytes_per_second")
     if carried and spent > 0:
         return carried / spent < thresholds.UNFILLED_NVLINK_BYTES_PER_S
-    asking = sum(account.phases["gradient sync"] for account in accounts)
-    return asking >= thresholds.ASKS_FOR_EXCHANGE * total
+    return asks_for_exchange(accounts)

@@ -19,6 +19,7 @@ from perfdoctor.causes import (
     LOCK_CONTENTION,
     NETWORK_READ,
     STORAGE_READ,
+    UNATTRIBUTED,
     WORKER_STARTUP,
 )
 from perfdoctor.knowledge.threads import (
@@ -27,6 +28,7 @@ from perfdoctor.knowledge.threads import (
     HANDS_OVER,
     NOT_INPUT,
     PINNING,
+    PINNING_LOOP,
     PINS,
     SLEEPS,
     WRITES,
@@ -40,24 +42,30 @@ IDLE: Shares = []
 Classifier = Callable[[JobTimeline, Observation, Writing], Shares | None]
 
 
+# What a wait for suppliers of which none works goes to.
+NOBODY_WORKS = (DATA_TRANSFER, UNATTRIBUTED)
+
+
 def input_wait(context: Context, trainer: Process, time_ns: int) -> Shares:
-    """What the suppliers of a trainer that waits for a batch do at an instant; equal weight to each busy one."""
+    """What the suppliers of a trainer that waits for a batch do at an instant; equal weight to each busy one.
+
+    Where none of them works the batch is on its way between them; in a job without any, it is not known what comes.
+    """
     job, writing = context.job, context.habits[trainer.pid].writing
     if pinning := _pinning(job, trainer.pid, time_ns):
         return pinning
-    suppliers = _alive(job.processes.workers_of(trainer.pid), time_ns)
-    suppliers = suppliers or _alive(job.processes.helpers_of(trainer.pid), time_ns)
+    workers, helpers = job.processes.workers_of(trainer.pid), job.processes.helpers_of(trainer.pid)
+    suppliers = _alive(workers, time_ns) or _alive(helpers, time_ns)
     busy = [shares for one in suppliers if (shares := supplier_shares(job, one, time_ns, writing))]
     if (locked := job.locks.part(trainer.pid, time_ns)) > 0 and busy:
         return _behind_a_lock(busy, locked)
-    busy = busy or [
-        shares
-        for thread in _input_threads(job, trainer.pid)
-        if (shares := _thread_shares(job, thread, time_ns, writing))
-    ]
+    # A library's own threads decode Parquet, images or text while it waits, and look like those of the intra-op pool;
+    # that has nothing to do meanwhile but to spin for a moment, so it is asked last.
+    own, pool = _input_threads(job, trainer.pid)
+    busy = busy or _work_of(job, own, time_ns, writing)
     busy = busy or [shares for one in (*suppliers, trainer) if (shares := _event_loop(job, one.pid, time_ns))]
-    # Everybody is idle and yet the trainer waits: the batch is on its way between them.
-    return equally(busy) if busy else [Share(DATA_TRANSFER, 1.0)]
+    busy = busy or _work_of(job, pool, time_ns, writing)
+    return equally(busy) if busy else [Share(DATA_TRANSFER if workers or helpers else UNATTRIBUTED, 1.0)]
 
 
 def supplier_shares(job: JobTimeline, supplier: Process, time_ns: int, writing: Writing) -> Shares:
@@ -208,7 +216,8 @@ SUPPLIER: tuple[Classifier, ...] = (
 def _pinning(job: JobTimeline, pid: int, time_ns: int) -> Shares:
     """The thread between workers and trainer that copies batches to page-locked memory; ``IDLE`` if it waits itself."""
     for thread in job.threads.besides_main(pid):
-        if thread.name.startswith(PINNING) and (state := thread.at(time_ns)).is_busy:
+        pins = thread.name.startswith(PINNING) or PINNING_LOOP in job.gil.python_name(thread.tid)
+        if pins and (state := thread.at(time_ns)).is_busy:
             return running(job, pid, state, time_ns, {DATA_TRANSFER: 1.0}, "")
     return IDLE
 
@@ -228,15 +237,18 @@ def _event_loop(job: JobTimeline, pid: int, time_ns: int) -> Shares:
     return IDLE
 
 
-def _input_threads(job: JobTimeline, pid: int) -> list[ThreadSeries]:
-    """A trainer's threads that may prepare its input: all but the main one and the intra-op pool."""
+def _input_threads(job: JobTimeline, pid: int) -> tuple[list[ThreadSeries], list[ThreadSeries]]:
+    """A trainer's threads that may prepare its input, and those that look like its intra-op pool's."""
+    others = [thread for thread in job.threads.besides_main(pid) if not thread.name.startswith(NOT_INPUT)]
+    if job.locator.has_python_threads(pid):
+        return others, []
     pool = {thread.tid for thread in job.kinds.pool(pid)}
-    python = job.locator.has_python_threads(pid)
-    return [
-        thread
-        for thread in job.threads.besides_main(pid)
-        if (python or thread.tid not in pool) and not thread.name.startswith(NOT_INPUT)
-    ]
+    return [thread for thread in others if thread.tid not in pool], [thread for thread in others if thread.tid in pool]
+
+
+def _work_of(job: JobTimeline, threads: list[ThreadSeries], time_ns: int, writing: Writing) -> list[Shares]:
+    """What those of a trainer's own threads do that do anything."""
+    return [shares for thread in threads if (shares := _thread_shares(job, thread, time_ns, writing))]
 
 
 def _thread_shares(job: JobTimeline, thread: ThreadSeries, time_ns: int, writing: Writing) -> Shares:

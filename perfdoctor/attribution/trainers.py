@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from perfdoctor.attribution.code_mix import SPIN
+from perfdoctor.attribution.code_mix import SPIN, phase_of
 from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.share import (
@@ -24,7 +24,7 @@ from perfdoctor.attribution.share import (
     scaled,
     unattributed,
 )
-from perfdoctor.attribution.suppliers import input_wait
+from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
@@ -220,8 +220,8 @@ def _for_pool(classifier: TrainerClassifier, seen: Observation) -> Shares | None
 def _for_gil(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
     if seen.syscall != "futex" or seen.location.waits:
         return None
-    taken = classifier.context.job.gil.is_taken(seen.pid, seen.time_ns)
-    return all_of(GIL_CONTENTION, seen.location) if taken else None
+    awaited = classifier.context.job.gil.is_awaited(seen.pid, seen.time_ns)
+    return all_of(GIL_CONTENTION, seen.location) if awaited else None
 
 
 def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -235,7 +235,18 @@ def _for_device(classifier: TrainerClassifier, seen: Observation) -> Shares | No
         return None
     if seen.target.startswith(("file:", "pipe", "socket")):
         return None
+    if _waits_awake(classifier.context, seen) and seen.syscall == "futex":
+        return input_wait(classifier.context, seen.process, seen.time_ns)
     return all_of(by_place(DEVICE_WAIT, location), location)
+
+
+def _waits_awake(context: Context, seen: Observation) -> bool:
+    """Whether it spins where it waits for the device, and is asleep for something else: a batch that is on its way.
+
+    Stacks are sampled less often than states, and the nearest one may be of the code before or after the loader.
+    """
+    with_loader = bool(context.job.processes.workers_of(seen.pid))
+    return with_loader and phase_of(seen.location) in context.habits[seen.pid].waits_awake
 
 
 def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
@@ -275,7 +286,7 @@ def _in_futex(classifier: TrainerClassifier, seen: Observation) -> Shares | None
         return all_of(WRITTEN[location.phase], location)
     if location.phase == "data" or location.waits:
         shares = input_wait(context, seen.process, seen.time_ns)
-        if location.phase == "data" or shares[0].cause != DATA_TRANSFER:
+        if location.phase == "data" or shares[0].cause not in NOBODY_WORKS:
             return shares
     if location.phase in TRAINING_PHASES:
         return all_of(MODEL_COMPUTE, location)
@@ -330,7 +341,7 @@ def _for_process(classifier: TrainerClassifier, seen: Observation) -> Shares | N
     if not seen.target.startswith(CHANNELS) and seen.syscall not in AWAITS_PROCESSES:
         return None
     shares = input_wait(classifier.context, seen.process, seen.time_ns)
-    idle = len(shares) == 1 and shares[0].cause == DATA_TRANSFER
+    idle = len(shares) == 1 and shares[0].cause in NOBODY_WORKS
     return unattributed(seen.location) if idle and seen.location.phase != "data" else shares
 
 

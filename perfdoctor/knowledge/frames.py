@@ -311,6 +311,11 @@ def in_loader(frame: Frame) -> bool:
     return _LOADER.search(frame.file) is not None
 
 
+def is_import(stack: Sequence[Frame]) -> bool:
+    """Whether a module is being imported; what its body calls is no training."""
+    return any(frame.file.startswith("<frozen importlib") for frame in stack)
+
+
 def calls_model(stack: Sequence[Frame]) -> bool:
     """Whether a module is called: others of its methods, which go over its parameters, are no forward pass."""
     return any(_MODULE.search(frame.file) is not None and frame.simple_name in _CALLS for frame in stack)

@@ -42,6 +42,8 @@ _TORCH = _any_of(
         "functorch": "torch.func",
     }
 )
+# PyTorch's operators on a GPU: their arithmetic is done there, and what the host runs of them prepares and launches it.
+_LAUNCHES = re.compile(r"libtorch_(cuda|hip)\b")
 # Libraries that only do arithmetic. The BLAS that numpy brings (libscipy_openblas) is not among them.
 _ARITHMETIC = _any_of(
     {
@@ -155,6 +157,8 @@ def classify(image: str, symbol: str) -> CodeKind:
         return "clock"
     if _PLUMBING.match(base):
         return "copy" if symbol == "~" or _COPY.match(symbol) else "dispatch"
+    if _LAUNCHES.match(base):
+        return "dispatch"
     if _TORCH.match(base):
         return _in_torch(symbol)
     return "kernel" if _KERNEL_OUTSIDE.match(symbol) else "library"

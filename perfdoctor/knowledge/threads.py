@@ -8,6 +8,8 @@ WORKER_LOOP = "_worker_loop"
 PINS = "pin"
 # The same by its whole name.
 PINNING = "pt_data_pin"
+# The function that it runs, which Python 3.10 and later put into the name of a thread that has none of its own.
+PINNING_LOOP = "_pin_memory_loop"
 # Threads of process groups by backend (torch/csrc/distributed/c10d/ProcessGroup*.cpp). A job with both computes on
 # GPUs, and its gradients go through NCCL.
 BACKENDS = {"nccl": "pt_nccl", "gloo": "pt_gloo"}

@@ -45,6 +45,11 @@ USUAL_VALIDATION = Threshold(
     "of the steps",
     "judgement: what seems to be a validation in more of them is a part of the step, a teacher's forward pass",
 )
+YOUNG_S = Threshold(
+    60.0,
+    "seconds",
+    "judgement: loading PyTorch takes seconds, from a slow disk a minute; older jobs have begun to train",
+)
 LONG_STEP = Threshold(
     3.0,
     "standard deviations above the median, estimated from the median absolute deviation",
@@ -192,6 +197,14 @@ POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context
 UNFILLED_NVLINK_BYTES_PER_S = Threshold(
     15e9, "bytes/s", "5 % of the 300 GB/s that an A100's links carry one way; a tenth of an H100's bus bandwidth is 35"
 )
+SLOW_NVLINK_BYTES_PER_S = Threshold(
+    75e9,
+    "bytes/s",
+    "judgement: a quarter of the 300 GB/s of an A100; large messages take more, small ones are asked for",
+)
+SLOW_EXCHANGE_BYTES_PER_S = Threshold(
+    1e9, "bytes/s", "judgement: Ethernet of 10 Gbit/s is the slowest link between nodes with GPUs"
+)
 ASKS_FOR_EXCHANGE = Threshold(
     0.05, "of the time", "judgement: a host that calls collectives for so long calls many; one takes it some 50 us"
 )
@@ -211,6 +224,9 @@ GPU_UNIT_LOW = Threshold(0.50, "of the busy time", "XProf calls 50 % low (openxl
 TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that work less are as good as unused")
 SINGLE_PRECISION = Threshold(
     0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"
+)
+SINGLE_PRECISION_AT_WORK = Threshold(
+    0.9, "of the time of matrix products", "judgement: libraries reach some 90 % of the peak in single precision"
 )
 
 # --- traces: profiler traces and tables of operations ---------------------------------------------------------------
@@ -387,6 +403,9 @@ TIME_BETWEEN_STEPS = Threshold(
 # Python in the trainer.
 OPTIMIZER_SHARE = Threshold(
     0.15, "of the wall time", "catalogued cases: an optimizer worth a change of its own takes 15 to 20 %"
+)
+ONLY_COLLECTS = Threshold(
+    0.9, "of the time at a line", "judgement: samples beside a call of gc.collect() fall on its line now and then"
 )
 FORMATTING_TRACEBACKS = Threshold(
     0.05, "of the overhead", "judgement: code that formats tracebacks so often formats them all the time"

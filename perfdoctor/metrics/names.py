@@ -68,6 +68,7 @@ THREADS: dict[str, Metric] = {
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
     "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
+    "collected_by_hand": Metric("garbage collection at a line that does nothing else", "of it", "stacks"),
     "runnable_threads": Metric("threads of the job on a core or queueing for one, at a time", "threads", "threads"),
 }
 

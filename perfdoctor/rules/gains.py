@@ -156,6 +156,11 @@ def _by_fused_update(case: Case, cause: str, values: Mapping[str, Any]) -> Gain 
     return Gain(calls / 2, calls, max(calls, values["share"]))
 
 
+def _by_no_call(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What is collected by hand; at lines beside it Python may collect a part of that itself."""
+    return _of_share(case, cause, 0.8 * values["part"], values["part"], 1.0)
+
+
 def _fewer_threads_beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     likely = 1 - 1 / values["gain"]
     return Gain(0.0, likely, max(likely, case.range_of(cause)[1]))
@@ -221,6 +226,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.collect_rarely": _part(1.0, least=0.8),
     "interpreter.fewer_objects": _UP_TO_ALL,
     "interpreter.collected_by_hand": _UP_TO_ALL,
+    "interpreter.no_call": _by_no_call,
     "interpreter.shorten_outside": _UP_TO_ALL,
     "interpreter.cheaper_operator": _UP_TO_ALL,
     "interpreter.compile_once": _UP_TO_ALL,

@@ -152,7 +152,11 @@ def _hold_the_gil_less(case: Case) -> Iterator[Advice]:
 
 
 def _collect_less(case: Case) -> Iterator[Advice]:
-    line = case.hot_line(GARBAGE_COLLECTION)
+    by_hand, line = case.number("collected_by_hand") or 0.0, case.hot_line(GARBAGE_COLLECTION)
+    if by_hand >= thresholds.MOSTLY:
+        yield advise("interpreter.no_call", line=line, part=by_hand)
+        yield advise("interpreter.fewer_objects")
+        return
     yield advise(
         "interpreter.collect_rarely", share=case.share(GARBAGE_COLLECTION), several_ranks=len(case.trainers) > 1
     )
@@ -227,7 +231,7 @@ INTERPRETER_RULES = (
     Rule(
         GARBAGE_COLLECTION,
         say("interpreter.collecting"),
-        ("trainer_rss",),
+        ("collected_by_hand", "trainer_rss"),
         _collect_less,
         say("interpreter.collecting_refuted"),
     ),

@@ -80,9 +80,10 @@ def first_cause(by_share: Mapping[str, float], late: Mapping[str, float] | None 
 def _minimum(cause: str, *, on_gpu: bool) -> float:
     """The fraction of wall time from which a cause can be the bottleneck.
 
-    Every job that trains on the CPU has some of the generic ones; beside a GPU only what leaves that idle counts.
+    Every job that trains on the CPU has some of those of the host; beside a GPU only what leaves that idle counts.
     """
-    return thresholds.MIN_SHARE if on_gpu and CAUSES[cause].generic else CAUSES[cause].minimum
+    minimum = CAUSES[cause].minimum
+    return min(minimum, thresholds.MIN_SHARE) if on_gpu and cause.startswith("cpu.") and cause != STARTUP else minimum
 
 
 def _largest(large: Mapping[str, float], level: str) -> str:

@@ -30,6 +30,7 @@ from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
 from perfdoctor.timeline.threads import Threads, ThreadState
+from perfdoctor.timeline.training_span import training_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ class JobTimeline:
         self.gpus = Gpus(recording, self.readings, code)
         self.stacks = Stacks.read(rows(StackSegment))
         main_threads = _main_threads(self.stacks, rows(PythonThread))
-        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads)
+        started = frozenset(thread.tid for thread in rows(PythonThread) if thread.name)
+        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads, started)
         self.code = _of_main_threads(code, self.threads)
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
@@ -98,14 +100,34 @@ class JobTimeline:
         )
         self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1
-        self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, distributed=distributed)
+        in_collectives = frozenset(self.threads.pids) - self.gpus.processes if distributed else frozenset()
+        self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, in_collectives)
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         reachable = float(recording.meta.get("reachable_cores", "0"))
         self.cpu = CpuContention(self.threads, self.processes, self.kinds, self.counters, self.cores, reachable)
         self.storage = StorageWork(self.counters)
         self.locks = Locks(self.threads, self.processes, self.locator, self.cores)
+        self._training: dict[int, tuple[int, int]] = {}
         self._observed: dict[tuple[int, int], Observation] = {}
+
+    def training_span(self, process: Process) -> tuple[int, int]:
+        """From when to when a trainer was seen training, in ns; all of the time where its stacks do not show it."""
+        if process.pid not in self._training:
+            series = None if process.pid in self.steps else self.stacks.of_main(process.pid)
+            self._training[process.pid] = (
+                self.span
+                if series is None
+                else training_span(
+                    series,
+                    self.stacks.frames,
+                    self.stacks.locations,
+                    self.span,
+                    started_ns=process.started_ns,
+                    ended=process.ended_ns is not None,
+                )
+            )
+        return self._training[process.pid]
 
     def observe(self, process: Process, time_ns: int) -> Observation:
         """The main thread of a process at an instant."""

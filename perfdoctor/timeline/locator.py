@@ -27,7 +27,7 @@ class Locator:
         code: samples of machine code.
         steps: by process, what it marked from inside.
         gil: the processes' interpreters.
-        distributed: whether the job has several ranks.
+        in_collectives: processes that may sleep in collectives, anywhere in a step; on GPUs only streams wait for them.
     """
 
     def __init__(
@@ -37,11 +37,10 @@ class Locator:
         code: Sequence[CodeSample],
         steps: Mapping[int, Steps],
         gil: Gil,
-        *,
-        distributed: bool,
+        in_collectives: frozenset[int],
     ) -> None:
         self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil
-        self._distributed = distributed
+        self._in_collectives = in_collectives
         self._main: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
         self._evaluations: dict[int, list[tuple[int, int]]] = {}
@@ -102,13 +101,16 @@ class Locator:
             return None
         segment = self._segment_at(pid, time_ns)
         holds_gil = state.is_runnable and self._gil.is_held_by_main(pid, time_ns)
+        wants_gil = state.syscall == "futex" and self._gil.is_awaited(pid, time_ns)
         nearest: int | None = None
         for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
             location = self._stacks.locations[number]
             if segment is not None and not agrees(location, segment.phase, marked=segment.marked):
                 continue
             nearest = number if nearest is None else nearest
-            if _fits(location, state, self._distributed) and not (holds_gil and location.detail == "engine"):
+            if wants_gil and not location.only_waits:
+                return number  # the GIL is waited for anywhere
+            if _fits(location, state, self._sleeps_in(pid)) and not (holds_gil and location.detail == "engine"):
                 return number
         return nearest
 
@@ -122,6 +124,10 @@ class Locator:
             if failed is not None and failed.is_nearer(time_ns, near[0][0] if near else STACK_REACH_NS):
                 yield from (number for _, number in failed.stand_ins.near(time_ns))
         yield from (number for _, number in near)
+
+    def _sleeps_in(self, pid: int) -> frozenset[str]:
+        """Phases in which a main thread may sleep in a futex without a frame that waits."""
+        return TRAINING_PHASES if pid in self._in_collectives else frozenset()
 
     def _of_main(self, pid: int) -> StackSeries | None:
         """The main thread's stacks of a process, searched for once."""
@@ -144,7 +150,7 @@ class Locator:
         return None if steps is None else steps.at(time_ns)
 
 
-def _fits(location: CodeLocation, state: ThreadState, distributed: bool) -> bool:
+def _fits(location: CodeLocation, state: ThreadState, sleeps_in: frozenset[str]) -> bool:
     if state.state == "R":
         return not location.only_waits
     if state.syscall in AWAITS_OTHERS and state.target.startswith(CHANNELS):
@@ -152,7 +158,7 @@ def _fits(location: CodeLocation, state: ThreadState, distributed: bool) -> bool
         return location.waits or location.phase in ("logging", "saving")
     if state.syscall == "futex":
         # Queues and locks wait in frames of their own, collectives in whatever started them.
-        return location.waits or (distributed and location.phase in TRAINING_PHASES)
+        return location.waits or location.phase in sleeps_in
     if state.syscall in SLEEPS:
         return location.phase not in TRAINING_PHASES
     return not (state.is_blocked and location.only_waits)

@@ -191,6 +191,7 @@ class Threads:
         samples: of all of them, in order of time.
         on_gpu: processes that compute on a GPU.
         main_threads: by process, its main thread where that is not the first one.
+        python_threads: threads that Python code started.
 
     Attributes:
         by_tid: all that were sampled.
@@ -202,8 +203,9 @@ class Threads:
         samples: Iterable[ThreadSample],
         on_gpu: frozenset[int] = frozenset(),
         main_threads: Mapping[int, int] | None = None,
+        python_threads: frozenset[int] = frozenset(),
     ) -> None:
-        self._on_gpu, self._main_threads = on_gpu, main_threads or {}
+        self._on_gpu, self._main_threads, self._python = on_gpu, main_threads or {}, python_threads
         by_tid: dict[int, list[ThreadSample]] = {}
         for sample in samples:
             by_tid.setdefault(sample.tid, []).append(sample)
@@ -235,14 +237,16 @@ class Threads:
         """Threads that carry out the backward passes of a process on its devices.
 
         Before they had names they were called as who created them: of a process with a GPU's driver they are the
-        threads that work while the main one sleeps, and only then.
+        threads that work while the main one sleeps, and only then. So does a thread of Python's, which takes turns with
+        it.
         """
         if pid not in self._autograd:
             others = self.besides_main(pid)
             found = [thread for thread in others if thread.name.startswith(AUTOGRAD)]
             main = self.by_tid.get(self.main_tid(pid))
             if not found and main is not None and pid in self._on_gpu:
-                found = [thread for thread in others if thread.name == main.name and _stands_in(thread, main)]
+                native = [thread for thread in others if thread.name == main.name and thread.tid not in self._python]
+                found = [thread for thread in native if _stands_in(thread, main)]
             self._autograd[pid] = found
         return self._autograd[pid]
 

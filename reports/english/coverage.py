@@ -35,6 +35,16 @@ def trace_it() -> str:
     )
 
 
+def around_training(*, before_s: float, after_s: float) -> str:
+    before = f"{before_s:.3g} s before the job trained" if before_s > 0 else ""
+    after = f"{after_s:.3g} s after it had ended its training" if after_s > 0 else ""
+    return f"{' and '.join(filter(None, (before, after)))} were watched too: they are in no share."
+
+
+def watch_training() -> str:
+    return "attach while the job trains; py-spy record -- python ... shows what its start takes"
+
+
 def between_steps(*, seconds: float, share: float, rank: int | None, line: str | None) -> str:
     of_rank = "" if rank is None else f" of rank {rank}"
     most = f", most of them at {line}" if line else ""

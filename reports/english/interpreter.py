@@ -306,6 +306,15 @@ def fewer_objects() -> Fix:
     )
 
 
+def no_call(*, line: str | None, part: float) -> Fix:
+    return Fix(
+        f"Take gc.collect() out of the step{f' at {line}' if line else ''}",
+        f"{percent(part)} of GC is at a line that does nothing else, so it is called there, and gc.disable() does not "
+        "stop that. What is not needed any more is freed at once; only objects that refer to each other wait for GC.",
+        "# gc.collect()  # or: if step % 500 == 0: gc.collect(), after gc.freeze() once model and data are set up",
+    )
+
+
 def collected_by_hand(*, line: str) -> Fix:
     return Fix(
         f"Look for gc.collect() near {line}",

@@ -74,6 +74,11 @@ def too_brief() -> str:
     return "The job was seen too briefly to tell; watch longer (--duration), or more steps (steps=)."
 
 
+def start_or_end(*, ended: bool) -> str:
+    seen = "The job had stopped training" if ended else "The job had not begun to train"
+    return f"{seen} when it was watched, or for too short to tell: its start and its end are no training."
+
+
 def stopped(*, pid: int) -> str:
     return (
         f"The job does not train: process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on."

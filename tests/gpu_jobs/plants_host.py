@@ -135,9 +135,10 @@ def crowded(draw: Draw) -> Pair:
     rng = draw.random
     fixed = draw.with_host_near(rng.uniform(0.8, 0.95))
     wait = Cores(delay=min(0.85, draw.share * 1.05), slice_ns=rng.choice((3, 4, 6)) * 1_000_000)
-    cores = rng.choice((8, 16, 32))
-    # All that want a core share them.
-    host = Host(cores, load=cores / (1 - wait.delay) - 1, wait=wait, worker_wait=wait)
+    # All that want a core share them, and together they get no more than there are: alone the job would find room.
+    wanted = fixed.ranks * (1 + fixed.steps[0].input.cpu_ms / draw.gpu_ms)
+    cores = rng.choice([cores for cores in (8, 16, 32, 64, 128) if cores >= 2 * wanted][:3])
+    host = Host(cores, load=cores / (1 - wait.delay) - wanted, wait=wait, worker_wait=wait)
     return replace(fixed, host=host), fixed
 
 

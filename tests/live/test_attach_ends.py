@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,29 @@ def test_a_job_that_ends_by_itself_is_diagnosed(tmp_path: Path) -> None:
     assert answer.told["verdict"]["cause"] == "cpu.input_preprocessing"
 
 
+# Its interpreter takes seconds to take all that apart, with the collector at work.
+EXITING = """
+import time, torch
+model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8)))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+kept = [{"number": number, "parts": [number]} for number in range(3_000_000)]
+batch = torch.randn(64, 256)
+print("ready 0", flush=True)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    optimizer.zero_grad(); model(batch).mean().backward(); optimizer.step()
+"""
+
+
+def test_an_interpreters_exit_is_no_training(tmp_path: Path) -> None:
+    with job(sys.executable, "-c", EXITING) as short:
+        answer = perfdoctor("attach", short.pid, "--duration", "30", "--json", tmp_path / "a.json", timeout=40)
+    shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
+    assert answer.told["job"]["stopped"] == "job ended"
+    assert shares.get("cpu.garbage_collection", 0.0) < 0.1, shares
+    assert any("after it had ended its training" in note["reason"] for note in answer.told["not_examined"])
+
+
 def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
     kept = ("--recording", tmp_path / "a.recording")
     with job(*TRAINING, "--wait-ms", "0.5") as victim, attached(victim.pid, "--duration", "30", *kept) as watching:
@@ -52,6 +76,17 @@ def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
         out, err = watching.communicate(timeout=20)
     assert watching.returncode == 0, err
     assert "preparing the input" in out
+
+
+def test_interrupted_while_it_loads_it_says_so_in_one_sentence(training: Started, tmp_path: Path) -> None:
+    with attached(training.pid, "--report", tmp_path / "a.html") as watching:
+        maps = Path(f"/proc/{watching.pid}/maps")
+        until(lambda: "numpy" in maps.read_text())
+        watching.send_signal(signal.SIGINT)
+        out, err = watching.communicate(timeout=20)
+    assert watching.returncode == 1
+    assert (out, err) == ("", "perfdoctor: Interrupted before anything was recorded.\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_job_that_ends_at_once_is_refused() -> None:

@@ -154,3 +154,24 @@ def test_the_backward_pass_is_found_at_the_lines_of_the_forward_pass() -> None:
     moved = account.with_backward_at_forward([PYTHON_OVERHEAD])
     assert moved.lines[PYTHON_OVERHEAD] == pytest.approx({"a.py:1 f": 4.0, "a.py:2 g": 2.0, "a.py:10 main": 1.0})
     assert moved.updating == pytest.approx(1.0)
+
+
+FETCH = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 43)
+LIBRARY = jobs.Frame("/v/lib/python3.11/site-packages/pyarrow/parquet/core.py", "read_table", 1800)
+
+
+def _fetching(threads: str) -> Account:
+    """A trainer without workers whose dataset sleeps until native threads of its library are through."""
+    main = [*jobs.process(10), *jobs.thread(10, 10, "S"), *jobs.stacks(10, (jobs.OWN, FETCH, LIBRARY))]
+    (account,) = accounted([*main, *jobs.thread(11, 10, threads, run=0.9)])
+    return account
+
+
+def test_a_librarys_own_threads_prepare_the_input_that_is_waited_for() -> None:
+    assert _share([_fetching("R")], "cpu.input_preprocessing") == pytest.approx(1.0)
+
+
+def test_without_workers_nothing_is_handed_over() -> None:
+    idle = _fetching("S")
+    assert _share([idle], "cpu.data_transfer") == 0.0
+    assert _share([idle], UNATTRIBUTED) == pytest.approx(1.0)

@@ -64,3 +64,16 @@ def test_the_surer_of_two_fixes_that_free_as_much_comes_first() -> None:
 def test_the_next_bottleneck_bounds_all_of_a_gain() -> None:
     assert Gain(0.3, 0.5, 0.8).within(0.6) == Gain(0.3, 0.4, 0.4)
     assert Gain(0.3, 0.5, 0.8).within(None) == Gain(0.3, 0.5, 0.8)
+
+
+def test_a_call_that_collects_is_to_go_and_nothing_is_promised_of_disabling() -> None:
+    cause = "cpu.garbage_collection"
+    case = replace(
+        case_of(cause, 0.5),
+        numbers={"collected_by_hand": Evidence("", 0.9, "", "test")},
+        lines={cause: (("/job/train.py:36 main", 1.0),)},
+    )
+    first = next(iter(fixes_of(case, cause).values()))
+    assert first.title == "Take gc.collect() out of the step at /job/train.py:36 main"
+    assert first.predicted_speedup == pytest.approx(1 / 0.55)
+    assert "Collect at times of your choosing" not in fixes_of(case, cause)

@@ -36,5 +36,5 @@ def test_what_was_seen_long_ago_is_no_line_of_now() -> None:
 
 def test_a_wait_for_a_connection_is_where_something_is_logged_and_not_in_the_model() -> None:
     sending = ThreadState("S", "poll", "socket:tcp", 0.0, 0.0)
-    assert _fits(CodeLocation("logging"), sending, distributed=False)
-    assert not _fits(CodeLocation("forward"), sending, distributed=False)
+    assert _fits(CodeLocation("logging"), sending, frozenset())
+    assert not _fits(CodeLocation("forward"), sending, frozenset())

@@ -142,7 +142,7 @@ def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
             yield advise("input.share_by_name")
     if case.settings.get("pin_thread") == "yes":
         yield advise("input.pin_less")
-    if slack:
+    if slack and max((trainer.workers for trainer in case.trainers), default=0) > 1:
         yield advise("input.out_of_order", slack=slack)
     if (case.setting("workers") or 0) > 0 and not case.uses_gpu:
         yield advise("input.without_workers")

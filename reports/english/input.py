@@ -55,10 +55,14 @@ def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: st
 
 
 def prepare_once(*, kind: str, arrow: bool) -> Fix:
-    what = "Tokens are the same in each epoch" if kind == "text" else "What is the same in each epoch can be kept"
+    why = (
+        "Tokens are the same in each epoch: they need not be made anew."
+        if kind == "text"
+        else "What is the same in each epoch can be kept: decoded, resized, filtered or tokenised samples."
+    )
     return Fix(
         "Do the part that never changes once",
-        f"{what}: {'they need not be made anew.' if kind == 'text' else 'decoded, resized or filtered samples.'}",
+        why,
         _ONCE_IN_ARROW if arrow and kind == "text" else _ONCE.get(kind, _ONCE[""]),
     )
 

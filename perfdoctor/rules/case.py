@@ -127,6 +127,11 @@ class Case:
         return self.settings.get("loader") != "no"
 
     @property
+    def loop(self) -> str:
+        """Whose training loop the job runs: ``transformers``, ``lightning``; "" if it is its own, or not known."""
+        return str(self.settings.get("loop", ""))
+
+    @property
     def gpu_memory(self) -> float | None:
         """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
         used = self.number("gpu_memory_share")

@@ -63,7 +63,7 @@ def _replicate_otherwise(case: Case) -> Iterator[Advice]:
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
-        way=_way(case),
+        way=case.loop or _way(case),
     )
     # DDP refuses bfloat16 without NCCL (torch 2.13).
     nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
@@ -90,7 +90,7 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
-        way=way,
+        way=case.loop or way,
     )
 
 
@@ -115,7 +115,7 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
         yield advise("communication.no_sync_batch_norm")
     if way not in ("", "no") and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
         yield from _train_in_one_process(case)
-        yield advise("communication.fewer_rounds", way=way)
+        yield advise("communication.fewer_rounds", way=case.loop or way)
         if way in (DDP, FULLY_SHARD):
             yield advise("communication.large_buckets", way=way)
     else:

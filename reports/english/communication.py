@@ -10,8 +10,10 @@ with contextlib.nullcontext() if last else model.no_sync():  # around the forwar
     (criterion(model(inputs), targets) / 4).backward()
 if last:
     optimizer.step(); optimizer.zero_grad()  # {_LARGER_UPDATE}"""
-# By how the ranks share the model.
+# By how the ranks share the model, or by whose loop trains it.
 _ACCUMULATE = {
+    "transformers": f"TrainingArguments(..., gradient_accumulation_steps=4)  # {_LARGER_UPDATE}",
+    "lightning": f"Trainer(..., accumulate_grad_batches=4)  # {_LARGER_UPDATE}",
     "": _NO_SYNC,
     "ddp": _NO_SYNC,
     "fsdp": f"{_NO_SYNC}\n# gradients stay whole until the last: memory for one more copy of the parameters",

@@ -292,6 +292,7 @@ def more_workers(
     divides: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
+    loop: str,
 ) -> Fix:
     why = (
         f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s: "
@@ -301,7 +302,11 @@ def more_workers(
     if useful < needed and cores is not None:
         taken = f", of which the job keeps {used_cores:.2g} busy already" if used_cores else ""
         why += f", and on {counted(cores, 'core')}{taken}, more than {useful} would gain nothing"
-    change = f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    change = (
+        f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
+        if loop == "transformers"
+        else f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    )
     title = f"Use {counted(useful, 'loader worker')}"
     if threads is not None:
         title += f" and {counted(threads, 'compute thread')}"

@@ -52,7 +52,16 @@ FROM = {
     "concurrent.futures": ("ProcessPoolExecutor", "ThreadPoolExecutor"),
 }  # fmt: skip
 # Packages that advice speaks of and that are not installed for these tests.
-ELSEWHERE = ("Image", "TrainingArguments", "gymnasium", "kornia", "torchcodec", "torchvision", "transformers")
+ELSEWHERE = (
+    "Image",
+    "Trainer",
+    "TrainingArguments",
+    "gymnasium",
+    "kornia",
+    "torchcodec",
+    "torchvision",
+    "transformers",
+)
 # Classes of the job's own.
 OWN = ("Block",)
 

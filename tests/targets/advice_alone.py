@@ -5,9 +5,11 @@ Prints a JSON object: the check's name to "" or, where it failed, the traceback.
 
 # ruff: noqa: TID253
 
+import ast
 import contextlib
 import gc
 import importlib
+import inspect
 import itertools
 import json
 import logging
@@ -538,6 +540,29 @@ def an_evaluation_in_inference_mode_records_nothing_and_training_goes_on() -> No
     assert seen == [(False, True, False)]
     assert model.training
     step(model, optimizer, 0)
+
+
+def takes(function: Any, *codes: str) -> bool:
+    """Whether a function takes the arguments that some advice calls it with."""
+    calls = [node for code in codes for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    given = {word.arg for call in calls for word in call.keywords}
+    return bool(given) and given <= inspect.signature(function).parameters.keys()
+
+
+@check
+def lightnings_trainer_takes_what_it_is_told() -> None:
+    trainer = package("lightning.pytorch").Trainer
+    accumulates, halves = advice("communication.fewer_rounds", way="lightning"), "gpu.bfloat16"
+    assert takes(trainer, accumulates, advice(halves, loop="lightning"), advice("gpu.float16", loop="lightning"))
+
+
+@check
+def transformers_arguments_are_what_they_are_told() -> None:
+    arguments = package("transformers").TrainingArguments
+    accumulates = advice("communication.fewer_rounds", way="transformers")
+    workers = advice("input.more_workers", loop="transformers", threads=None, divides=False, shared=None, now=2)
+    precision = [advice(f"gpu.{kind}", loop="transformers") for kind in ("bfloat16", "float16")]
+    assert takes(arguments, accumulates, workers, *precision, advice("interpreter.fused_optimizer", trainer=True))
 
 
 @check

@@ -88,14 +88,14 @@ def fewer_threads(
 ) -> Fix:
     have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
     have += ", but code sets more" if overruled else ""
-    in_code = f"torch.set_num_threads({fitting}), cv2.setNumThreads(0)"
+    in_code = f"torch.set_num_threads({fitting})"
     by_variable = f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: {in_code}"
     return Fix(
         f"Use {counted(fitting, 'compute thread')} per process",
         f"{counted(processes, 'process', 'processes')} had {runnable:.3g} threads running or queueing at a time on "
         f"{counted(cores, 'core')} ({have}). What threads lose by waiting for each other at barriers is on top of "
         "that.",
-        f"{in_code}   # where the script sets more" if overruled else by_variable,
+        f"{in_code}   # where the script sets more; with OpenCV: cv2.setNumThreads(0)" if overruled else by_variable,
     )
 
 

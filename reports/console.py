@@ -19,10 +19,10 @@ _MIN_WIDTH = 40  # narrower, the tables' words break
 _MAX_WIDTH = 110  # longer lines are hard to read
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _PLAIN = str.maketrans({"µ": "u", "\u00d7": "x", "\u2013": "-", "\u2014": "-", "\u2019": "'", "…": "..."})
-_TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
+TONES = {"bottleneck": "bold red", "healthy": "bold green", "unknown": "bold yellow"}
 _SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "no bottleneck": "green"}
 _KINDS = {"bottleneck": "red", "healthy": "green", "rest": "bright_black", "small": "bright_black"}
-_FAINT = "bright_black"
+FAINT = "bright_black"
 
 
 def render(diagnosis: Diagnosis, *, width: int | None, color: bool, encoding: str | None = None) -> str:
@@ -35,18 +35,33 @@ def render(diagnosis: Diagnosis, *, width: int | None, color: bool, encoding: st
         encoding: what the text will be written in; None for that of standard output. Where it lacks block
             characters the bars are drawn in ASCII, and any other character that it lacks is replaced.
     """
+    blocks = _can_write(_EIGHTHS, _encoding(encoding))
+    report = _blocks(outline(diagnosis), _columns(width) // 3, blocks)
+    return drawn(report, width=width, color=color, encoding=encoding)
+
+
+def drawn(blocks: "Iterable[RenderableType]", *, width: int | None, color: bool, encoding: str | None) -> str:
+    """Blocks of a report as text; the other arguments are those of ``render``. A bare Text is never wrapped."""
     from rich.text import Text
 
-    encoding = encoding or getattr(sys.stdout, "encoding", None) or "ascii"
-    blocks = _can_write(_EIGHTHS, encoding)
-    columns = shutil.get_terminal_size().columns if width is None else width
-    columns = max(_MIN_WIDTH, min(columns, _MAX_WIDTH))
+    encoding = _encoding(encoding)
     file = StringIO()
-    console = _console(file, columns, color)
-    for block in _blocks(outline(diagnosis), columns // 3, blocks):
+    console = _console(file, _columns(width), color)
+    for block in blocks:
         console.print(block, soft_wrap=isinstance(block, Text))
     text = "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
-    return text if blocks else text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    if _can_write(_EIGHTHS, encoding):
+        return text
+    return text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+
+
+def _encoding(encoding: str | None) -> str:
+    return encoding or getattr(sys.stdout, "encoding", None) or "ascii"
+
+
+def _columns(width: int | None) -> int:
+    columns = shutil.get_terminal_size().columns if width is None else width
+    return max(_MIN_WIDTH, min(columns, _MAX_WIDTH))
 
 
 def _can_write(text: str, encoding: str) -> bool:
@@ -79,16 +94,16 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
     """Everything on the page, top to bottom. A bare Text is never wrapped: it is to be searched or copied."""
     from rich.text import Text
 
-    yield Text(report.headline, style=_TONES[report.tone])
+    yield Text(report.headline, style=TONES[report.tone])
     yield ""
-    yield _indented(report.summary, 2)
+    yield indented(report.summary, 2)
     yield ""
-    yield _table((*report.figures, *report.basis))
+    yield table((*report.figures, *report.basis))
     if report.breakdown:
-        yield from _heading("Where the time goes")
+        yield from heading("Where the time goes")
         yield _bars(report.breakdown, bar, blocks)
     if report.ranks:
-        yield from _heading("Rank by rank")
+        yield from heading("Rank by rank")
         yield _ranks(report.ranks)
     brief = [card for card in report.cards[1:] if card.healthy or card.severity == "low"]
     for place, card in enumerate(report.cards, start=1):
@@ -96,23 +111,25 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         yield from _in_short(card) if card in brief else _in_full(card)
     if brief:
         yield ""
-        yield _indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, _FAINT)
-    yield from _heading("Not examined")
+        yield indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, FAINT)
+    yield from heading("Not examined")
     yield from _not_examined(report)
     for title, rows in (("The job", report.job), *report.steps, (COST, report.overhead)):
         if rows:
-            yield from _heading(title)
-            yield _table(rows)
+            yield from heading(title)
+            yield table(rows)
 
 
-def _heading(text: str) -> "Iterator[RenderableType]":
+def heading(text: str) -> "Iterator[RenderableType]":
+    """A line that begins a part of the report."""
     from rich.text import Text
 
     yield ""
     yield Text(text, style="bold")
 
 
-def _indented(text: str, indent: int, style: str = "") -> "RenderableType":
+def indented(text: str, indent: int, style: str = "") -> "RenderableType":
+    """Text that is wrapped, so many columns from the left."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -171,35 +188,35 @@ def _title(place: int, card: Card) -> "Iterator[RenderableType]":
     facts += [card.ranks] if card.ranks else []
     yield ""
     yield Text.assemble((f"{place}. {card.title}", "bold"))
-    yield _indented("; ".join(facts), 3, _SEVERITIES.get(card.severity, ""))
+    yield indented("; ".join(facts), 3, _SEVERITIES.get(card.severity, ""))
     if card.summary:
-        yield _indented(card.summary, 3)
+        yield indented(card.summary, 3)
 
 
 def _in_short(card: Card) -> "Iterator[RenderableType]":
     """Of what costs little: what to change, without how."""
     if card.changes:
-        yield _indented("To change: " + "; ".join(lower_first(change.title) for change in card.changes) + ".", 3)
+        yield indented("To change: " + "; ".join(lower_first(change.title) for change in card.changes) + ".", 3)
 
 
 def _in_full(card: Card) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     if card.evidence:
-        yield _indented("Evidence", 3, "bold")
+        yield indented("Evidence", 3, "bold")
         yield _evidence(card)
     if card.changes:
-        yield _indented("What to change", 3, "bold")
+        yield indented("What to change", 3, "bold")
     for change in card.changes:
-        yield _indented(f"- {change.title}", 5, "green")
-        yield _indented(change.why, 7)
+        yield indented(f"- {change.title}", 5, "green")
+        yield indented(change.why, 7)
         if change.prose:
-            yield _indented(change.prose, 9, "cyan")
+            yield indented(change.prose, 9, "cyan")
         for line in change.code.split("\n") if change.code else ():
             yield Text(" " * 9 + line, style="cyan")
     if card.refuted_by:
-        yield _indented("What would prove this wrong", 3, "bold")
-        yield _indented(card.refuted_by, 5)
+        yield indented("What would prove this wrong", 3, "bold")
+        yield indented(card.refuted_by, 5)
 
 
 def _evidence(card: Card) -> "RenderableType":
@@ -208,7 +225,7 @@ def _evidence(card: Card) -> "RenderableType":
     grid = _grid(5)
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold", style=_FAINT)
+    grid.add_column(overflow="fold", style=FAINT)
     for name, value, probe in card.evidence:
         grid.add_row("", Text(name), Text(value), Text(probe))
     return grid
@@ -216,18 +233,19 @@ def _evidence(card: Card) -> "RenderableType":
 
 def _not_examined(report: Outline) -> "Iterator[RenderableType]":
     if not report.not_examined:
-        yield _indented("Nothing was left out.", 2)
+        yield indented("Nothing was left out.", 2)
     for probe, reason, enable in report.not_examined:
-        yield _indented(f"{probe}: {reason}", 2)
+        yield indented(f"{probe}: {reason}", 2)
         if enable:
-            yield _indented(f"To enable: {enable}", 4, _FAINT)
+            yield indented(f"To enable: {enable}", 4, FAINT)
 
 
-def _table(rows: Rows) -> "RenderableType":
+def table(rows: Rows) -> "RenderableType":
+    """Names and values, side by side."""
     from rich.text import Text
 
     grid = _grid(2)
-    grid.add_column(overflow="fold", style=_FAINT)
+    grid.add_column(overflow="fold", style=FAINT)
     grid.add_column(overflow="fold")
     for name, value in rows:
         grid.add_row("", Text(name), Text(value))

@@ -11,17 +11,35 @@ from perfdoctor.reports.text import lower_first
 
 def render(diagnosis: Diagnosis) -> str:
     """The page, to be written as UTF-8. The same diagnosis always gives the same text."""
-    from jinja2 import Environment, StrictUndefined
+    return page("report.html", diagnosis)
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
+    """A page made from a template.
+
+    Args:
+        template: ``report.html``, or one that extends it.
+        diagnosis: what was found.
+        more: what else the template needs, by name.
+    """
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(_asset),
+    )
     environment.filters["lower_first"] = lower_first
     drawn = charts(diagnosis.series)
     titles = {one.chart for one in diagnosis.series}
-    return environment.from_string(_asset("report.html")).render(
+    return environment.get_template(template).render(
         report=outline(diagnosis),
         charts=drawn,
         charts_left_out=len(titles) - len(drawn),
         style=_asset("report.css"),
+        **more,
     )
 
 

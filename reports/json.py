@@ -28,8 +28,13 @@ def render(diagnosis: Diagnosis) -> str:
     Raises:
         TypeError: one of the free tables (job, steps, ranks, overhead) holds what is not a plain value.
     """
+    return json.dumps(strict(document(diagnosis)), indent=2, allow_nan=False) + "\n"
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """What the JSON says, with nothing but text for people."""
     diagnosis = worded_diagnosis(diagnosis)
-    document = {
+    return {
         "schema": SCHEMA,
         "perfdoctor": diagnosis.version,
         "verdict": {name: getattr(diagnosis.verdict, name) for name in _VERDICT},
@@ -43,7 +48,6 @@ def render(diagnosis: Diagnosis) -> str:
         "overhead": diagnosis.overhead,
         "job": diagnosis.job,
     }
-    return json.dumps(_strict(document), indent=2, allow_nan=False) + "\n"
 
 
 def names_bottleneck(text: str) -> bool:
@@ -68,7 +72,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
     """The same value in types that every JSON parser reads."""
     if value is None or isinstance(value, bool):
         return value
@@ -79,7 +83,7 @@ def _strict(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {_strict(str(key)): _strict(item) for key, item in value.items()}
+        return {strict(str(key)): strict(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     raise TypeError(f"a report holds plain values only, not {type(value).__name__}")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from perfdoctor.diagnosis import Diagnosis, Why
 from perfdoctor.errors import PerfDoctorError
@@ -87,7 +87,15 @@ def deliver(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Pat
 
 def show(diagnosis: Diagnosis) -> None:
     """Prints the diagnosis, in colour on a terminal."""
-    text = console_text(diagnosis, sys.stdout)
+    print_text(console_text(diagnosis, sys.stdout))
+
+
+def print_text(text: str) -> None:
+    """Prints a report.
+
+    Raises:
+        PerfDoctorError: standard output takes nothing.
+    """
     try:
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "ascii", errors="replace"))
         sys.stdout.flush()
@@ -105,13 +113,17 @@ def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
     """The diagnosis as text for a stream: as wide as its terminal, and in colour there."""
     from perfdoctor.reports import console
 
+    return console.render(diagnosis, **looks(stream))
+
+
+def looks(stream: TextIO) -> dict[str, Any]:
+    """How a report is drawn for a stream: the arguments ``width``, ``color`` and ``encoding`` of ``console.render``."""
     on_terminal = stream.isatty()
-    return console.render(
-        diagnosis,
-        width=shutil.get_terminal_size().columns if on_terminal else 100,
-        color=on_terminal and "NO_COLOR" not in os.environ,
-        encoding=stream.encoding or "ascii",
-    )
+    return {
+        "width": shutil.get_terminal_size().columns if on_terminal else 100,
+        "color": on_terminal and "NO_COLOR" not in os.environ,
+        "encoding": stream.encoding or "ascii",
+    }
 
 
 def write_outputs(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
@@ -182,7 +194,11 @@ def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis)
     if diagnosis.verdict.bottleneck is None and _names_one(path):
         print(f"perfdoctor: {path} is left as it was: an earlier diagnosis that names a bottleneck.", file=sys.stderr)
         return []
-    text = render(diagnosis)
+    return write_text(path, render(diagnosis))
+
+
+def write_text(path: Path, text: str) -> list[str]:
+    """Writes a file whole or not at all; returns what went wrong."""
     try:
         if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
             path.write_text(text, encoding="utf-8")

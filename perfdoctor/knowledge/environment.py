@@ -13,6 +13,16 @@ DEBUGGING: dict[str, str | None] = {
 NO_COMPILING = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 # Threads of OpenMP's pool, and so of the CPU's arithmetic.
 POOL_THREADS = "OMP_NUM_THREADS"
+# The same of other libraries for the CPU's arithmetic (MKL and OpenBLAS prefer their own).
+POOL_THREADS_TOO = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Whether threads of that pool that have nothing to do spin or sleep (OpenMP 5.0, 6.7).
+POOL_WAITING = "OMP_WAIT_POLICY"
+# glibc then gives no memory back to the kernel when it is freed, and takes large pieces from what it kept (mallopt(3)).
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(64 * 2**20)}
+# Pages of 2 MiB instead of 4 KiB: for tensors on the CPU (PyTorch's allocator), and for the rest (glibc from 2.35 on).
+HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# Experiment trackers that would send a trial's runs to a server: how each is told to write files (their manuals).
+TRACKERS_OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline"}
 
 # Options of PyTorch's allocator; the second is the older name, still read.
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

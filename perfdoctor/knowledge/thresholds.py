@@ -545,3 +545,42 @@ MUCH_READ_AGAIN = Threshold(
     "judgement: with so much in memory shortly before, the limit and not the storage is to blame",
 )
 COMPACTIONS_PER_S = Threshold(10.0, "stalls/s", "judgement: a stall takes some ms at most; fewer do not add up")
+
+# --- treatments: fixes that are tried ---------------------------------------------------------------------------------
+
+TRIAL_CONFIDENCE = Threshold(
+    0.97,
+    "probability",
+    "simulated: four looks, one after the other, call 2 to 4 % of changes without effect faster, at any noise",
+)
+WORTH_A_CHANGE = Threshold(1.02, "speed-up", "judgement: less is not worth a change of the script")
+NO_DIFFERENCE = Threshold(1.03, "speed-up", "judgement: an interval within it either way has no room for more")
+WORTH_A_TRIAL = Threshold(0.05, "of the wall time", "judgement: all of it would be a gain that takes many runs to see")
+ARITHMETIC_COUNTS = Threshold(
+    0.1, "of its share", "judgement: the model's own arithmetic is needed; what may make it cheaper is tried last"
+)
+FEWEST_TRIAL_STEPS = Threshold(3, "steps", "judgement: fewer say nothing of a pace")
+TRIAL_S = Threshold(6, "seconds", "judgement: of steps in each run, where starting takes no longer than that")
+SHORTEST_TRIAL_S = Threshold(3, "seconds", "judgement: the same, where the budget is small")
+LONGEST_TRIAL_S = Threshold(30, "seconds", "judgement: of steps in each run, however long starting takes")
+TRIAL_STEPS = Threshold(10, "steps", "judgement: the fewest that are measured in each run, however long one takes")
+MUCH_SLOWER = Threshold(
+    2.5, "times the control's time", "judgement: a run that takes longer for its steps need not be waited for"
+)
+HOPELESS = Threshold(0.85, "speed-up", "judgement: a change whose first run is that slow is not run again")
+ROUNDS = Threshold(5, "runs", "simulated together with TRIAL_CONFIDENCE: most runs of one change in the search")
+CONFIRMING_RUNS = Threshold(3, "runs", "judgement: of the best, and of as many controls, before it is called measured")
+CONFIRMING_PART = Threshold(0.3, "of the budget", "judgement: what is kept for these runs at most")
+LOSS_STRETCHES = Threshold(8, "stretches", "judgement: of losses whose means are compared")
+LOSSES_OF_STRETCH = Threshold(5, "losses", "judgement: the fewest that make a mean")
+LOSS_DEVIATIONS = Threshold(
+    4.0, "standard errors", "two-sided probability below 0.001 for all stretches together, if losses were normal"
+)
+LOSS_ROUNDING = Threshold(
+    1e-3, "of the loss", "judgement: what another order of additions in float32 grows to over some tens of steps"
+)
+WORKING_COPY_BYTES = Threshold(
+    256 * 2**20, "bytes", "judgement: copied within about a second, which each run of the job takes anyway"
+)
+MEMORY_LEFT = Threshold(0.05, "of the machine's memory", "judgement: with less of it free the kernel begins to swap")
+LATE_FIRST_STEP = Threshold(1.5, "times the control's", "judgement: a start that is so much longer is worth a word")

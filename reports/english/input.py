@@ -54,6 +54,14 @@ def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: st
     )
 
 
+def faster_server(*, server: str) -> Fix:
+    return Fix(
+        f"Let process {server} keep ahead",
+        "It is no part of the job, and the job waits at the other end of its pipe or connection for what it makes.",
+        "Run several of them beside each other, give it more cores, or keep what it makes in files that the job reads.",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool) -> Fix:
     why = (
         "Tokens are the same in each epoch: they need not be made anew."

@@ -24,6 +24,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "lines": (("train.py:12 step",),),
     "tight": ((1200.0, 800.0), None),
     "culprits": (((123, "stress", 1.5),), ()),
+    "variables": ((("MALLOC_CONF", "narenas:1"),),),
     "neighbours": (((123, "stress", 1.5),), ()),
 }
 BY_TYPE: dict[str, tuple[Any, ...]] = {

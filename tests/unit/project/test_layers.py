@@ -7,8 +7,8 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: which causes there are, what a diagnosis is, and what can stop one.
-WORDS = {"perfdoctor", "causes", "diagnosis", "errors"}
+# What all sides speak: which causes there are, what a diagnosis and a treatment are, and what can stop one.
+WORDS = {"perfdoctor", "causes", "diagnosis", "treatment", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),
@@ -17,7 +17,8 @@ MAY_KNOW = {
     "lightning": {"api"},
     "transformers": {"api"},
     "capture": {"probes", "recording"},
-    "commands": {"capture", "probes", "recording", "reports"},
+    "treat": {"capture", "probes", "recording", "knowledge"},
+    "commands": {"capture", "probes", "recording", "reports", "treat"},
     "__main__": set(),
     "knowledge": set(),
     "timeline": {"recording", "knowledge"},
@@ -31,11 +32,11 @@ MAY_KNOW = {
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.
-BESIDE_THE_JOB = ("probes", "api", "lightning", "transformers", "capture", "commands", "recording", "__main__")
+BESIDE_THE_JOB = ("probes", "api", "lightning", "transformers", "capture", "treat", "commands", "recording", "__main__")
 # What looks at the job.
-LOOKS_AT_THE_JOB = ("probes", "capture", "commands")
+LOOKS_AT_THE_JOB = ("probes", "capture", "treat", "commands")
 # What runs in the user's training process.
-IN_THE_JOB = ("perfdoctor.probes.inside", "perfdoctor.api")
+IN_THE_JOB = ("perfdoctor.probes.inside", "perfdoctor.probes.treated", "perfdoctor.api")
 # What reads tables of operations, which are given as such.
 OPERATIONS = ("perfdoctor.operations", "perfdoctor.analysis.from_operations")
 # What may be imported there beside the standard library: the job has it already.

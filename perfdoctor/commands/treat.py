@@ -1,0 +1,135 @@
+"""Run a job again and again for a short while, diagnose it, and measure which changes make it faster.
+
+What stands after -- starts the job. It runs in copies of the working folder, so what it writes there is thrown away;
+what it saves elsewhere with torch.save is taken aside. Whatever else it writes outside of that folder, or sends over a
+network, it writes and sends in every run. None of the user's files is touched, a patch is written only where --patch
+asks for it, and Ctrl-C ends the trials and reports what they have shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perfdoctor.capture.target import require_proc
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports.outputs import (
+    add_output_arguments,
+    asked_files,
+    looks,
+    print_text,
+    require_places,
+    write_text,
+)
+from perfdoctor.treat.session import Progress, treat
+from perfdoctor.treatment import Treated
+
+DEFAULT_MINUTES = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``perfdoctor treat``."""
+    parser.usage = "perfdoctor treat [options] -- COMMAND..."
+    parser.add_argument("job", nargs="+", metavar="COMMAND", help="what starts the job: python train.py ...")
+    parser.add_argument(
+        "--minutes",
+        type=_minutes,
+        default=DEFAULT_MINUTES,
+        metavar="M",
+        help="how long all of it may take (default: 10)",
+    )
+    parser.add_argument(
+        "--link",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a file or folder of the working folder that the job only reads: linked, not copied (may be repeated)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="run the job once, and say what would be tried")
+    parser.add_argument("--patch", type=Path, metavar="FILE.diff", help="write the best as a patch for `patch -p1`")
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the trials, prints what they have shown, and writes the reports."""
+    require_proc()
+    files = {**asked_files(arguments), "patch": arguments.patch}
+    require_places(*files.values())
+    _announce(arguments)
+    with _progress(60 * arguments.minutes) as progress:
+        try:
+            treated = treat(
+                arguments.job, Path.cwd(), arguments.link, arguments.minutes, progress, dry_run=arguments.dry_run
+            )
+        except KeyboardInterrupt:
+            raise PerfDoctorError(
+                "Interrupted before the job was diagnosed.", hint="All of its processes have been ended."
+            ) from None
+    _deliver(treated, files)
+    return 0
+
+
+def _announce(arguments: argparse.Namespace) -> None:
+    """Says what will be done, before anything is."""
+    often = "once" if arguments.dry_run else f"again and again, for up to {arguments.minutes:g} minutes"
+    print(
+        f"perfdoctor: running {shlex.join(arguments.job)} {often}, in copies of {Path.cwd()}.\n"
+        "  What it writes there is thrown away, and so is what it saves elsewhere with torch.save.\n"
+        "  Anything else that it writes outside of that folder, or sends over a network, is not held back.",
+        file=sys.stderr,
+    )
+
+
+def _deliver(treated: Treated, files: dict[str, Path | None]) -> None:
+    """Writes the files that were asked for and prints the treatment, each of them even if another one fails."""
+    from perfdoctor.reports import treated_console, treated_html, treated_json
+
+    failed: list[str] = []
+    for name, render in ("json", treated_json.render), ("report", treated_html.render), ("patch", _patch):
+        if (path := files[name]) is not None:
+            failed += write_text(path, render(treated))
+    print_text(treated_console.render(treated, **looks(sys.stdout)))
+    if files["patch"] is not None and not treated.patch:
+        print("perfdoctor: there is no patch: no place in the job's own files is known for it.", file=sys.stderr)
+    if failed:
+        raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")
+
+
+def _patch(treated: Treated) -> str:
+    return treated.patch
+
+
+@contextmanager
+def _progress(budget_s: float) -> Iterator[Progress]:
+    """On a terminal what is done and how much time is left; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda what, left_s: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[left]}")
+    with Bar(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
+        task = bar.add_task("", total=budget_s, left="")
+
+        def show(what: str, left_s: float) -> None:
+            left = f"{max(0.0, left_s) / 60:.0f} min left at most"
+            bar.update(task, description=what, completed=budget_s - left_s, left=left)
+
+        yield show
+
+
+def _minutes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1440:
+        raise argparse.ArgumentTypeError("must be more than 0 and less than a day, in minutes")
+    return value

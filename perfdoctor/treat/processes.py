@@ -1,0 +1,120 @@
+"""The processes of a run: started together, and ended together, whatever they have become."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+
+TOKEN = "PERFDOCTOR_TREAT_RUN"
+"""Environment variable by which a process of a run is known, even when its parent has gone."""
+# How long a job that is asked to end may take for it. What it would lose is in its copy of the working folder.
+GRACE_S = 3.0
+_ASK_EVERY_S = 0.05
+# Linux, prctl(2).
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def start(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], output: BinaryIO, errors: BinaryIO
+) -> subprocess.Popen[bytes]:
+    """Starts a job in a session of its own, that ends when perfdoctor does.
+
+    Raises:
+        OSError: there is no such program, or it cannot be run.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Processes of the job whose parent ends become ours, and are found.
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def end_with_us() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    return subprocess.Popen(
+        list(command),
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        start_new_session=True,
+        preexec_fn=end_with_us,
+    )
+
+
+def end(process: subprocess.Popen[bytes], token: str) -> None:
+    """Ends a job: Ctrl-C to begin with, and by force whatever is left after that.
+
+    Args:
+        process: its first process.
+        token: the value of ``TOKEN`` in the environment of all of them.
+    """
+    family = _family(process, token)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGINT)
+    until = time.monotonic() + GRACE_S
+    while _alive(process, family) and time.monotonic() < until:
+        time.sleep(_ASK_EVERY_S)
+    while left := [one for one in {*family, *_family(process, token)} if _is_alive(one)]:
+        for one in left:
+            with suppress(psutil.Error):
+                one.kill()
+        process.poll()
+        _reap(left, process)
+        time.sleep(_ASK_EVERY_S)
+    process.wait()
+
+
+def memory_of(process: subprocess.Popen[bytes]) -> int:
+    """Bytes of memory that a job's processes have together: what each has of its own, and the most that one shares."""
+    page, own, shared = os.sysconf("SC_PAGE_SIZE"), 0, 0
+    with suppress(psutil.Error):
+        top = psutil.Process(process.pid)
+        for one in (top, *top.children(recursive=True)):
+            with suppress(OSError, IndexError):
+                _, resident, mapped = Path(f"/proc/{one.pid}/statm").read_text().split()[:3]
+                own += int(resident) - int(mapped)
+                shared = max(shared, int(mapped))
+    return (own + shared) * page
+
+
+def _family(process: subprocess.Popen[bytes], token: str) -> set[psutil.Process]:
+    """The processes of a run: below its first one, and those that have lost their parent and are ours now."""
+    family: set[psutil.Process] = set()
+    with suppress(psutil.Error):
+        top = psutil.Process(process.pid)
+        family |= {top, *top.children(recursive=True)}
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if one.environ().get(TOKEN) == token:
+                family.add(one)
+    return family
+
+
+def _alive(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> bool:
+    process.poll()
+    _reap([one for one in family if one.pid != process.pid], process)
+    return any(map(_is_alive, family))
+
+
+def _is_alive(one: psutil.Process) -> bool:
+    try:
+        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _reap(family: Sequence[psutil.Process], process: subprocess.Popen[bytes]) -> None:
+    """Lets those go that have ended and were left to us; the first process is waited for by who started it."""
+    for one in family:
+        if one.pid != process.pid:
+            with suppress(OSError):
+                os.waitpid(one.pid, os.WNOHANG)

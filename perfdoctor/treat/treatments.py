@@ -1,0 +1,357 @@
+"""What can be tried without touching the user's files: what each change can help against, and how it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfdoctor import causes
+from perfdoctor.diagnosis import Advice, Diagnosis, advise
+from perfdoctor.knowledge import allocators, environment, thresholds
+from perfdoctor.treat.run import Change
+
+_INPUT = (causes.INPUT_PREPROCESSING, causes.STORAGE_READ, causes.NETWORK_READ, causes.LOCK_CONTENTION)
+_DISPATCH = (causes.PYTHON_OVERHEAD, causes.KERNEL_LAUNCH)
+_CPU_ARITHMETIC = (causes.MODEL_COMPUTE,)
+_GPU_ARITHMETIC = (causes.GPU_COMPUTE, causes.MEMORY_BANDWIDTH, causes.LOW_OCCUPANCY, causes.NO_TENSOR_CORES)
+_CORES = (causes.CONTENTION, causes.THROTTLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """One change to try.
+
+    Attributes:
+        id: what is changed, as short as it can be said in code.
+        advice: its words, with the line that makes it permanent.
+        causes: those that it can help against.
+        change: how a run is made different.
+        exact: it does not touch what is computed.
+        bound: it shows what could be gained at most, and is never kept.
+        slow_start: the first step may take minutes.
+        keywords: arguments that make it permanent, by the kind of fact that tells where the call is.
+        fix: the message of the diagnosis's advice that means the same; "" if it has none.
+    """
+
+    id: str
+    advice: Advice
+    causes: tuple[str, ...]
+    change: Change
+    exact: bool = False
+    bound: bool = False
+    slow_start: bool = False
+    keywords: Mapping[str, Mapping[str, str]] | None = None
+    fix: str = ""
+
+
+class Situation:
+    """What decides which treatments can be tried: the diagnosis, and what the job has made and called.
+
+    Args:
+        diagnosis: of the job as it is.
+        facts: what the start hook has told.
+        variables: the environment in which the job is started.
+    """
+
+    def __init__(self, diagnosis: Diagnosis, facts: Sequence[Mapping[str, Any]], variables: Mapping[str, str]) -> None:
+        self.shares = {line.cause: line.share for line in diagnosis.breakdown}
+        self.variables = variables
+        self._facts = facts
+        self._findings = diagnosis.findings
+        settings = diagnosis.job.get("settings", {})
+        self.cores = max(1, int(float(settings.get("cores") or settings.get("host_cores") or 1)))
+        self.trainers = max(1, len(diagnosis.ranks))
+        self.on_gpu = any(fact.get("device") not in (None, "cpu") for fact in self.all("optimizer"))
+
+    @property
+    def cores_each(self) -> int:
+        """Cores for each trainer."""
+        return max(1, self.cores // self.trainers)
+
+    @property
+    def threads(self) -> int:
+        """Threads of each trainer's arithmetic, as the script sets them, or else as torch chose them."""
+        counts = [fact["values"]["threads"] for fact in self.all("threads")]
+        counts = counts or [fact["threads"] for fact in self.all("torch")]
+        return int(counts[-1]) if counts else self.cores_each
+
+    @property
+    def workers(self) -> int:
+        """The most workers that a loader has."""
+        return max((int(fact["values"].get("num_workers") or 0) for fact in self.all("loader")), default=0)
+
+    def all(self, kind: str) -> list[Mapping[str, Any]]:
+        """Facts of a kind."""
+        return [fact for fact in self._facts if fact["kind"] == kind]
+
+    def share(self, among: Sequence[str]) -> float:
+        """What some causes take together of the wall time."""
+        return sum(self.shares.get(cause, 0.0) for cause in among)
+
+    def advised(self, message: str) -> dict[str, Any]:
+        """The values of a piece of advice that the diagnosis gives; none where it does not."""
+        for finding in self._findings:
+            for fix in finding.fixes:
+                if isinstance(fix, Advice) and fix.message.id == message:
+                    return dict(fix.message.values)
+        return {}
+
+    def predicted(self, treatment: Treatment) -> float | None:
+        """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
+        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
+        same = [fix.predicted_speedup for fix in fixes if fix.message.id == treatment.fix and fix.predicted_speedup]
+        return max(same, default=None)
+
+    def most(self, treatment: Treatment) -> float | None:
+        """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
+        ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])
+        return 1 / (1 - ended) if 0 < ended < 1 else None
+
+
+def choose(situation: Situation) -> list[Treatment]:
+    """The treatments whose causes take enough time to be worth a trial, the most promising first."""
+    found = [treatment for family in FAMILIES for treatment in family(situation)]
+    worth = [one for one in found if situation.share(one.causes) >= thresholds.WORTH_A_TRIAL]
+    return sorted(worth, key=lambda one: -_promise(situation, one))
+
+
+# A bound is worth knowing, and less than a change that can be kept.
+_BOUND_COUNTS = 0.5
+
+
+def _promise(situation: Situation, treatment: Treatment) -> float:
+    """What its causes take; the model's arithmetic, which every job has, counts only where there is nothing else."""
+    healthy = [cause for cause in treatment.causes if causes.CAUSES[cause].healthy]
+    others = [cause for cause in treatment.causes if cause not in healthy]
+    promise = situation.share(others) + thresholds.ARITHMETIC_COUNTS * situation.share(healthy)
+    return promise * (_BOUND_COUNTS if treatment.bound else 1.0)
+
+
+def _more_workers(s: Situation) -> Iterator[Treatment]:
+    loaders = [fact for fact in s.all("loader") if not fact["iterable"]]
+    if not loaders:
+        return
+    advised = s.advised("input.more_workers")
+    useful, with_threads = advised.get("useful"), advised.get("threads")
+    counts = {int(useful)} if useful else {max(1, s.cores_each - 1)}
+    for count in sorted((counts | {s.cores_each}) - {s.workers}):
+        if count <= s.workers:
+            continue
+        loader = {"num_workers": count, "persistent_workers": True}
+        keywords = {"loader": {"num_workers": str(count), "persistent_workers": "True"}}
+        advice = advise("treat.more_workers", workers=count, now=s.workers)
+        threads = max(1, s.cores_each - count)
+        if threads < s.threads:
+            both = advise("treat.workers_and_threads", workers=count, now=s.workers, threads=threads)
+            change = _with_threads(threads, {"loader": loader})
+            name = f"num_workers={count}, threads={threads}"
+            keywords_too = {**keywords, **_thread_keywords(threads)}
+            yield Treatment(
+                name, both, _INPUT, change, keywords=keywords_too, fix="input.more_workers" if with_threads else ""
+            )
+        change = Change({"loader": loader})
+        fix = "" if with_threads else "input.more_workers"
+        yield Treatment(f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fix=fix)
+
+
+def _fewer_workers(s: Situation) -> Iterator[Treatment]:
+    against = (causes.CONTENTION, causes.THROTTLED, causes.DATA_TRANSFER, causes.WORKER_STARTUP, causes.SWAP)
+    if any(fact["iterable"] for fact in s.all("loader")):
+        return
+    for count in sorted({0, max(1, min(s.workers // 2, s.cores_each - 1))}):
+        if count < s.workers:
+            advice = advise("treat.fewer_workers", workers=count, now=s.workers)
+            keywords = {"loader": {"num_workers": str(count)}}
+            if not count:  # then these must be as they are without workers
+                keywords["loader"] |= {"persistent_workers": "False", "prefetch_factor": "None"}
+            change = Change({"loader": {"num_workers": count}})
+            yield Treatment(f"num_workers={count}", advice, against, change, keywords=keywords)
+
+
+def _workers_otherwise(s: Situation) -> Iterator[Treatment]:
+    if not s.workers:
+        return
+    if not any(fact["values"].get("persistent_workers") for fact in s.all("loader")):
+        yield _of_loader("persistent_workers", True, advise("treat.keep_workers"), (causes.WORKER_STARTUP,))
+    yield _of_loader("prefetch_factor", 8, advise("treat.prefetch_more"), (*_INPUT, causes.DATA_TRANSFER), exact=True)
+    yield Treatment(
+        "sharing_strategy=file_system",
+        advise("treat.share_by_name"),
+        (causes.DATA_TRANSFER,),
+        Change({"sharing": "file_system"}),
+        exact=True,
+    )
+
+
+def _pinned(s: Situation) -> Iterator[Treatment]:
+    if s.on_gpu and s.all("loader") and not any(fact["values"].get("pin_memory") for fact in s.all("loader")):
+        yield _of_loader("pin_memory", True, advise("treat.pin"), (causes.HOST_TRANSFER,), exact=True)
+
+
+def _of_loader(
+    name: str, value: bool | int, advice: Advice, against: tuple[str, ...], *, exact: bool = False
+) -> Treatment:
+    change = Change({"loader": {name: value}})
+    return Treatment(f"{name}={value}", advice, against, change, exact=exact, keywords={"loader": {name: str(value)}})
+
+
+def _kept_batches(s: Situation) -> Iterator[Treatment]:
+    if s.all("loader"):
+        change = Change({"cached_batches": True})
+        against = (*_INPUT, causes.DATA_TRANSFER, causes.WORKER_STARTUP)
+        yield Treatment("cached batches", advise("treat.cached_batches"), against, change, bound=True)
+
+
+def _threads(s: Situation) -> Iterator[Treatment]:
+    against = _CORES if s.on_gpu else (*_CORES, causes.PYTHON_OVERHEAD, *_CPU_ARITHMETIC, *_INPUT)
+    for count in sorted({1, s.cores_each} - {s.threads}):
+        advice = advise("treat.threads", threads=count, now=s.threads)
+        yield Treatment(f"threads={count}", advice, against, _with_threads(count), keywords=_thread_keywords(count))
+
+
+def _with_threads(count: int, settings: Mapping[str, Any] | None = None) -> Change:
+    names = (environment.POOL_THREADS, *environment.POOL_THREADS_TOO)
+    return Change({"threads": count, **(settings or {})}, dict.fromkeys(names, str(count)))
+
+
+def _thread_keywords(count: int) -> dict[str, dict[str, str]]:
+    return {"threads": {"": str(count)}}
+
+
+def _waiting_threads(s: Situation) -> Iterator[Treatment]:
+    if environment.POOL_WAITING not in s.variables and s.threads > 1:
+        change = Change(variables={environment.POOL_WAITING: "PASSIVE"})
+        yield Treatment(
+            f"{environment.POOL_WAITING}=PASSIVE", advise("treat.sleeping_threads"), _CORES, change, exact=True
+        )
+
+
+def _garbage(s: Situation) -> Iterator[Treatment]:
+    against = (causes.GARBAGE_COLLECTION,)
+    if places := [fact for fact in s.all("collect") if "file" in fact]:
+        line = f"{places[0]['file']}:{places[0]['line']}"
+        change = Change({"collect_every": 100})
+        yield Treatment("gc.collect() rarely", advise("treat.collect_rarely", line=line), against, change, exact=True)
+    change = Change({"gc": [50_000, 20, 20]})
+    yield Treatment("gc.freeze()", advise("treat.freeze"), against, change, exact=True)
+
+
+def _allocators(s: Situation) -> Iterator[Treatment]:
+    against = _INPUT if s.on_gpu else (*_INPUT, causes.PYTHON_OVERHEAD, *_CPU_ARITHMETIC, causes.GARBAGE_COLLECTION)
+    if not s.on_gpu:
+        kept, huge = environment.KEEP_FREED_MEMORY, environment.HUGE_PAGES
+        advice = advise("treat.keep_memory", variables=tuple(kept.items()))
+        yield Treatment("glibc keeps freed memory", advice, against, Change(variables=kept))
+        advice = advise("treat.huge_pages", variables=tuple(huge.items()))
+        yield Treatment("huge pages", advice, _CPU_ARITHMETIC, Change(variables=huge))
+    for name, file in _found_allocators():
+        preload = " ".join(filter(None, (str(file), s.variables.get("LD_PRELOAD"))))
+        advice = advise("treat.allocator", name=name, preload=preload)
+        yield Treatment(name, advice, against, Change(variables={"LD_PRELOAD": preload}))
+
+
+def _found_allocators() -> Iterator[tuple[str, Path]]:
+    """Allocators that are installed, and where."""
+    for name, patterns in allocators.ALLOCATORS.items():
+        files = [file for folder in allocators.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
+        if files:
+            yield name, files[0]
+
+
+def _growing_segments(s: Situation) -> Iterator[Treatment]:
+    if not any(name in s.variables for name in environment.ALLOCATOR):
+        variables = dict.fromkeys(environment.ALLOCATOR, "expandable_segments:True")
+        change = Change(variables=variables)
+        yield Treatment(
+            "expandable_segments", advise("treat.growing_segments"), (causes.MEMORY_PRESSURE,), change, exact=True
+        )
+
+
+def _optimizers(s: Situation) -> Iterator[Treatment]:
+    against = (*_DISPATCH, causes.MEMORY_BANDWIDTH, *_CPU_ARITHMETIC)
+    options = {option for fact in s.all("optimizer") for option in fact["options"]}
+    chosen = any(value for fact in s.all("optimizer") for value in fact["values"].values())
+    # On a GPU foreach is what torch chooses by itself.
+    for option in ("fused",) if s.on_gpu else ("fused", "foreach"):
+        if option in options and not chosen:
+            change, keywords = Change({"optimizer": {option: True}}), {"optimizer": {option: "True"}}
+            advice = advise("treat.optimizer", option=option)
+            yield Treatment(f"{option}=True", advice, against, change, keywords=keywords)
+
+
+def _models(s: Situation) -> Iterator[Treatment]:
+    arithmetic = _GPU_ARITHMETIC if s.on_gpu else _CPU_ARITHMETIC
+    if any(fact["kernels"] for fact in s.all("optimizer")):
+        change = Change({"modules": "channels_last"})
+        yield Treatment("channels_last", advise("treat.channels_last"), arithmetic, change)
+    if s.all("optimizer") and not any(name in s.variables for name in environment.NO_COMPILING):
+        change = Change({"modules": "compile"})
+        yield Treatment("compile", advise("treat.compile"), (*_DISPATCH, *arithmetic), change, slow_start=True)
+
+
+def _gpu_switches(s: Situation) -> Iterator[Treatment]:
+    if not s.on_gpu:
+        return
+    if any(fact["kernels"] for fact in s.all("optimizer")):
+        change = Change({"flags": {"backends.cudnn.benchmark": True}})
+        yield Treatment("cudnn.benchmark", advise("treat.cudnn_benchmark"), _GPU_ARITHMETIC, change)
+    change = Change({"matmul_precision": "high", "flags": {"backends.cudnn.allow_tf32": True}})
+    yield Treatment("TF32", advise("treat.tf32"), (causes.NO_TENSOR_CORES, causes.GPU_COMPUTE), change)
+
+
+def _ranks(s: Situation) -> Iterator[Treatment]:
+    if s.all("ddp"):
+        change = Change({"ddp": {"bucket_cap_mb": 100, "gradient_as_bucket_view": True}})
+        keywords = {"ddp": {"bucket_cap_mb": "100", "gradient_as_bucket_view": "True"}}
+        advice = advise("treat.buckets")
+        yield Treatment("bucket_cap_mb=100", advice, (causes.LATENCY, causes.BANDWIDTH), change, keywords=keywords)
+
+
+def _debugging(s: Situation) -> Iterator[Treatment]:
+    against = (*_DISPATCH, causes.SYNCHRONIZATION, causes.LATENCY)
+    for name in (environment.LAUNCH_BLOCKING, *environment.DEBUGGING):
+        if s.variables.get(name, "0") not in ("", "0"):
+            change = Change(variables={name: None})
+            yield Treatment(f"without {name}", advise("treat.unset", name=name), against, change, exact=True)
+    if s.all("anomaly"):
+        change = Change({"no_anomaly_detection": True})
+        yield Treatment(
+            "no anomaly detection", advise("treat.no_anomaly_detection"), (causes.PYTHON_OVERHEAD,), change, exact=True
+        )
+
+
+def _saves(s: Situation) -> Iterator[Treatment]:
+    if s.all("save"):
+        change = Change({"no_saves": True})
+        yield Treatment(
+            "no checkpoints", advise("treat.no_saves"), (causes.CHECKPOINT_WRITE,), change, exact=True, bound=True
+        )
+
+
+FAMILIES: tuple[Callable[[Situation], Iterator[Treatment]], ...] = (
+    *(_more_workers, _fewer_workers, _workers_otherwise, _pinned, _kept_batches),
+    *(_threads, _waiting_threads, _garbage, _allocators, _growing_segments),
+    *(_optimizers, _models, _gpu_switches, _ranks, _debugging, _saves),
+)
+
+
+def together(treatments: Sequence[Treatment]) -> Change | None:
+    """Several treatments as one change; None where two of them want different things of the same setting."""
+    settings: dict[str, Any] = {}
+    variables: dict[str, str | None] = {}
+    for one in treatments:
+        for name, value in one.change.variables.items():
+            if variables.setdefault(name, value) != value:
+                return None
+        for kind, value in one.change.settings.items():
+            if kind not in settings or not isinstance(value, Mapping):
+                if settings.setdefault(kind, value) != value:
+                    return None
+                continue
+            known = settings[kind]
+            if any(known.get(name, wanted) != wanted for name, wanted in value.items()):
+                return None
+            settings[kind] = {**known, **value}
+    return Change(settings, variables)

@@ -1,0 +1,130 @@
+"""Where a job under trial runs: in a copy of its working folder, so that what it writes there is not the user's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.knowledge import thresholds
+
+# The file that every virtual environment has (PEP 405). Such a folder is only read, and is linked.
+_ENVIRONMENT = "pyvenv.cfg"
+_LARGEST = 3  # of what is too large, so many are named
+
+
+class Workplace:
+    """A scratch folder, and copies of a working folder in it.
+
+    Each copy lies as deep as the original, with links to all that lies beside it and above: ``../data`` is found.
+
+    Args:
+        source: the folder in which the user starts the job.
+        links: files and folders in it that the job only reads: they are linked, however large.
+
+    Raises:
+        PerfDoctorError: it is too large to be copied, or a link is not in it.
+    """
+
+    def __init__(self, source: Path, links: Sequence[Path]) -> None:
+        self.source = source.resolve()
+        self._links = {(self.source / link).resolve() for link in links}
+        for link in sorted(self._links):
+            if not link.exists() or self.source not in link.parents:
+                raise PerfDoctorError(f"{link} is not in the working folder.", hint="Name what lies in it with --link.")
+        self._require_small()
+        self.scratch = Path(tempfile.mkdtemp(prefix="perfdoctor-treat-", dir=_same_storage(self.source)))
+
+    def remove(self) -> None:
+        """Takes everything away again."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    @contextmanager
+    def copy(self) -> Iterator[Path]:
+        """A new copy, for one run: none sees what another one has left.
+
+        Yields:
+            The folder in which the job is to run.
+        """
+        root = Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
+        try:
+            folder = self._mirror(root)
+            self._copy(self.source, folder)
+            yield folder
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _mirror(self, root: Path) -> Path:
+        """Makes the folders above the copy, with links to all that lies in the originals."""
+        place, here = Path("/"), root
+        for name in self.source.parts[1:]:
+            for entry in _entries(place):
+                if entry.name != name:
+                    (here / entry.name).symlink_to(entry.path)
+            place, here = place / name, here / name
+            here.mkdir()
+        return here
+
+    def _copy(self, source: Path, target: Path) -> None:
+        for entry in _entries(source):
+            path, copy = Path(entry.path), target / entry.name
+            if self._is_linked(entry):
+                copy.symlink_to(path.resolve())
+            elif entry.is_dir(follow_symlinks=False):
+                copy.mkdir()
+                self._copy(path, copy)
+            elif entry.is_symlink():
+                copy.symlink_to(os.readlink(path))
+            elif entry.is_file():
+                shutil.copy2(path, copy)
+
+    def _is_linked(self, entry: os.DirEntry[str]) -> bool:
+        path = Path(entry.path)
+        return path in self._links or (entry.is_dir(follow_symlinks=False) and (path / _ENVIRONMENT).is_file())
+
+    def _require_small(self) -> None:
+        sizes = {entry.path: self._size(entry) for entry in _entries(self.source)}
+        total, limit = sum(sizes.values()), thresholds.WORKING_COPY_BYTES
+        if total <= limit:
+            return
+        largest = sorted(sizes, key=lambda path: -sizes[path])[:_LARGEST]
+        named = ", ".join(f"{Path(path).name} ({sizes[path] / 2**20:,.0f} MiB)" for path in largest)
+        raise PerfDoctorError(
+            f"The working folder is too large for a copy of its own for each run ({limit / 2**20:.0f} MiB): {named}.",
+            hint="Name what the job only reads, and it is linked instead of copied: "
+            + " ".join(f"--link {shlex.quote(Path(path).name)}" for path in largest[:1]),
+        )
+
+    def _size(self, entry: os.DirEntry[str]) -> int:
+        if self._is_linked(entry):
+            return 0
+        if entry.is_dir(follow_symlinks=False):
+            return sum(map(self._size, _entries(Path(entry.path))))
+        with suppress(OSError):
+            return entry.stat(follow_symlinks=False).st_size
+        return 0
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing where it may not be listed."""
+    with suppress(OSError), os.scandir(folder) as found:
+        return list(found)
+    return []
+
+
+def _same_storage(source: Path) -> Path | None:
+    """A folder for copies on the same storage as the original, so that reading and writing cost what they do there.
+
+    Returns:
+        None for Python's own choice, where there is no better one.
+    """
+    device = source.stat().st_dev
+    if os.stat(tempfile.gettempdir()).st_dev == device or source.parent == source:
+        return None
+    beside = source.parent
+    return beside if beside.stat().st_dev == device and os.access(beside, os.W_OK) else None

@@ -1,0 +1,240 @@
+"""Treatments: what is changed, why that may help, and the lines that make it permanent; and why a trial failed."""
+
+import shlex
+
+from perfdoctor.diagnosis import Fix
+
+
+def more_workers(*, workers: int, now: int) -> Fix:
+    return Fix(
+        f"{workers} loader worker{'' if workers == 1 else 's'} instead of {now}",
+        "Batches are prepared beside the training, by processes that stay.",
+        f"DataLoader(..., num_workers={workers}, persistent_workers=True)",
+    )
+
+
+def workers_and_threads(*, workers: int, now: int, threads: int) -> Fix:
+    return Fix(
+        f"{workers} loader worker{'' if workers == 1 else 's'} instead of {now}, and {threads} compute "
+        f"thread{'' if threads == 1 else 's'}",
+        "Workers take cores from the arithmetic; with fewer threads both fit.",
+        f"DataLoader(..., num_workers={workers}, persistent_workers=True)\ntorch.set_num_threads({threads})",
+    )
+
+
+def fewer_workers(*, workers: int, now: int) -> Fix:
+    return Fix(
+        f"{workers} loader worker{'' if workers == 1 else 's'} instead of {now}",
+        "Workers take cores from the training, and handing batches over costs time.",
+        f"DataLoader(..., num_workers={workers})",
+    )
+
+
+def keep_workers() -> Fix:
+    return Fix(
+        "Loader workers that stay from epoch to epoch",
+        "Otherwise they are started anew for each.",
+        "DataLoader(..., persistent_workers=True)",
+    )
+
+
+def prefetch_more() -> Fix:
+    return Fix(
+        "More batches prepared ahead",
+        "Where batches differ in cost, those that are ready bridge the slow ones.",
+        "DataLoader(..., prefetch_factor=8)",
+    )
+
+
+def share_by_name() -> Fix:
+    return Fix(
+        "Batches shared by name",
+        "Workers then pass names of shared memory instead of open files.",
+        'torch.multiprocessing.set_sharing_strategy("file_system")  # before the loader is made',
+    )
+
+
+def pin() -> Fix:
+    return Fix(
+        "Batches in pinned memory",
+        "Copies from there to the GPU are faster and can overlap with computing.",
+        "DataLoader(..., pin_memory=True)  # and batch.to(device, non_blocking=True)",
+    )
+
+
+def cached_batches() -> Fix:
+    return Fix(
+        "The same few batches again and again",
+        "It shows how fast the job would be if its input cost nothing.",
+        "Not a change to keep: it is the most that a faster input can bring.",
+    )
+
+
+def threads(*, threads: int, now: int) -> Fix:
+    return Fix(
+        f"{threads} compute thread{'' if threads == 1 else 's'} instead of {now}",
+        "Threads that find no free core, or too little to do, cost more than they bring.",
+        f"torch.set_num_threads({threads})  # or: export OMP_NUM_THREADS={threads}",
+    )
+
+
+def sleeping_threads() -> Fix:
+    return Fix(
+        "Compute threads that sleep while they wait",
+        "By default they spin for a while, on cores that others could use.",
+        "export OMP_WAIT_POLICY=PASSIVE",
+    )
+
+
+def freeze() -> Fix:
+    return Fix(
+        "Garbage collection (GC) without the objects that stay",
+        "What exists after the first steps is not looked through again, and young objects more rarely.",
+        "gc.freeze()  # after the first steps\ngc.set_threshold(50_000, 20, 20)",
+    )
+
+
+def collect_rarely(*, line: str) -> Fix:
+    return Fix(
+        "gc.collect() at every 100th call only",
+        f"{line} calls it.",
+        "if step % 100 == 0:\n    gc.collect()",
+    )
+
+
+def keep_memory(*, variables: tuple[tuple[str, str], ...]) -> Fix:
+    return Fix(
+        "Freed memory is kept for the next step",
+        "Otherwise large tensors are given back to the kernel and fetched anew, page by page, in every step.",
+        _exports(variables),
+    )
+
+
+def huge_pages(*, variables: tuple[tuple[str, str], ...]) -> Fix:
+    return Fix(
+        "Memory in pages of 2 MiB",
+        "The processor then needs fewer entries to find its way in large tensors.",
+        _exports(variables),
+    )
+
+
+def allocator(*, name: str, preload: str) -> Fix:
+    return Fix(
+        f"{name} as memory allocator",
+        "It keeps and reuses memory, and lets threads allocate without waiting for each other.",
+        _exports((("LD_PRELOAD", preload),)),
+    )
+
+
+def growing_segments() -> Fix:
+    return Fix(
+        "Segments of GPU memory that grow",
+        "Pieces of other sizes fit, and the allocator need not give memory back and fetch it anew.",
+        "export PYTORCH_ALLOC_CONF=expandable_segments:True",
+    )
+
+
+def optimizer(*, option: str) -> Fix:
+    return Fix(
+        f"An optimizer with {option}=True",
+        "All parameters are updated by a few calls instead of some for each.",
+        f"Optimizer(..., {option}=True)",
+    )
+
+
+def channels_last() -> Fix:
+    return Fix(
+        "Images with their channels last",
+        "Many kernels for convolutions work in this layout.",
+        "model = model.to(memory_format=torch.channels_last)",
+    )
+
+
+def compile() -> Fix:
+    return Fix(
+        "A compiled model",
+        "Operators are fused and their dispatch is saved; the first steps take longer.",
+        "model.compile()  # before the first step",
+    )
+
+
+def cudnn_benchmark() -> Fix:
+    return Fix(
+        "cuDNN tries which kernel is fastest",
+        "For shapes that stay the same.",
+        "torch.backends.cudnn.benchmark = True",
+    )
+
+
+def tf32() -> Fix:
+    return Fix(
+        "TF32 for products of float32",
+        "Tensor cores then do them, with 10 bits of mantissa.",
+        'torch.set_float32_matmul_precision("high")\ntorch.backends.cudnn.allow_tf32 = True',
+    )
+
+
+def buckets() -> Fix:
+    return Fix(
+        "Larger buckets of gradients",
+        "Fewer and larger collectives, and no copy of the gradients.",
+        "DistributedDataParallel(..., bucket_cap_mb=100, gradient_as_bucket_view=True)",
+    )
+
+
+def unset(*, name: str) -> Fix:
+    return Fix(f"Without {name}", "It is for debugging, and slows down every step.", f"unset {name}")
+
+
+def no_anomaly_detection() -> Fix:
+    return Fix(
+        "Without anomaly detection",
+        "It records a traceback for every operator.",
+        "torch.autograd.set_detect_anomaly(False)",
+    )
+
+
+def no_saves() -> Fix:
+    return Fix(
+        "No checkpoints",
+        "It shows how fast the job would be if saving cost nothing.",
+        "Not a change to keep: it is the most that saving less, or beside the training, can bring.",
+    )
+
+
+def crashed(*, status: int, said: str) -> str:
+    ended = f"The job was ended by signal {-status}" if status < 0 else f"The job ended with status {status}"
+    return f"{ended}: {said}" if said else f"{ended}, and said nothing."
+
+
+def no_step(*, ended: bool, waited: float) -> str:
+    return "The job ended without a training step." if ended else f"No training step within {waited:.0f} s."
+
+
+def few_steps(*, steps: int, ended: bool) -> str:
+    why = "the job ended" if ended else "its time was up"
+    return f"Only {steps} step{'' if steps == 1 else 's'} before {why}."
+
+
+def not_applied() -> str:
+    return "The change found nothing in this job to take hold of."
+
+
+def no_time(*, needed: float) -> str:
+    return f"No time left: it takes about {needed:.0f} s more for two runs."
+
+
+def dry_run() -> str:
+    return "A dry run tries nothing."
+
+
+def given_up() -> str:
+    return "Much slower in its first run, and not run again."
+
+
+def interrupted() -> str:
+    return "Interrupted before it could be run twice."
+
+
+def _exports(variables: tuple[tuple[str, str], ...]) -> str:
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables)

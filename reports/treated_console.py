@@ -1,0 +1,66 @@
+"""A treatment for a terminal: what was gained in the first line, what was tried below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from perfdoctor.reports import console
+from perfdoctor.reports.outline import outline
+from perfdoctor.reports.treated_outline import Row, TreatedOutline, treated_outline
+from perfdoctor.treatment import Treated
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_TONES = {"good": "green", "bad": "red", "open": "yellow"}
+
+
+def render(treated: Treated, *, width: int | None, color: bool, encoding: str | None = None) -> str:
+    """The treatment as text, ending in a line break; the arguments are those of ``console.render``."""
+    report = treated_outline(treated)
+    diagnosed = outline(treated.diagnosis).headline
+    return console.drawn(_blocks(report, diagnosed), width=width, color=color, encoding=encoding)
+
+
+def _blocks(report: TreatedOutline, diagnosed: str) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    yield Text(report.headline, style=console.TONES[report.tone])
+    yield ""
+    yield console.indented(report.summary, 2)
+    yield console.indented(f"Diagnosis of the job as it is: {diagnosed}", 2)
+    if report.rows:
+        yield from console.heading("What was tried")
+        yield _table(report.rows)
+    if report.combined:
+        yield from console.heading("Together, beside the best before")
+        yield _table(report.combined)
+    if report.left_out:
+        yield ""
+        yield console.indented(f"No time for: {'; '.join(report.left_out)}. More minutes help: --minutes.", 2)
+    if report.permanent:
+        yield from console.heading("To make it permanent")
+    for title, why, change in report.permanent:
+        yield console.indented(f"- {title}", 2, "green")
+        yield console.indented(why, 4)
+        for line in change.split("\n"):
+            yield Text(" " * 6 + line, style="cyan")
+    for title, rows in (("The job as it is", report.control), ("What this treatment cost", report.spent)):
+        if rows:
+            yield from console.heading(title)
+            yield console.table(rows)
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+    for name in ("change", "predicted", "measured", "verdict"):
+        table.add_column(name, overflow="fold", header_style=console.FAINT)
+    for row in rows:
+        title = Text.assemble(row.title, (f"\n{row.remark}" if row.remark else "", console.FAINT))
+        table.add_row(title, row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
+    return table

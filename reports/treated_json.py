@@ -1,0 +1,48 @@
+"""A treatment as JSON, for scripts. The keys are a contract: they are only ever added to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from perfdoctor.reports.json import SCHEMA, document, strict
+from perfdoctor.reports.wording import worded, worded_fix
+from perfdoctor.treatment import Treated, Trial
+
+_FACTS = ("id", "causes", "bound", "first_step_s", "memory_bytes", "gpu_memory_bytes")
+
+
+def render(treated: Treated) -> str:
+    """The treatment as strict JSON in ASCII, ending in a line break, with the diagnosis below ``diagnosis``."""
+    told = {
+        "schema": SCHEMA,
+        "perfdoctor": treated.diagnosis.version,
+        "command": treated.command,
+        "best": _trial(treated.best) if treated.best else None,
+        "control": asdict(treated.control) if treated.control else None,
+        "trials": [_trial(trial) for trial in treated.trials],
+        "combined": [_trial(trial) for trial in treated.combined],
+        "patch": treated.patch,
+        "saved_aside": treated.saved_aside,
+        "interrupted": treated.interrupted,
+        "spent": treated.spent,
+        "diagnosis": document(treated.diagnosis),
+    }
+    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        **{name: getattr(trial, name) for name in _FACTS},
+        "changes": [
+            {"title": fix.title, "why": fix.why, "change": fix.change} for fix in map(worded_fix, trial.advice)
+        ],
+        "predicted_speedup": trial.predicted,
+        "at_most": trial.at_most,
+        "measured": asdict(trial.measured) if trial.measured else None,
+        "verdict": trial.outcome.value,
+        "training": trial.training.value if trial.training else None,
+        "detail": worded(trial.detail),
+        "edits": [{**asdict(edit), "arguments": dict(edit.arguments)} for edit in trial.edits],
+    }

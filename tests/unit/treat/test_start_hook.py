@@ -1,0 +1,145 @@
+"""The start hook on real torch, in a process of its own: what it changes, what it tells, and what it leaves alone."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.probes import treated
+from perfdoctor.probes.treated import notes
+from perfdoctor.probes.treated.sitecustomize import SETTINGS
+from tests.files import TARGETS
+
+HOOK = Path(treated.__path__[0])
+JOB = "treated_training.py"
+
+
+@dataclass
+class Seen:
+    """A job under the hook.
+
+    Attributes:
+        told: by the job itself.
+        events: that the hook has written: kind, time, value.
+    """
+
+    told: dict[str, Any]
+    facts: list[dict[str, Any]]
+    events: list[tuple[int, int, float]]
+
+    def kind(self, kind: str) -> list[dict[str, Any]]:
+        return [fact for fact in self.facts if fact["kind"] == kind]
+
+    def values(self, kind: int) -> list[float]:
+        return [value for found, _, value in self.events if found == kind]
+
+
+def run(folder: Path, changes: dict[str, Any], *arguments: object, path: str = "") -> Seen:
+    """Runs the job in a folder."""
+    (folder / JOB).write_text((TARGETS / JOB).read_text())
+    told = folder / "told"
+    told.mkdir()
+    settings = {"folder": str(told), "root": str(folder), "original": str(folder), "saves": str(folder / "aside")}
+    environment = {
+        **os.environ,
+        SETTINGS: json.dumps({**settings, "changes": changes}),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), path))),
+    }
+    done = subprocess.run(
+        [sys.executable, JOB, "--steps", "16", *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = [json.loads(line) for file in told.glob("*.facts") for line in file.read_text().splitlines()]
+    events = [event for file in told.glob("*.events") for event in notes.RECORD.iter_unpack(file.read_bytes())]
+    return Seen(json.loads(done.stdout), facts, events)
+
+
+def test_without_changes_it_only_watches(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import os; os.environ['USERS_OWN'] = 'ran'")
+    seen = run(tmp_path, {}, "--objects", 10, path=str(own))
+    assert seen.told["users_own"] == "ran"
+    assert str(HOOK) not in seen.told["path"]
+    assert (seen.told["workers"], seen.told["fused"], seen.told["threads"]) == (0, None, 2)
+    assert seen.told["frozen"] == 0
+    # A process without a rank; a step and a batch for each pass; the losses are the job's own, to the last bit.
+    assert seen.values(notes.PROCESS) == [-1]
+    assert len(seen.values(notes.STEP)) == len(seen.values(notes.BATCH)) == 16
+    assert seen.values(notes.LOSS) == seen.told["losses"]
+    times = [time for _, time, _ in seen.events[1:]]
+    assert times == sorted(times)
+    lines = (tmp_path / JOB).read_text().splitlines()
+    for kind, text in ("loader", "DataLoader("), ("optimizer", "Adam("), ("collect", "gc.collect()"):
+        (fact,) = seen.kind(kind)
+        assert fact["file"] == JOB
+        assert text in lines[fact["line"] - 1]
+    assert seen.kind("optimizer")[0]["kernels"]
+    assert not seen.kind("applied")
+
+
+def test_all_that_is_wanted_is_changed(tmp_path: Path) -> None:
+    changes = {
+        "loader": {"num_workers": 1, "persistent_workers": True},
+        "optimizer": {"fused": True},
+        "threads": 1,
+        "gc": [50_000, 20, 20],
+        "collect_every": 100,
+        "modules": "channels_last",
+        "flags": {"backends.cudnn.benchmark": True},
+        "matmul_precision": "high",
+        "sharing": "file_system",
+    }
+    seen = run(tmp_path, changes, "--objects", 10)
+    told = seen.told
+    assert (told["workers"], told["persistent"], told["fused"], told["threads"]) == (1, True, True, 1)
+    assert told["frozen"] > 1000
+    assert told["threshold"] == [50_000, 20, 20]
+    assert told["channels_last"]
+    assert told["call_restored"]
+    assert {fact["change"] for fact in seen.kind("applied")} == changes.keys()
+
+
+def test_kept_batches_are_given_again_and_epochs_stay_as_long(tmp_path: Path) -> None:
+    script = "\n".join(
+        (
+            "import json, torch",
+            "rows = torch.arange(20.)",
+            "loader = torch.utils.data.DataLoader(rows, batch_size=2, shuffle=False)",
+            "print(json.dumps([[batch[0].item() for batch in loader] for _ in range(2)]))",
+        )
+    )
+    (tmp_path / "told").mkdir()
+    settings = {name: str(tmp_path / "told") for name in ("folder", "root", "original", "saves")}
+    environment = {
+        **os.environ,
+        SETTINGS: json.dumps({**settings, "changes": {"cached_batches": True}}),
+        "PYTHONPATH": str(HOOK),
+    }
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    again = [0.0, 2.0, 4.0, 6.0, 0.0, 2.0, 4.0, 6.0, 0.0, 2.0]
+    assert json.loads(done.stdout) == [again, again]
+
+
+def test_saves_to_other_places_are_taken_aside_and_found_there(tmp_path: Path) -> None:
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere" / "model.pt"
+    elsewhere.parent.mkdir()
+    seen = run(tmp_path, {}, "--save", elsewhere)
+    assert not elsewhere.exists()
+    assert (tmp_path / "aside" / str(elsewhere).lstrip("/")).stat().st_size > 1000
+    assert [fact["path"] for fact in seen.kind("aside")] == [str(elsewhere)]
+
+
+def test_saves_into_the_job_s_own_folder_stay_where_they_are(tmp_path: Path) -> None:
+    seen = run(tmp_path, {}, "--save", "model.pt")
+    assert (tmp_path / "model.pt").exists()
+    assert not seen.kind("aside")
+    assert seen.kind("save")

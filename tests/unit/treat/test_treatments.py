@@ -1,0 +1,130 @@
+"""Which treatments are tried: led by the account, by what the job has made, and by the cores."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perfdoctor import causes
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict, advise
+from perfdoctor.treat.treatments import Situation, Treatment, choose
+
+LOADER = {"kind": "loader", "name": "DataLoader", "iterable": False, "values": {"num_workers": 0}}
+TORCH = {"kind": "torch", "version": "2.13", "threads": 4}
+ADAM = {
+    "kind": "optimizer",
+    "name": "Adam",
+    "options": ["foreach", "fused"],
+    "values": {"foreach": None, "fused": None},
+    "tensors": 20,
+    "device": "cpu",
+    "kernels": True,
+}
+
+
+def chosen(
+    shares: dict[str, float],
+    *facts: dict[str, Any],
+    variables: dict[str, str] | None = None,
+    findings: tuple[Finding, ...] = (),
+    cores: int = 4,
+) -> dict[str, Treatment]:
+    situation = case(shares, *facts, variables=variables, findings=findings, cores=cores)
+    return {one.id: one for one in choose(situation)}
+
+
+def case(
+    shares: dict[str, float],
+    *facts: dict[str, Any],
+    variables: dict[str, str] | None = None,
+    findings: tuple[Finding, ...] = (),
+    cores: int = 4,
+) -> Situation:
+    verdict = Verdict(None, None, 0, 0, 1, None, "", "")
+    breakdown = tuple(CauseShare(cause, share) for cause, share in shares.items())
+    diagnosis = Diagnosis("0", verdict, breakdown, findings, job={"settings": {"cores": cores}})
+    return Situation(diagnosis, [TORCH, *facts], variables or {})
+
+
+def test_a_slow_input_gets_workers_alone_and_with_fewer_threads() -> None:
+    found = chosen({causes.INPUT_PREPROCESSING: 0.6}, LOADER, ADAM)
+    assert {"num_workers=3", "num_workers=3, threads=1", "num_workers=4", "cached batches"} <= found.keys()
+    both = found["num_workers=3, threads=1"].change
+    assert both.settings == {"threads": 1, "loader": {"num_workers": 3, "persistent_workers": True}}
+    assert both.variables["OMP_NUM_THREADS"] == "1"
+
+
+def test_the_number_of_workers_is_the_diagnosis_s() -> None:
+    fix = replace(advise("input.more_workers", useful=2), predicted_speedup=1.7)
+    finding = Finding(causes.INPUT_PREPROCESSING, 0.6, "high", 2.5, "", fixes=(fix,))
+    situation = case({causes.INPUT_PREPROCESSING: 0.6}, LOADER, findings=(finding,))
+    found = {one.id: one for one in choose(situation)}
+    assert "num_workers=2" in found
+    assert situation.predicted(found["num_workers=2"]) == 1.7
+    assert situation.predicted(found["cached batches"]) is None
+    assert situation.most(found["cached batches"]) == pytest.approx(2.5)
+
+
+def test_an_iterable_dataset_keeps_its_workers() -> None:
+    found = chosen({causes.INPUT_PREPROCESSING: 0.6}, {**LOADER, "iterable": True})
+    assert not [name for name in found if name.startswith("num_workers")]
+
+
+def test_without_a_loader_none_is_changed() -> None:
+    found = chosen({causes.INPUT_PREPROCESSING: 0.6}, ADAM)
+    assert not [name for name in found if "loader" in found[name].change.settings or name == "cached batches"]
+
+
+def test_what_takes_no_time_is_not_treated() -> None:
+    shares = {causes.GARBAGE_COLLECTION: 0.04, causes.MODEL_COMPUTE: 0.3, causes.UNATTRIBUTED: 0.66}
+    found = chosen(shares, LOADER, ADAM)
+    assert not [one for one in found.values() if one.causes == (causes.GARBAGE_COLLECTION,)]
+    assert "compile" in found
+
+
+def test_the_collector_comes_before_the_arithmetic() -> None:
+    shares = {causes.GARBAGE_COLLECTION: 0.3, causes.MODEL_COMPUTE: 0.7}
+    collect = {"kind": "collect", "file": "train.py", "line": 7}
+    found = list(chosen(shares, ADAM, collect))
+    assert set(found[:2]) <= {"gc.collect() rarely", "gc.freeze()", "glibc keeps freed memory", "jemalloc", "tcmalloc"}
+    assert found.index("gc.freeze()") < found.index("compile")
+
+
+def test_an_optimizer_that_is_fused_already_stays() -> None:
+    fused = {**ADAM, "values": {"foreach": None, "fused": True}}
+    assert "fused=True" in chosen({causes.PYTHON_OVERHEAD: 0.5}, ADAM)
+    assert "fused=True" not in chosen({causes.PYTHON_OVERHEAD: 0.5}, fused)
+
+
+def test_on_a_gpu_its_switches_are_tried_and_the_cpu_s_are_not() -> None:
+    shares = {causes.GPU_COMPUTE: 0.6, causes.HOST_TRANSFER: 0.2, causes.CONTENTION: 0.2}
+    found = chosen(shares, LOADER, {**ADAM, "device": "cuda"})
+    assert {"cudnn.benchmark", "TF32", "pin_memory=True", "channels_last"} <= found.keys()
+    assert not {"huge pages", "glibc keeps freed memory"} & found.keys()
+    assert not {"cudnn.benchmark", "TF32", "pin_memory=True"} & chosen(shares, LOADER, ADAM).keys()
+
+
+def test_debugging_is_switched_off() -> None:
+    found = chosen({causes.PYTHON_OVERHEAD: 0.5}, {"kind": "anomaly"}, variables={"PYTHONDEVMODE": "1"})
+    assert found["without PYTHONDEVMODE"].change.variables == {"PYTHONDEVMODE": None}
+    assert "no anomaly detection" in found
+
+
+def test_too_many_workers_become_fewer() -> None:
+    loader = {**LOADER, "values": {"num_workers": 8, "persistent_workers": True}}
+    found = chosen({causes.CONTENTION: 0.4}, loader)
+    assert {"num_workers=0", "num_workers=3"} <= found.keys()
+    assert "persistent_workers=True" not in found
+
+
+def test_every_treatment_says_how_it_is_made_permanent() -> None:
+    from perfdoctor.reports.wording import worded_fix
+
+    facts = [{**LOADER, "values": {"num_workers": 2}}, ADAM, {"kind": "ddp"}, {"kind": "save"}, {"kind": "anomaly"}]
+    found = chosen(dict.fromkeys(causes.CAUSES, 0.1), *facts)
+    assert len(found) > 12
+    for treatment in found.values():
+        fix = worded_fix(treatment.advice)
+        assert fix.title
+        assert fix.why.endswith(".")
+        assert fix.change

@@ -156,7 +156,7 @@ class Laboratory:
         self._runner = runner
 
     def run(self, change: Change, name: str, *, slow_start: bool = False) -> Run:
-        return self._runner.run(change, Window(2, 5, 60, 60))
+        return self._runner.run(change, Window(2, 3, 60, 60))
 
     def left_s(self) -> float:
         return 3600.0
@@ -169,6 +169,7 @@ class Laboratory:
 def test_what_is_planted_is_found_and_cured(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     """All objects are looked through after each step, of torch's as well: that is most of the job's time."""
     monkeypatch.setattr(thresholds, "CONFIRMING_RUNS", 2.0)
+    monkeypatch.setattr(thresholds, "ROUNDS", 3.0)
     breakdown = (CauseShare(GARBAGE_COLLECTION, 0.9),)
     diagnosis = Diagnosis("", Verdict(None, None, 0, 0, 1, None, "", ""), breakdown, ())
     collect = {"kind": "collect", "file": JOB, "line": 1}

@@ -1,8 +1,8 @@
 """Jobs with a GPU: what a busy GPU hides from the host is no cost, and while it idles the host is to blame.
 
 Classifiers say what the host does at each instant: it waits for the device, launches work, or does something else. The
-driver says how long the device was busy, as means over times that are longer than a step, so the two meet in sums
-over each second:
+driver says how long the device was busy, as means over times that are longer than a step and a part of each second, so
+the two meet in sums over the whole recording:
 
 1. A host that waits for its device keeps it busy: busy time is matched with these waits first.
 2. What the host does besides launching (waiting for input, saving, collecting garbage …) leaves the device idle. In a
@@ -10,6 +10,9 @@ over each second:
    nothing queued after it.
 3. The idle time that remains goes to copies that the host waits for, to waits (without them launching would overlap
    with computing, and a step would take as long as the longer of both), and for the rest to launching.
+
+Of several ranks a GPU that waits in a collective reads as busy. Who waits for whom is told by comparing them: by how
+long their GPUs are busy, by what slows these down, and by what their hosts do besides launching and never wait for.
 """
 
 from __future__ import annotations

@@ -149,6 +149,12 @@ class Case:
                 return target
         return None
 
+    def served_by(self, cause: str) -> str | None:
+        """The process outside of the job that most of a cause's waiting is for, as ``name (pid)``; None if for none."""
+        target, part = next(iter(self.paths.get(cause, ())), ("", 0.0))
+        kind, _, name = target.partition(":")
+        return name if kind == "process" and part > thresholds.MOSTLY else None
+
     def is_read_by_another(self, cause: str) -> bool:
         """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow."""
         ends = [part for target, part in self.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]

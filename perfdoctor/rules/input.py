@@ -81,6 +81,9 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
+    if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
+        yield advise("input.faster_server", server=server)
+        return
     # Rows of tensors in memory, taken one by one and stacked: the preparation is torch's own.
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
         yield advise("input.whole_batches")

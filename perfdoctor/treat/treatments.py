@@ -135,7 +135,8 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
     loaders = [fact for fact in s.all("loader") if not fact["iterable"]]
     if not loaders:
         return
-    useful = s.advised("input.more_workers").get("useful")
+    advised = s.advised("input.more_workers")
+    useful, with_threads = advised.get("useful"), advised.get("threads")
     counts = {int(useful)} if useful else {max(1, s.cores_each - 1)}
     for count in sorted((counts | {s.cores_each}) - {s.workers}):
         if count <= s.workers:
@@ -149,9 +150,12 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
             change = _with_threads(threads, {"loader": loader})
             name = f"num_workers={count}, threads={threads}"
             keywords_too = {**keywords, **_thread_keywords(threads)}
-            yield Treatment(name, both, _INPUT, change, keywords=keywords_too, fix="input.more_workers")
+            yield Treatment(
+                name, both, _INPUT, change, keywords=keywords_too, fix="input.more_workers" if with_threads else ""
+            )
         change = Change({"loader": loader})
-        yield Treatment(f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fix="input.more_workers")
+        fix = "" if with_threads else "input.more_workers"
+        yield Treatment(f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fix=fix)
 
 
 def _fewer_workers(s: Situation) -> Iterator[Treatment]:

@@ -54,6 +54,14 @@ def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: st
     )
 
 
+def faster_server(*, server: str) -> Fix:
+    return Fix(
+        f"Let process {server} keep ahead",
+        "It is no part of the job, and the job waits at the other end of its pipe or connection for what it makes.",
+        "Run several of them beside each other, give it more cores, or keep what it makes in files that the job reads.",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool) -> Fix:
     what = "Tokens are the same in each epoch" if kind == "text" else "What is the same in each epoch can be kept"
     return Fix(
@@ -294,7 +302,10 @@ def more_workers(
         why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
         change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     elif divides and cores is None:
-        change += f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))  # leaves the workers their cores"
+        change += (
+            f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))"
+            "  # leaves the workers their cores"
+        )
     if tight is not None:
         size, available = tight
         why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"

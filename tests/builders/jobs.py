@@ -93,9 +93,9 @@ def thread(
     return samples
 
 
-def named(tid: int, pid: int, ident: int) -> list[Sample]:
-    """Python's identifier of a thread, in which its stacks speak."""
-    return [PythonThread(START, pid, tid, ident, "")]
+def named(tid: int, pid: int, ident: int, name: str = "") -> list[Sample]:
+    """Python's identifier of a thread, in which its stacks speak, and its name in Python."""
+    return [PythonThread(START, pid, tid, ident, name)]
 
 
 def stacks(
@@ -119,9 +119,10 @@ def stacks(
     return [StackSegment(START, 0, at(SECONDS), pid, zlib.compress(json.dumps(events).encode()))]
 
 
-def gil(pid: int, holder: int | None) -> list[Sample]:
-    """A GIL that one thread keeps: 0 for nobody, None if unknown."""
-    return [InterpreterSample(at(tick / PER_S), pid, holder, collecting=None) for tick in range(SECONDS * PER_S)]
+def gil(pid: int, *holders: int | None) -> list[Sample]:
+    """A GIL that one thread keeps, or several by turns: 0 for nobody, None if unknown."""
+    turns = islice(cycle(holders), SECONDS * PER_S)
+    return [InterpreterSample(at(tick / PER_S), pid, holder, collecting=None) for tick, holder in enumerate(turns)]
 
 
 def code(

@@ -122,7 +122,7 @@ def test_without_checkpoints_steps_are_composed_as_traced() -> None:
 
 
 def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples() -> None:
-    """The main thread is blocked in reads in two of three samples, and asleep in the third."""
+    """The main thread is blocked in reads in two of three samples; why it sleeps in the third is not known."""
     with jobs.recorded(training(reading="DDS")) as recording:
         profiled = read_profiles(recorded(half_fetching().text()))
         _ = recording.facts
@@ -132,7 +132,7 @@ def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples() -> None:
         [joined] = profiled.join(job, sampled)
     found = joined.causes().fractions()
     assert found["gpu.compute"] == pytest.approx(0.5, abs=0.02)
-    assert found["io.storage_read"] == pytest.approx(0.33, abs=0.02)
+    assert found["io.storage_read"] == pytest.approx(0.5, abs=0.02)
     assert sum(found.values()) == pytest.approx(1)
     assert joined.phases == sampled[0].phases
     assert joined.seconds == pytest.approx(10, abs=0.1)

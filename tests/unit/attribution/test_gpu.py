@@ -128,6 +128,63 @@ def test_the_thread_that_trains_need_not_be_the_first_one() -> None:
     assert shares(samples)["cpu.kernel_launch"] == pytest.approx(0.6, abs=0.02)
 
 
+STATISTICS = (jobs.BOOTSTRAP, Frame("/home/me/train.py", "update", 70))
+LAUNCHING = {DRIVER: 0.1, DISPATCH: 0.35, PYTHON: 0.25}
+
+
+def beside_a_thread(pid: int = PID, name: str = "python") -> list[Sample]:
+    """A thread of Python's that keeps the GIL by turns, while the main one wants it for 3 of 10 samples."""
+    return [
+        *jobs.thread(pid + 5, pid, "SSSSSSSRRR", name=name, run=0.3),
+        *jobs.named(pid + 5, pid, 2, "Thread-1 (update)"),
+        *jobs.stacks(pid, STATISTICS, ident=2),
+        *jobs.gil(pid, pid, pid + 5),
+    ]
+
+
+def test_a_thread_that_sleeps_wants_the_gil_even_if_the_nearest_sample_is_of_its_own_turn() -> None:
+    """Turns last 5 ms and samples are 20 ms apart; it is no wait for the GPU, and no thread of autograd's works."""
+    loader = Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_Multi._get_data", 5)
+    waiting = (jobs.OWN, loader, Frame("/usr/lib/python3.11/threading.py", "wait", 327))
+    stacks = (FORWARD,) * 9 + (waiting,)
+    found = shares([*gpu_job("RRRRRRRSSS", LAUNCHING, stacks, busy_fraction=0.6), *beside_a_thread()])
+    assert found["cpu.gil_contention"] >= 0.25
+    assert found["gpu.compute"] == pytest.approx(0.6, abs=0.05)
+
+
+def test_hosts_that_are_late_by_turns_cost_what_their_gpus_wait_in_collectives_as_well() -> None:
+    """Each leaves its own GPU idle for a tenth of the time, and in the rest of its 0.3 the others' are idle."""
+    level = {"busy_fraction": 0.9, "power_watts": 680.0, "power_limit_watts": 700.0}
+    samples: list[Sample] = []
+    for number in range(4):
+        rank = {"RANK": str(number), "WORLD_SIZE": "4"}
+        pid = PID + 10 * number
+        samples += gpu_job("RRRRRRRSSS", LAUNCHING, pid=pid, gpu=number, rank=rank, **level)
+        samples += beside_a_thread(pid)
+    found = accounts_of(samples)[0].causes().fractions()
+    assert found["cpu.gil_contention"] == pytest.approx(0.3, abs=0.04)
+    alone = gpu_job("RRRRRRRSSS", LAUNCHING, **level)
+    assert shares([*alone, *beside_a_thread()])["cpu.gil_contention"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_readings_that_scatter_leave_no_time_to_launching() -> None:
+    """A utilisation is of a part of each second, and the host the same in all of them."""
+    job = [*gpu_job("RRRRRRRSSS", LAUNCHING), *beside_a_thread()]
+    busy = jobs.readings("gpu:0", "busy_fraction", *[0.95, 0.95, 0.45, 0.45] * 5, every_s=0.5, probe="gpu")
+    assert shares([*job, *busy]).get("cpu.kernel_launch", 0.0) < 0.04
+
+
+def test_whoever_spins_for_its_gpu_sleeps_for_its_input() -> None:
+    """The nearest stack may be of the code behind the loader; another host would sleep there for its GPU."""
+    worker = PID + 3
+    busy = jobs.thread(worker, worker, "R", run=1.0, name="pt_data_worker")
+    forked = [*jobs.process(worker, parent=PID, forked=True), *busy]
+    awake = gpu_job("RRRRRRRSSS", {SPIN: 0.3, DRIVER: 0.3, DISPATCH: 0.1}, (LOOP,), busy_fraction=0.6)
+    asleep = gpu_job("RRRSSSSSSS", {DISPATCH: 0.2, PYTHON: 0.1}, (LOOP,), busy_fraction=0.6)
+    assert shares([*awake, *forked])["cpu.input_preprocessing"] == pytest.approx(0.3, abs=0.03)
+    assert shares([*asleep, *forked]).get("cpu.input_preprocessing", 0.0) < 0.1
+
+
 def test_calls_on_the_drivers_files_are_allocation_and_never_storage() -> None:
     samples = gpu_job(
         "RRRRRRRDDD", {SPIN: 0.2, DRIVER: 0.2, DISPATCH: 0.2, PYTHON: 0.1}, call="ioctl", target="file:/dev/nvidia0",
@@ -178,6 +235,15 @@ def test_a_rank_whose_gpu_idles_is_what_the_others_wait_for() -> None:
     assert found[0].waited_for()[1] / found[0].seconds == pytest.approx(0.45, abs=0.1)
     assert found[0].causes().fractions()["cpu.kernel_launch"] == pytest.approx(0.45, abs=0.1)
     assert found[1].causes().fractions().get("communication.bandwidth", 0.0) < 0.05
+
+
+def test_a_rank_with_a_slowed_gpu_is_what_the_others_wait_for() -> None:
+    """All read as fully used and draw much power; but the same work takes one of them longer by what slows it down."""
+    clocks = {"busy_fraction": 1.0, "power_watts": 650.0, "sm_clock_max_hertz": 2e9}
+    slow = {**clocks, "sm_clock_hertz": 1.2e9, "clocks_limited_by_heat": 1.0}
+    found = accounts_of(ranks({**clocks, "sm_clock_hertz": 2e9}, slow, codes=(SPINNING, SPINNING)))
+    assert found[0].waited_for()[1] / found[0].seconds == pytest.approx(0.4, abs=0.03)
+    assert found[0].causes().fractions()["gpu.throttled"] == pytest.approx(0.4, abs=0.05)
 
 
 def test_ranks_of_a_container_have_the_gpus_of_their_local_ranks() -> None:

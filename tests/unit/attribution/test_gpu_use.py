@@ -24,6 +24,7 @@ SHORT = {
     "by_hardware": "clocks_limited_by_hardware",
     "received": "pcie_received_bytes_per_second",
     "sent": "pcie_sent_bytes_per_second",
+    "over_nvlink": "nvlink_sent_bytes_per_second",
 }
 H100 = {"limit": 700.0, "clock": 1980.0, "highest": 1980.0}
 
@@ -37,9 +38,10 @@ def gpu(number: int = 0, **levels: float | list[float]) -> list[Sample]:
     return samples
 
 
-def use_of(samples: list[Sample], number: int = 0, ranks: int = 1) -> GpuUse:
+def use_of(samples: list[Sample], number: int = 0, ranks: int = 1, *, asks: bool = False) -> GpuUse:
     with jobs.recorded(samples) as recording:
-        reader = GpuReader(Readings(recording), [[f"gpu:{rank}"] for rank in range(ranks)])
+        each = [[f"gpu:{rank}"] for rank in range(ranks)]
+        reader = GpuReader(Readings(recording), each, asks_for_exchange=asks)
         return reader.read([f"gpu:{number}"])
 
 
@@ -65,6 +67,51 @@ def test_power_alone_tells_a_wait_in_a_collective() -> None:
     # NVIDIA/nccl issue 1550: 152 of 700 W, fully used.
     assert use_of(gpu(**H100, busy=1.0, watts=152.0), ranks=8).parts["communication.bandwidth"] > 0.95
     assert "communication.bandwidth" not in use_of(gpu(**H100, busy=1.0, watts=152.0)).parts
+
+
+# Kernels on some of the multiprocessors at little power: small ones, or those of collectives.
+LOW = {"busy": 1.0, "sm": 0.4, "tensor": 0.05, "dram": 0.1, "watts": 300.0, "fp32": 0.0}
+NO_BYTES = {"sent": 2e7, "received": 2e7, "over_nvlink": 1e9}
+
+
+@pytest.mark.parametrize(
+    ("moved", "asks", "cause"),
+    [
+        (NO_BYTES, False, "gpu.low_occupancy"),
+        # Batches come from the host, and nothing goes back.
+        ({**NO_BYTES, "received": 3e9}, False, "gpu.low_occupancy"),
+        ({**NO_BYTES, "sent": 3e9, "received": 3e9}, False, "communication.bandwidth"),
+        ({**NO_BYTES, "over_nvlink": 6e10}, False, "communication.bandwidth"),
+        # Many small collectives move next to nothing.
+        (NO_BYTES, True, "communication.bandwidth"),
+    ],
+)
+def test_what_ranks_have_in_common_is_an_exchange_only_with_bytes_or_if_asked_for(
+    moved: dict[str, float], asks: bool, cause: str
+) -> None:
+    samples = [row for number in range(2) for row in gpu(number, **H100, **LOW, **moved)]
+    parts = use_of(samples, ranks=2, asks=asks).parts
+    assert parts[cause] > 0.4
+    assert sum(part > 0.1 for name, part in parts.items() if name != "gpu.compute") == 1
+
+
+def test_the_gpu_of_a_late_rank_idles() -> None:
+    others = gpu(0, **H100, **LOW, **NO_BYTES)
+    late = gpu(1, **H100, **{**LOW, "busy": 0.5}, **NO_BYTES)
+    assert use_of([*others, *late], ranks=2).parts["communication.bandwidth"] > 0.4
+
+
+def test_kernels_that_draw_the_power_of_all_multiprocessors_fill_them() -> None:
+    levels = {"busy": 1.0, "sm": 0.65, "tensor": 0.45, "dram": 0.3, "fp32": 0.0}
+    assert use_of(gpu(**H100, **levels, watts=590.0)).parts.get("gpu.low_occupancy", 0.0) < 0.02
+    few = use_of(gpu(**H100, **levels, watts=450.0)).parts["gpu.low_occupancy"]
+    assert few == pytest.approx(1 - 0.65 / 0.85, abs=0.02)
+
+
+def test_tensor_cores_would_take_over_what_keeps_single_precision_units_busy() -> None:
+    levels = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "dram": 0.2}
+    half, all_of_it = (use_of(gpu(**levels, fp32=part)).parts["gpu.no_tensor_cores"] for part in (0.45, 0.9))
+    assert half == pytest.approx(all_of_it / 2)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ SVE = "_ZN2at6native6SVE25611copy_kernelERNS_14TensorIteratorEb"
         ("libtorch_cpu.so", "mkl_blas_avx512_sgemm_kernel_0", "kernel"),
         ("libtorch_cpu.so", "mkl_serv_lsame", "dispatch"),
         ("libtorch_cpu.so", LOOP, "kernel"),
+        # On a GPU the loop is the device's.
+        ("libtorch_cuda.so", LOOP, "dispatch"),
         ("libtorch_cpu.so", ARM_LOOP, "kernel"),
         ("libtorch_cpu.so", SVE, "kernel"),
         ("libtorch_cpu.so", MAX_POOL, "kernel"),

@@ -27,6 +27,11 @@ def test_first_cause(shares: dict[str, float], cause: str | None) -> None:
     assert first_cause(shares) == cause
 
 
+def test_beside_a_gpu_only_what_leaves_it_idle_counts_as_the_hosts() -> None:
+    assert first_cause({"cpu.gil_contention": 0.11, "cpu.model_compute": 0.89}) == "cpu.model_compute"
+    assert first_cause({"cpu.gil_contention": 0.11, "gpu.compute": 0.89}) == "cpu.gil_contention"
+
+
 def test_what_a_profiler_overstates_gives_way_where_it_hardly_leads() -> None:
     shares = {"cpu.kernel_launch": 0.25, "cpu.input_preprocessing": 0.24, "gpu.compute": 0.51}
     assert first_cause(shares) == "cpu.kernel_launch"

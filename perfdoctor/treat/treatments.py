@@ -65,7 +65,8 @@ class Situation:
         settings = diagnosis.job.get("settings", {})
         self.cores = max(1, int(float(settings.get("cores") or settings.get("host_cores") or 1)))
         self.trainers = max(1, len(diagnosis.ranks))
-        self.on_gpu = any(fact.get("device") not in (None, "cpu") for fact in self.all("optimizer"))
+        devices = {fact["device"] for fact in (*self.all("optimizer"), *self.all("loss"))}
+        self.on_gpu = bool(devices - {None, "cpu"})
 
     @property
     def cores_each(self) -> int:

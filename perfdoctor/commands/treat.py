@@ -96,7 +96,8 @@ def _deliver(treated: Treated, files: dict[str, Path | None]) -> None:
             failed += write_text(path, render(treated))
     print_text(treated_console.render(treated, **looks(sys.stdout)))
     if files["patch"] is not None and not treated.patch:
-        print("perfdoctor: there is no patch: no place in the job's own files is known for it.", file=sys.stderr)
+        why = "no place in the job's own files is known for it" if treated.best else "no change is kept"
+        print(f"perfdoctor: there is no patch: {why}.", file=sys.stderr)
     if failed:
         raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")
 

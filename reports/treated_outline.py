@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.outline import Rows
@@ -74,11 +74,14 @@ def treated_outline(treated: Treated) -> TreatedOutline:
     """What a report of this treatment says."""
     tried = [trial for trial in treated.trials if trial.outcome is not Outcome.NOT_TRIED]
     left_out = [trial for trial in treated.trials if trial.outcome is Outcome.NOT_TRIED]
+    rows = tuple(map(_row, tried))
+    if not tried:  # what is said of all of them is said once
+        rows = tuple(replace(_row(trial), remark="") for trial in left_out)
     return TreatedOutline(
         headline=_headline(treated, tried),
         tone="healthy" if treated.best else "unknown",
         summary=_summary(treated, tried),
-        rows=tuple(map(_row, tried or left_out)),
+        rows=rows,
         combined=tuple(map(_row, treated.combined)),
         left_out=tuple(_title(trial) for trial in left_out) if tried else (),
         permanent=tuple(_permanent(worded_fix(one)) for one in treated.best.advice) if treated.best else (),
@@ -117,7 +120,7 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
             f"{_TRAINING[best.training or Training.UNKNOWN]}."
         )
     elif not tried and treated.trials:
-        said.append("These changes were not tried:")
+        said.append(clean(worded(treated.trials[0].detail)))
     elif not tried:
         said.append("Nothing of what can be tried without touching the job's files helps against what takes its time.")
     elif _unconfirmed(tried):

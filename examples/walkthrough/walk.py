@@ -1,4 +1,4 @@
-"""From slow to fast: runs each stage of ``train.py``, asks perfdoctor what holds it back, and measures the next stage.
+"""From slow to fast: runs each stage of ``gpt.py``, asks perfdoctor what holds it back, and measures the next stage.
 
     python examples/walkthrough/walk.py [--rounds 3] [--write]
 
@@ -29,7 +29,7 @@ class Change:
     """What is done about a finding.
 
     Attributes:
-        name: as ``train.py`` knows it.
+        name: as ``gpt.py`` knows it.
         cause: which finding it is for.
         words: what is changed.
     """
@@ -73,7 +73,7 @@ def measure(stages: list[list[str]], rounds: int) -> list[float]:
     seen: list[list[float]] = [[] for _ in stages]
     for _ in range(rounds):
         for stage, paces in zip(stages, seen, strict=True):
-            command = [sys.executable, str(HERE / "train.py"), *stage, "--seconds", str(RUN_S)]
+            command = [sys.executable, str(HERE / "gpt.py"), *stage, "--seconds", str(RUN_S)]
             lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
             paces.append(float(lines[-1].removesuffix(" tokens/s")))
     return [statistics.median(paces) for paces in seen]
@@ -81,7 +81,7 @@ def measure(stages: list[list[str]], rounds: int) -> list[float]:
 
 def diagnose(stage: list[str]) -> dict[str, Any]:
     """What `perfdoctor attach` says of a stage, from its third second on."""
-    command = [sys.executable, str(HERE / "train.py"), *stage, "--seconds", str(WATCHED_S + 8)]
+    command = [sys.executable, str(HERE / "gpt.py"), *stage, "--seconds", str(WATCHED_S + 8)]
     with (
         tempfile.TemporaryDirectory() as folder,
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job,

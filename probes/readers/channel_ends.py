@@ -20,6 +20,7 @@ _REQUEST, _SHOW_PEER, _PEER = 1, 4, 2  # NLM_F_REQUEST, UDIAG_SHOW_PEER, UNIX_DI
 _HEADER, _UNIX_REQUEST, _UNIX_REPLY = struct.Struct("=IHHII"), struct.Struct("=BBHIIIII"), struct.Struct("=BBBBIII")
 _ATTRIBUTE = struct.Struct("=HHI")
 _ANY = 0xFFFFFFFF
+_MOST_DESCRIPTORS = 1024  # of one process are looked at
 _LOCAL, _REMOTE, _INODE = 1, 2, 9  # columns of /proc/PID/net/tcp
 
 
@@ -58,7 +59,7 @@ def serves(end: End, pid: int) -> bool:
     """Whether a process has this end open, of a pipe for writing."""
     folder = f"/proc/{pid}"
     try:
-        for number in os.listdir(f"{folder}/fd"):
+        for number in os.listdir(f"{folder}/fd")[:_MOST_DESCRIPTORS]:
             is_end = os.readlink(f"{folder}/fd/{number}") == end.link
             if is_end and (end.kind != PIPE or _writes(f"{folder}/fdinfo/{number}")):
                 return True

@@ -86,7 +86,7 @@ def test_the_collector_comes_before_the_arithmetic() -> None:
     shares = {causes.GARBAGE_COLLECTION: 0.3, causes.MODEL_COMPUTE: 0.7}
     collect = {"kind": "collect", "file": "train.py", "line": 7}
     found = list(chosen(shares, ADAM, collect))
-    assert set(found[:2]) <= {"gc.collect() rarely", "gc.freeze()", "glibc keeps freed memory", "jemalloc", "tcmalloc"}
+    assert found[:2] == ["gc.collect() rarely", "gc.freeze()"]
     assert found.index("gc.freeze()") < found.index("compile")
 
 

@@ -41,7 +41,7 @@ def _compiles_again(case: Case) -> bool:
 
 
 def _compiles(case: Case) -> bool:
-    """Whether most of it is torch.compile's compiling, and not enough of a step is seen to tell whether it is the first."""
+    """Whether most of it is torch.compile's compiling, and too little of a step is seen to tell which."""
     return _mean(case, "own_compiling") >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
 
 

@@ -30,7 +30,7 @@ from perfdoctor.treat import processes
 from perfdoctor.treat.compare import steady_from
 from perfdoctor.treat.workplace import Workplace
 
-_ASK_EVERY_S = 0.05
+_ASK_EVERY_S = 0.1
 _MEMORY_EVERY_S = 0.5
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -141,16 +141,13 @@ class LiveRun:
         self.seen = Run(now_ns())
         self._folder = folder
         self._errors = errors
-        self._events: dict[Path, bytearray] = {}
+        self._events: dict[Path, _Events] = {}
         self._memory_due = 0.0
 
     def look(self) -> Run:
         """What has been seen so far."""
         for file in self._folder.glob(f"*{notes.EVENTS}"):
-            known = self._events.setdefault(file, bytearray())
-            with file.open("rb") as opened:
-                opened.seek(len(known))
-                known += opened.read()
+            self._events.setdefault(file, _Events(file)).read()
         self._read_events()
         if time.monotonic() >= self._memory_due:
             self._memory_due = time.monotonic() + _MEMORY_EVERY_S
@@ -185,7 +182,7 @@ class LiveRun:
         return (said or lines or [""])[-1]
 
     def _read_events(self) -> None:
-        processes = [_sorted_out(data) for data in self._events.values()]
+        processes = [one.by_kind for one in self._events.values()]
         processes = [one for one in processes if one[notes.STEP] or one[notes.BATCH]]
         if not processes:
             return
@@ -290,13 +287,23 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _sorted_out(data: bytearray) -> dict[int, list[tuple[int, float]]]:
-    """Events by kind."""
-    events: dict[int, list[tuple[int, float]]] = {kind: [] for kind in range(notes.GPU_MEMORY + 1)}
-    whole = len(data) // notes.RECORD.size * notes.RECORD.size
-    for kind, time_ns, value in notes.RECORD.iter_unpack(data[:whole]):
-        events[kind].append((time_ns, value))
-    return events
+class _Events:
+    """The events of a process, by kind: time and value. Each is read once, since the job trains meanwhile."""
+
+    def __init__(self, file: Path) -> None:
+        self.by_kind: dict[int, list[tuple[int, float]]] = {kind: [] for kind in range(notes.GPU_MEMORY + 1)}
+        self._file = file
+        self._read = 0
+
+    def read(self) -> None:
+        """Reads what is new, as far as it is whole."""
+        with self._file.open("rb") as opened:
+            opened.seek(self._read)
+            new = opened.read()
+        whole = len(new) // notes.RECORD.size * notes.RECORD.size
+        self._read += whole
+        for kind, time_ns, value in notes.RECORD.iter_unpack(new[:whole]):
+            self.by_kind[kind].append((time_ns, value))
 
 
 def _rank(events: Mapping[int, Sequence[tuple[int, float]]]) -> float:

@@ -36,7 +36,8 @@ class Account:
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
         updating: in which the optimizer's step was interpreter and dispatch.
-        recompiling: of these, after the optimizer's first step.
+        recompiling: of these, after the first step: a step compiles its backward pass and its optimizer after others of
+            its parts have run, and what comes after such parts more often is compiled again.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
@@ -55,6 +56,8 @@ class Account:
     compiling: float = 0.0
     updating: float = 0.0
     recompiling: float = 0.0
+    _has_run: bool = False
+    _compilations_after_a_run: int = 0
     interpreter: float | None = None
     libraries: float | None = None
 
@@ -67,8 +70,12 @@ class Account:
             self.sampling += seconds
         elif location.detail == "compile":
             self.compiling += seconds
-            if "optimizer" in self.phases:
+            self._compilations_after_a_run += self._has_run
+            self._has_run = False
+            if self._compilations_after_a_run > thresholds.COMPILATIONS_OF_A_STEP:
                 self.recompiling += seconds
+        elif location.phase in ("backward", "optimizer"):
+            self._has_run = True
         for share in shares:
             amount = share.weight * seconds
             if share.cause == PYTHON_OVERHEAD and location.phase == "optimizer":

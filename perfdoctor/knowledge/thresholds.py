@@ -450,6 +450,10 @@ FULL_GPU_MEMORY = Threshold(
     0.8, "of the GPU's memory", "judgement: with more in use, keeping all activations is not worth a try"
 )
 
+COMPILATIONS_OF_A_STEP = Threshold(
+    2.0, "compilations after a part has run", "torch.compile: the backward pass when it first runs, then the optimizer"
+)
+
 # What is shown as evidence.
 TOLD_CORES = Threshold(0.01, "cores", "the kernel counts in ticks of 10 ms, so it is one in a second")
 TOLD_FRACTION = Threshold(0.005, "of the time or the samples", "judgement: less is a sample or two in some hundred")

@@ -40,8 +40,8 @@ def _compiles_again(case: Case) -> bool:
     return compiling >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
 
 
-def _compiles_first(case: Case) -> bool:
-    """Whether most of it is torch.compile's compiling, before the first step or between steps."""
+def _compiles(case: Case) -> bool:
+    """Whether most of it is torch.compile's compiling, and too little of a step is seen to tell which."""
     return _mean(case, "own_compiling") >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
 
 
@@ -95,6 +95,7 @@ def _compile_once(case: Case) -> Iterator[Advice]:
 
 def _wait_for_compiling(case: Case) -> Iterator[Advice]:
     yield advise("interpreter.wait_for_compiling")
+    yield advise("interpreter.compile_once")
     yield advise("interpreter.keep_compiled")
 
 
@@ -176,11 +177,11 @@ INTERPRETER_RULES = (
     ),
     Rule(
         PYTHON_OVERHEAD,
-        say("interpreter.compiling_first"),
+        say("interpreter.compiling"),
         ("trainer_running", "own_compiling"),
         _wait_for_compiling,
-        say("interpreter.compiling_first_refuted"),
-        applies=_compiles_first,
+        say("interpreter.compiling_refuted"),
+        applies=_compiles,
     ),
     Rule(
         PYTHON_OVERHEAD,

@@ -71,18 +71,19 @@ def compile_once() -> Fix:
     )
 
 
-def compiling_first() -> str:
-    return "Compiling the model for its first step"
+def compiling() -> str:
+    return "Compiling the model (torch.compile)"
 
 
-def compiling_first_refuted() -> str:
-    return "Look again when steps are under way: if it still compiles then, it compiles again and again."
+def compiling_refuted() -> str:
+    return "Look again some minutes later: if nothing compiles then, it was done once, and is no bottleneck."
 
 
 def wait_for_compiling() -> Fix:
     return Fix(
         "Look again once steps are under way",
-        "No step had ended when compiling was seen: it is done once, and says nothing of the training.",
+        "Next to nothing of a step was seen between compilations. If this is the first one, it is done once and says "
+        "nothing of the training; if it still compiles then, each step does.",
         "perfdoctor attach PID   # when the first steps are done",
     )
 

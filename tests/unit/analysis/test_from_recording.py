@@ -18,9 +18,20 @@ def test_numbers_of_the_code_are_absent_where_it_was_not_looked_at() -> None:
     account.add(0, 1.0, CodeLocation("other", "compile"), [])
     assert measure_accounts([account]).trainers[10]["own_compiling"].value == 0.2
     assert measure_accounts([account]).trainers[10]["own_recompiling"].value == 0.0
-    account.add(0, 4.0, CodeLocation("optimizer"), [])
-    account.add(0, 1.0, CodeLocation("other", "compile"), [])
-    assert measure_accounts([account]).trainers[10]["own_recompiling"].value == 0.1
     account.interpreter = 0.8
     account.own[0] = Amounts({"cpu.python_overhead": 2.0})
     assert measure_accounts([account]).job["interpreter_code"].value == 0.8
+
+
+def test_compiling_the_parts_of_a_first_step_is_not_compiling_again() -> None:
+    compiling = CodeLocation("other", "compile")
+    account = Account(Process(10, 1, 0, None, "trainer", 10, 0))
+
+    for phase in ("forward", "forward", "backward", "optimizer"):  # graph breaks, and parts that compile when they run
+        account.add(0, 1.0, compiling, [])
+        account.add(0, 1.0, CodeLocation(phase), [])
+    account.add(0, 1.0, compiling, [])
+    assert account.recompiling == 0.0
+    account.add(0, 1.0, CodeLocation("backward"), [])
+    account.add(0, 2.0, compiling, [])
+    assert account.recompiling == 2.0

@@ -16,7 +16,7 @@ def test_what_compiles_again_and_again_is_not_told_to_compile(whose: str, name: 
 
 def test_a_first_compilation_is_not_called_one_of_many() -> None:
     first = finding("cpu.python_overhead", trainer={"own_compiling": 0.45, "own_recompiling": 0.02})
-    assert first.summary.startswith("Compiling the model for its first step takes 50 %")
+    assert first.summary.startswith("Compiling the model (torch.compile) takes 50 %")
     assert titles(first)[0] == "Look again once steps are under way"
     again = finding("cpu.python_overhead", trainer={"own_compiling": 0.45, "own_recompiling": 0.4})
     assert again.summary.startswith("Compiling the model again and again")

@@ -33,7 +33,7 @@ class Training(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Speedup:
     """A measured speed-up.
 
     Attributes:
@@ -93,7 +93,7 @@ class Trial:
     at_most: float | None
     bound: bool
     outcome: Outcome
-    measured: Measured | None = None
+    measured: Speedup | None = None
     training: Training | None = None
     detail: Text = ""
     first_step_s: float | None = None

@@ -44,7 +44,7 @@ class ShortPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ShownFix:
     """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is ""."""
 
     title: str
@@ -72,7 +72,7 @@ class Card:
     ranks: str
     summary: str
     evidence: tuple[tuple[str, str, str], ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ShownFix, ...]
     refuted_by: str
 
 
@@ -115,10 +115,10 @@ def _evidence(items: Iterable[Evidence], paths: ShortPaths) -> tuple[tuple[str, 
     return tuple(rows)
 
 
-def _change(fix: Fix, paths: ShortPaths) -> Change:
+def _change(fix: Fix, paths: ShortPaths) -> ShownFix:
     change = clean_lines(fix.change)
     prose, code = (change, "") if is_prose(change) else ("", change)
-    return Change(paths.shorten(clean(fix.title)) + _pace(fix), paths.shorten(clean(fix.why)), prose, code)
+    return ShownFix(paths.shorten(clean(fix.title)) + _pace(fix), paths.shorten(clean(fix.why)), prose, code)
 
 
 def _pace(fix: Fix) -> str:

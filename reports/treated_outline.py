@@ -8,7 +8,7 @@ from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.outline import Rows
 from perfdoctor.reports.text import clean, clean_lines, duration, lower_first, number, percent, sentence, size, speedup
 from perfdoctor.reports.wording import worded, worded_fix
-from perfdoctor.treatment import Control, Measured, Outcome, Training, Treated, Trial
+from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 
 NOT_RUN = "-"
 _TRAINING = {
@@ -161,7 +161,7 @@ def _predicted(trial: Trial) -> str:
 _WIDE = 10
 
 
-def _measured(measured: Measured | None) -> str:
+def _measured(measured: Speedup | None) -> str:
     if measured is None:
         return NOT_RUN
     runs = f"{measured.runs} run{'' if measured.runs == 1 else 's'}"

@@ -9,7 +9,7 @@ from typing import Any
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
 from perfdoctor.analysis.profiled import Profiled, read_profiles
-from perfdoctor.analysis.same_batch_trial import Trial, judge, read_trial
+from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.causes import GARBAGE_COLLECTION, PYTHON_OVERHEAD
@@ -70,7 +70,7 @@ def _level(job: JobTimeline) -> str:
 
 
 def _steps(
-    job: JobTimeline, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: Trial | None
+    job: JobTimeline, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: SameBatchTrial | None
 ) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = job.processes.trainers

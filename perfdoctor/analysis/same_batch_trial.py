@@ -14,7 +14,7 @@ from perfdoctor.recording.schema import TrialSeen
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SameBatchTrial:
     """Trials of all ranks.
 
     Attributes:
@@ -32,7 +32,7 @@ class Trial:
         return {"count": self.steps, "median_s": self.step_s, "saved": self.saved}
 
 
-def read_trial(trials: Iterable[TrialSeen], steps: Mapping[int, Mapping[str, Any]]) -> Trial | None:
+def read_trial(trials: Iterable[TrialSeen], steps: Mapping[int, Mapping[str, Any]]) -> SameBatchTrial | None:
     """The mean over the ranks that made a trial; None if none did.
 
     Args:
@@ -44,18 +44,18 @@ def read_trial(trials: Iterable[TrialSeen], steps: Mapping[int, Mapping[str, Any
         observed = steps.get(row.pid)
         if observed:
             seconds = row.step_ns / NS_PER_S
-            found.append(Trial(row.steps, seconds, 1 - seconds / observed["mean_s"]))
+            found.append(SameBatchTrial(row.steps, seconds, 1 - seconds / observed["mean_s"]))
     return _mean(found) if found else None
 
 
-def _mean(trials: Sequence[Trial]) -> Trial:
+def _mean(trials: Sequence[SameBatchTrial]) -> SameBatchTrial:
     count = len(trials)
-    return Trial(
+    return SameBatchTrial(
         trials[0].steps, sum(trial.step_s for trial in trials) / count, sum(trial.saved for trial in trials) / count
     )
 
 
-def judge(verdict: Verdict, trial: Trial | None) -> Verdict:
+def judge(verdict: Verdict, trial: SameBatchTrial | None) -> Verdict:
     """The verdict, after a trial of what it says.
 
     A trial without input only tries causes that lie in the input.

@@ -26,7 +26,7 @@ from perfdoctor.reports.outputs import (
     write_text,
 )
 from perfdoctor.treat.processes import interruptible
-from perfdoctor.treat.session import Progress, treat
+from perfdoctor.treat.trials import Progress, treat
 from perfdoctor.treatment import Treated
 
 DEFAULT_MINUTES = 10.0

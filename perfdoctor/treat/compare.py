@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.treatment import Measured, Outcome
+from perfdoctor.treatment import Outcome, Speedup
 
 
 def steady_from(times: Sequence[float]) -> int:
@@ -32,7 +32,7 @@ def steady_from(times: Sequence[float]) -> int:
     return cut
 
 
-def compare(controls: Sequence[float], treated: Sequence[float]) -> Measured:
+def compare(controls: Sequence[float], treated: Sequence[float]) -> Speedup:
     """The speed-up of some runs, with its interval by Welch's t-test on the logarithms of their times.
 
     Args:
@@ -43,19 +43,19 @@ def compare(controls: Sequence[float], treated: Sequence[float]) -> Measured:
     gain = statistics.fmean(before) - statistics.fmean(after)
     speedup = math.exp(gain)
     if len(before) < 2 or len(after) < 2:
-        return Measured(speedup, None, None, len(after), len(before))
+        return Speedup(speedup, None, None, len(after), len(before))
     errors = [statistics.variance(side) / len(side) for side in (before, after)]
     error = sum(errors)
     if error == 0:
-        return Measured(speedup, speedup, speedup, len(after), len(before))
+        return Speedup(speedup, speedup, speedup, len(after), len(before))
     # Welch and Satterthwaite's degrees of freedom, rounded down: a little too cautious.
     parts = zip(errors, (before, after), strict=True)
     freedom = int(error**2 / sum(one**2 / (len(side) - 1) for one, side in parts) + 1e-9)
     reach = student_t(max(1, freedom), thresholds.TRIAL_CONFIDENCE) * math.sqrt(error)
-    return Measured(speedup, math.exp(gain - reach), math.exp(gain + reach), len(after), len(before))
+    return Speedup(speedup, math.exp(gain - reach), math.exp(gain + reach), len(after), len(before))
 
 
-def judge(measured: Measured) -> Outcome:
+def judge(measured: Speedup) -> Outcome:
     """What a measured speed-up shows: faster or slower where the whole interval is, and it is enough to matter."""
     if measured.low is None or measured.high is None:
         return Outcome.UNDECIDED

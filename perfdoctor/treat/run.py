@@ -49,7 +49,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class StepWindow:
     """Which steps of a run are measured.
 
     Attributes:
@@ -239,7 +239,7 @@ class Runner:
             finally:
                 processes.end(process, token)
 
-    def run(self, change: Change, window: Window) -> Run:
+    def run(self, change: Change, window: StepWindow) -> Run:
         """Runs the job with some changes until the steps to measure are over, or it takes too long."""
         with self.live(change) as live:
             live.wait(lambda seen: bool(seen.ends_ns), time.monotonic() + window.start_s)
@@ -267,7 +267,7 @@ class Runner:
         return {name: value for name, value in variables.items() if value is not None}
 
 
-def _why_useless(seen: Run, live: LiveRun, window: Window) -> Text:
+def _why_useless(seen: Run, live: LiveRun, window: StepWindow) -> Text:
     if seen.status:
         return say("treat.crashed", status=seen.status, said=live.last_words())
     if not seen.ends_ns:

@@ -13,7 +13,7 @@ from perfdoctor.treat.compare import compare, judge
 from perfdoctor.treat.losses import compare_losses
 from perfdoctor.treat.run import Change, Run
 from perfdoctor.treat.treatments import Treatment, together
-from perfdoctor.treatment import Measured, Outcome, Training
+from perfdoctor.treatment import Outcome, Speedup, Training
 
 # Before so many changes in a round comes a control.
 _CONTROL_EVERY = 3
@@ -71,7 +71,7 @@ class Arm:
         return " + ".join(one.id for one in self.treatments)
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> Speedup | None:
         """What its runs show so far."""
         return compare(paces(self.controls), paces(self.runs)) if self.controls and self.runs else None
 

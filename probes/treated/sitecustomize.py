@@ -67,7 +67,7 @@ def _start() -> None:
     parts = {name: _load(here, name) for name in _PARTS} if settings else {}
     if parts:
         notes = parts["notes"].Notes(settings)
-        steps = parts["steps"].Steps(notes)
+        steps = parts["steps"].StepNotes(notes)
         changes = parts["changes"].Changes(settings["changes"], notes, steps)
         changes.before_torch()
 

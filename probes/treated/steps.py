@@ -14,7 +14,7 @@ STEP, BATCH, LOSS, GPU_MEMORY = range(1, 5)
 TOGETHER = 16
 
 
-class Steps:
+class StepNotes:
     """Watches steps.
 
     Args:

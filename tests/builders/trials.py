@@ -12,7 +12,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.treat.run import Change, Run
 from perfdoctor.treat.search import Arm, Found
 from perfdoctor.treat.treatments import Treatment
-from perfdoctor.treatment import Control, Measured, Outcome, Training, Treated, Trial
+from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 from tests.builders.diagnoses import input_bound
 
 
@@ -79,7 +79,7 @@ def a_trial(name: str = "num_workers=2", **how: Any) -> Trial:
         2.5,
         False,
         Outcome.FASTER,
-        Measured(1.84, 1.71, 1.98, 3, 4),
+        Speedup(1.84, 1.71, 1.98, 3, 4),
         Training.WITHIN_NOISE,
     )
     return replace(made, **how)
@@ -96,7 +96,7 @@ def treated(diagnosis: Diagnosis | None = None, **how: Any) -> Treated:
         diagnosis or input_bound(),
         ("python", "train.py"),
         a_control(),
-        (a_trial(), a_trial("slow", outcome=Outcome.SLOWER, measured=Measured(0.8, 0.7, 0.9, 2, 4))),
+        (a_trial(), a_trial("slow", outcome=Outcome.SLOWER, measured=Speedup(0.8, 0.7, 0.9, 2, 4))),
         best=a_trial(),
         patch=patch,
         spent={"seconds": 120.0, "budget_s": 600.0, "runs": 12},

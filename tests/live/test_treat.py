@@ -14,7 +14,7 @@ from perfdoctor.causes import GARBAGE_COLLECTION
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.knowledge import thresholds
 from perfdoctor.reports.wording import worded
-from perfdoctor.treat.run import Change, Run, Runner, Window
+from perfdoctor.treat.run import Change, Run, Runner, StepWindow
 from perfdoctor.treat.search import Found, search
 from perfdoctor.treat.treatments import Situation, choose
 from perfdoctor.treat.workplace import Workplace
@@ -24,7 +24,7 @@ from tests.files import TARGETS
 from tests.processes.attaching import PERFDOCTOR, perfdoctor, refused, until
 
 JOB = "treated_training.py"
-WINDOW = Window(5, 20, 60, 60)
+WINDOW = StepWindow(5, 20, 60, 60)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ class Laboratory:
         self._runner = runner
 
     def run(self, change: Change, name: str, *, slow_start: bool = False) -> Run:
-        return self._runner.run(change, Window(2, 3, 60, 60))
+        return self._runner.run(change, StepWindow(2, 3, 60, 60))
 
     def left_s(self) -> float:
         return 3600.0

@@ -7,7 +7,7 @@ import pytest
 
 from perfdoctor.diagnosis import advise, say
 from perfdoctor.reports import treated_console, treated_html, treated_json
-from perfdoctor.treatment import Measured, Outcome, Training, Treated
+from perfdoctor.treatment import Outcome, Speedup, Training, Treated
 from tests.builders.diagnoses import ATTACK, TERMINAL_ATTACK, input_bound
 from tests.builders.trials import a_trial, treated
 from tests.unit.reports.test_html import Page
@@ -18,7 +18,7 @@ def console(what: Treated) -> str:
 
 
 def nothing_helped() -> Treated:
-    slow = a_trial("slow", outcome=Outcome.SLOWER, measured=Measured(0.8, 0.7, 0.9, 2, 4))
+    slow = a_trial("slow", outcome=Outcome.SLOWER, measured=Speedup(0.8, 0.7, 0.9, 2, 4))
     return treated(trials=(slow,), best=None, patch="")
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from perfdoctor.treat.compare import compare, judge, steady_from, student_t, within_t
-from perfdoctor.treatment import Measured, Outcome
+from perfdoctor.treatment import Outcome, Speedup
 
 LOOKS = (2, 3, 4, 5)
 
@@ -65,7 +65,7 @@ def test_a_single_run_has_no_interval_and_decides_nothing() -> None:
 
 
 def test_a_gain_that_is_not_worth_it_is_none_however_sure() -> None:
-    assert judge(Measured(1.01, 1.005, 1.015, 5, 5)) is Outcome.SAME
+    assert judge(Speedup(1.01, 1.005, 1.015, 5, 5)) is Outcome.SAME
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.treat.compare import steady_from
 from perfdoctor.treat.patch import edits_of, make_patch
-from perfdoctor.treat.run import Change, LiveRun, Run, Runner, Window
+from perfdoctor.treat.run import Change, LiveRun, Run, Runner, StepWindow
 from perfdoctor.treat.search import Arm, Found, first_step_s, paces, search
 from perfdoctor.treat.treatments import Situation, Treatment, choose
 from perfdoctor.treat.workplace import Workplace
@@ -43,7 +43,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass
-class Session:
+class Trials:
     """The trials of one job.
 
     Args:
@@ -64,7 +64,7 @@ class Session:
         self._runner = Runner(self.command, self.workplace)
         self._began = time.monotonic()
         self._usual = Run(0)
-        self._window = Window(0, 0, self.left_s(), self.left_s())
+        self._window = StepWindow(0, 0, self.left_s(), self.left_s())
         self._treatments: list[Treatment] = []
 
     def left_s(self) -> float:
@@ -157,7 +157,7 @@ class Session:
             raise KeyboardInterrupt
         return diagnosis
 
-    def _plan(self, seen: Run) -> Window:
+    def _plan(self, seen: Run) -> StepWindow:
         """Which steps to measure: after those that are not steady, and for as long as starting takes."""
         times = seen.times()
         first = steady_from(times)
@@ -173,7 +173,7 @@ class Session:
             first = min(first, len(times) // 2)
             steps = min(steps, len(times) - first)
         limit_s = thresholds.MUCH_SLOWER * (first + steps) * pace + measured_s
-        return Window(first, steps, 2 * start_s + _START_MARGIN_S, limit_s)
+        return StepWindow(first, steps, 2 * start_s + _START_MARGIN_S, limit_s)
 
     def _control(self, runs: Sequence[Run]) -> Control:
         logs = [math.log(pace) for pace in paces(runs)]
@@ -289,14 +289,14 @@ def treat(
     """
     workplace = Workplace(folder, links)
     try:
-        session = Session(command, workplace, minutes, progress)
-        diagnosis, situation = session.diagnose()
+        trials = Trials(command, workplace, minutes, progress)
+        diagnosis, situation = trials.diagnose()
         interrupted = False
         try:
-            session.search(dry_run=dry_run)
+            trials.search(dry_run=dry_run)
         except KeyboardInterrupt:
             interrupted = True
-        return session.result(diagnosis, situation, interrupted=interrupted)
+        return trials.result(diagnosis, situation, interrupted=interrupted)
     finally:
         with suppress(KeyboardInterrupt):
             workplace.remove()

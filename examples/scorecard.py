@@ -18,6 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
 import scoring
+import treating
 import ways
 from scoring import Result
 
@@ -119,9 +120,12 @@ def main() -> int:
         "--way", nargs="+", choices=(ways.ATTACH, *ways.INSIDE), default=[ways.ATTACH],
         help="attach from outside (default), or diagnose() around each step, or around the loop",
     )  # fmt: skip
+    parser.add_argument("--treat", type=float, metavar="MINUTES", help="try the fixes of each for so long instead")
     parser.add_argument("--write", action="store_true", help="write the page in docs/")
     parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep every diagnosis as JSON here")
     arguments = parser.parse_args()
+    if arguments.treat:
+        return try_fixes(arguments)
     jobs.end_with_finally()
     chosen = jobs.examples(arguments.only)
     skipped = jobs.left_out(chosen)
@@ -146,6 +150,26 @@ def main() -> int:
         for name, page in scoring.documents(results, conditions(skipped, arguments)).items():
             (DOCUMENTS / name).write_text(page)
     return 0 if all(total.good for total in totals) else 1
+
+
+def try_fixes(arguments: argparse.Namespace) -> int:
+    """Holds predicted gains against measured ones, with `perfdoctor treat`."""
+    rows: list[treating.Row] = []
+    chosen = [example for example in jobs.examples(arguments.only) if not example.sound]
+    print(treating.HEADER, flush=True)
+    for example in (e for e in chosen if e.name not in jobs.left_out(chosen)):
+        jobs.wait_until_quiet()
+        try:
+            found = treating.treat(example, arguments.treat)
+        except RuntimeError as problem:
+            print(f"{example.name}: {problem}", file=sys.stderr)
+            continue
+        rows += found
+        print("\n".join(map(str, found)), flush=True)
+    print("\n".join(["", *treating.summary(rows)]))
+    if arguments.write:
+        treating.write(rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
+    return 0 if rows else 1
 
 
 def keep(result: Result, path: Path) -> None:

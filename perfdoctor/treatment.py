@@ -76,7 +76,8 @@ class Trial:
         id: what was changed, in short; several joined by `` + ``.
         advice: each change in words, with what makes it permanent.
         causes: those that it can help against.
-        predicted: the speed-up that the diagnosis promises for it at best; None where it promises none.
+        predicted: the speed-up that the diagnosis predicts for it; None where it does not advise this change.
+        at_most: what an end of all that it is against would bring; None where that cannot be said.
         bound: it only shows what could be gained at most, and cannot be kept.
         measured: None where no run had an end that counts.
         detail: why it failed or was not tried; "" otherwise.
@@ -89,6 +90,7 @@ class Trial:
     advice: tuple[Advice, ...]
     causes: tuple[str, ...]
     predicted: float | None
+    at_most: float | None
     bound: bool
     outcome: Outcome
     measured: Measured | None = None

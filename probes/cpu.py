@@ -1,7 +1,7 @@
 """CPU time of the job, of its neighbours and of perfdoctor; what the job may use; throttling and pressure.
 
 A sample costs 100 µs of CPU and 11 µs per process: 0.02 % of a core for one process, 0.1 % for 40 (Linux 6.18,
-x86-64).
+x86-64). Every 5 s all processes of the host are scanned for neighbours, at 13 µs each.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes
 from perfdoctor.probes.readers.cgroup import Pressure, Quotas
+from perfdoctor.probes.readers.neighbours import Neighbours
 from perfdoctor.probes.readers.numa import Nodes
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import (
@@ -58,6 +59,10 @@ class Cores:
         """How many cores the least confined process of the job may use."""
         return max(map(len, self.allowed.values()), default=0) or len(self._online)
 
+    def used(self) -> frozenset[int]:
+        """The cores that any process of the job may use."""
+        return frozenset().union(*self.allowed.values())
+
     def facts(self, time_ns: int) -> Iterator[Fact]:
         """What the machine is."""
         try:
@@ -102,7 +107,7 @@ class Cores:
             time_ns: now.
             running: cores on which processes of the job are running; None where the kernel does not say.
         """
-        some = sorted(frozenset().union(*self.allowed.values()))[:_CLOCKS_READ]
+        some = sorted(self.used())[:_CLOCKS_READ]
         cores = some if running is None else sorted(set(running))[:_CLOCKS_READ]
         clocks = [clock for core in cores if (clock := self._number(core, "cpufreq/scaling_cur_freq")) is not None]
         if clocks:
@@ -229,13 +234,14 @@ class CpuProbe:
         self._files = KeptFiles(root)
         self._cores = Cores(root, self._files)
         self._nodes = Nodes(root)
+        self._neighbours = Neighbours(root)
         self._quotas = Quotas(root, self._files)
         self._pressure = Pressure("cpu", root, self._files)
         self._job: Processes | None = None
         self._job_time = GroupTime(self._files, 0)
         self._own_time = GroupTime(self._files, 0)
         self._busy_at_open_s: float | None = None
-        self._neighbours_s = 0.0
+        self._others_s = 0.0
         self._cores_next_ns = 0
         self._slow_next_ns = 0
 
@@ -268,6 +274,8 @@ class CpuProbe:
             yield from self._quotas.limits(now_ns, pids)
             usable = min(self._cores.widest(), self._quotas.cores or float("inf"))
             yield Reading(now_ns, "cpu", "job", "usable_cores", usable)
+            ours = frozenset((*pids, *self._own_pids(pids)))
+            yield from self._neighbours.sample(now_ns, ours, self._cores.used())
 
     def close(self) -> Iterable[Sample]:
         """Closes all files."""
@@ -324,15 +332,15 @@ class CpuProbe:
         if subject == "host":
             yield Reading(time_ns, "cpu", "host", "idle_seconds_total", idle)
             yield Reading(time_ns, "cpu", "host", "iowait_seconds_total", iowait)
-            yield Reading(time_ns, "cpu", "host", "neighbours_seconds_total", self._neighbours(busy_s, own_s))
+            yield Reading(time_ns, "cpu", "host", "neighbours_seconds_total", self._others(busy_s, own_s))
 
-    def _neighbours(self, busy_s: float, own_s: float) -> float:
+    def _others(self, busy_s: float, own_s: float) -> float:
         """What neither the job nor perfdoctor used; ticks round, so it is kept from shrinking."""
         if self._busy_at_open_s is None:
             self._busy_at_open_s = busy_s
         rest_s = busy_s - self._busy_at_open_s - self._job_time.total_s - own_s
-        self._neighbours_s = max(self._neighbours_s, rest_s)
-        return self._neighbours_s
+        self._others_s = max(self._others_s, rest_s)
+        return self._others_s
 
     def _own_pids(self, job: Iterable[int]) -> Iterator[int]:
         """perfdoctor and its children, the job excepted: either may have started the other."""

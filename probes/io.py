@@ -4,6 +4,7 @@ A sample costs 50 µs of CPU and 10 µs per process: 0.01 % of a core for one pr
 x86-64).
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -68,7 +69,13 @@ class IoProbe:
         self._disks = Disks(self._root, self._files, frozenset(filter(None, devices.values())))
         self._servers = any(mount.filesystem in ("nfs", "nfs4") for mount in mounts)
         facts = [fact for mount in mounts for fact in _mount_facts(time_ns, mount, devices[mount.point])]
-        return [*facts, *Availability.but_for(self.name, self._pressure.refusal()).missing(), *self.sample(time_ns)]
+        shared = self._shared_memory(time_ns, job.pids())
+        return [
+            *facts,
+            *shared,
+            *Availability.but_for(self.name, self._pressure.refusal()).missing(),
+            *self.sample(time_ns),
+        ]
 
     def sample(self, now_ns: int) -> Iterator[Sample]:
         """Samples processes and devices; file servers at their own period."""
@@ -95,6 +102,16 @@ class IoProbe:
                 continue
             visible = {mount.point: mount for mount in mounts if mount.filesystem not in KERNEL_TYPES}
             return list(visible.values())[:MOST_MOUNTS]
+        return []
+
+    def _shared_memory(self, time_ns: int, pids: tuple[int, ...]) -> list[Reading]:
+        """How much room /dev/shm has, as the job sees it: a container has one of its own."""
+        for pid in pids:
+            try:
+                room = os.statvfs(self._root / f"proc/{pid}/root/dev/shm")
+            except OSError:
+                continue
+            return [Reading(time_ns, self.name, "mount:/dev/shm", "free_bytes", room.f_bavail * room.f_frsize)]
         return []
 
     def _processes(self, time_ns: int, pids: tuple[int, ...]) -> Iterator[Sample]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.reports import console
 from perfdoctor.reports.outline import outline
-from perfdoctor.reports.treated_outline import NOT_RUN, Row, TreatedOutline, treated_outline
+from perfdoctor.reports.treated_outline import Row, TreatedOutline, treated_outline
 from perfdoctor.treatment import Treated
 
 if TYPE_CHECKING:
@@ -62,6 +62,5 @@ def _table(rows: Iterable[Row]) -> Table:
         table.add_column(name, overflow="fold", header_style=console.FAINT)
     for row in rows:
         title = Text.assemble(row.title, (f"\n{row.remark}" if row.remark else "", console.FAINT))
-        predicted = row.predicted if row.predicted == NOT_RUN else f"at most {row.predicted}"
-        table.add_row(title, predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
+        table.add_row(title, row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
     return table

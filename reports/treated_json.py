@@ -39,6 +39,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
             {"title": fix.title, "why": fix.why, "change": fix.change} for fix in map(worded_fix, trial.advice)
         ],
         "predicted_speedup": trial.predicted,
+        "at_most": trial.at_most,
         "measured": asdict(trial.measured) if trial.measured else None,
         "verdict": trial.outcome.value,
         "training": trial.training.value if trial.training else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.outline import Rows
@@ -26,7 +26,7 @@ class Row:
     Attributes:
         title: what was changed.
         code: the same in short.
-        predicted: what the diagnosis promises at most.
+        predicted: what the diagnosis predicts for it, or else what an end of its causes would bring.
         measured: the speed-up with its interval.
         verdict: what came of it, in one or two words.
         remark: what else is to be said.
@@ -74,11 +74,14 @@ def treated_outline(treated: Treated) -> TreatedOutline:
     """What a report of this treatment says."""
     tried = [trial for trial in treated.trials if trial.outcome is not Outcome.NOT_TRIED]
     left_out = [trial for trial in treated.trials if trial.outcome is Outcome.NOT_TRIED]
+    rows = tuple(map(_row, tried))
+    if not tried:  # what is said of all of them is said once
+        rows = tuple(replace(_row(trial), remark="") for trial in left_out)
     return TreatedOutline(
         headline=_headline(treated, tried),
         tone="healthy" if treated.best else "unknown",
         summary=_summary(treated, tried),
-        rows=tuple(map(_row, tried or left_out)),
+        rows=rows,
         combined=tuple(map(_row, treated.combined)),
         left_out=tuple(_title(trial) for trial in left_out) if tried else (),
         permanent=tuple(_permanent(worded_fix(one)) for one in treated.best.advice) if treated.best else (),
@@ -117,7 +120,7 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
             f"{_TRAINING[best.training or Training.UNKNOWN]}."
         )
     elif not tried and treated.trials:
-        said.append("These changes were not tried:")
+        said.append(clean(worded(treated.trials[0].detail)))
     elif not tried:
         said.append("Nothing of what can be tried without touching the job's files helps against what takes its time.")
     elif _unconfirmed(tried):
@@ -134,7 +137,6 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
 def _row(trial: Trial) -> Row:
     verdict = "at most" if trial.bound and trial.outcome is Outcome.FASTER else trial.outcome.value
     tone = "good" if trial.outcome is Outcome.FASTER else "open" if trial.outcome in _OPEN else "bad"
-    predicted = speedup(trial.predicted) if trial.predicted else NOT_RUN
     remarks = [clean(worded(trial.detail))] if trial.detail else []
     if trial.training in (Training.DIFFERENT, Training.WITHIN_NOISE) and not trial.bound:
         remarks.append(sentence(_TRAINING[trial.training]) + ".")
@@ -143,10 +145,16 @@ def _row(trial: Trial) -> Row:
     if trial.bound:
         remarks.append("Shows what could be gained; nothing to keep.")
     title, code = _title(trial), clean(trial.id)
-    return Row(title, code, predicted, _measured(trial.measured), verdict, " ".join(remarks), tone)
+    return Row(title, code, _predicted(trial), _measured(trial.measured), verdict, " ".join(remarks), tone)
 
 
 _OPEN = (Outcome.UNDECIDED, Outcome.SAME, Outcome.NOT_TRIED)
+
+
+def _predicted(trial: Trial) -> str:
+    if trial.predicted is not None and not trial.bound:
+        return speedup(trial.predicted)
+    return NOT_RUN if trial.at_most is None else f"at most {speedup(trial.at_most)}"
 
 
 # An interval that goes that far says no more than that nothing is known; the JSON has it.

@@ -17,6 +17,7 @@ from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
+from perfdoctor.metrics.neighbours import find_neighbours
 from perfdoctor.metrics.overlap import measure_longer, measure_overlap
 from perfdoctor.metrics.overlap import summary as overlap_summary
 from perfdoctor.metrics.own_code import below, below_lines, by_function, outside_torch
@@ -29,6 +30,7 @@ from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.steps import Steps
 
 
@@ -189,6 +191,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         lines={cause: by_function(lines) for cause, lines in own.items()},
         below={cause: below(lines, under) for cause, lines in own.items()},
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
+        neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )
 

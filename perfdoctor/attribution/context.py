@@ -92,7 +92,8 @@ def _allocating(job: JobTimeline, pid: int) -> float:
 
 
 def _restart_waits(job: JobTimeline, trainer: Process) -> Spans:
-    suppliers = [*job.processes.workers_of(trainer.pid), *job.processes.helpers_of(trainer.pid)]
+    # What a worker starts for a sample or a shard is its own affair.
+    suppliers = [*job.processes.workers_of(trainer.pid), *job.processes.children_of(trainer.pid)]
     starts = sorted(process.started_ns for process in suppliers if process.started_ns > job.span[0])
     spans: list[tuple[int, int]] = []
     for start in starts:

@@ -75,7 +75,14 @@ def equally(several: Iterable[Shares]) -> Shares:
 
 
 def running(
-    job: JobTimeline, pid: int, state: ThreadState, time_ns: int, causes: Mapping[str, float], line: str
+    job: JobTimeline,
+    pid: int,
+    state: ThreadState,
+    time_ns: int,
+    causes: Mapping[str, float],
+    line: str,
+    *,
+    in_step: bool = False,
 ) -> Shares:
     """A runnable thread: what it computes, and for the time that it did not get a CPU, why not.
 
@@ -88,10 +95,13 @@ def running(
         time_ns: the instant.
         causes: what it computes, cause to weight, summing to 1.
         line: where in the job's own code it is.
+        in_step: it is in a phase of training, which saves nothing: what the kernel works there has other reasons.
     """
     delay = state.delay_fraction
     why = job.cpu.delay_parts(time_ns) if delay >= thresholds.RUN_QUEUE_DELAY else {}
     kernel, kernel_cause = job.storage.at(pid, time_ns)
+    if in_step and kernel_cause == CHECKPOINT_WRITE:
+        kernel, kernel_cause = 0.0, ""
     work = 1 - delay * sum(why.values())
     weights = Amounts({cause: weight * work * (1 - kernel) for cause, weight in causes.items()})
     if kernel_cause:

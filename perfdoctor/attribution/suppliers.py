@@ -77,9 +77,39 @@ def supplier_shares(job: JobTimeline, supplier: Process, time_ns: int, writing: 
         time_ns: the instant.
         writing: what the files of its trainer are written for.
     """
+    if supplier.channel:
+        return _peer_shares(job, supplier, time_ns, writing)
+    return _shares(job, supplier, time_ns, writing)
+
+
+def _shares(job: JobTimeline, supplier: Process, time_ns: int, writing: Writing) -> Shares:
     seen = job.observe(supplier, time_ns)
     answers = (classify(job, seen, writing) for classify in SUPPLIER)
     return next((shares for shares in answers if shares is not None), IDLE)
+
+
+def _peer_shares(job: JobTimeline, peer: Process, time_ns: int, writing: Writing) -> Shares:
+    """The same of a process outside of the job's tree, which is named; before it was found it did as it did then."""
+    main = job.threads.main(peer.pid)
+    if main is None:
+        return IDLE
+    shares = _shares(job, peer, max(time_ns, int(main.times_ns[0])), writing)
+    name = f"process:{job.recording.processes[peer.pid].name} ({peer.pid})"
+    return [replace(share, target=share.target or name) for share in shares]
+
+
+def serving_over(job: JobTimeline, pid: int, channel: str, time_ns: int, writing: Writing) -> Shares:
+    """What processes outside of the job's tree do that serve one of it through a kind of channel; ``IDLE`` if nothing.
+
+    Args:
+        job: the job.
+        pid: whom they serve.
+        channel: ``pipe``, ``unix`` or ``tcp``.
+        time_ns: the instant.
+        writing: what the files of its trainer are written for.
+    """
+    peers = [peer for peer in job.processes.children_of(pid) if peer.channel == channel and peer.alive_at(time_ns)]
+    return equally(filter(None, (_peer_shares(job, peer, time_ns, writing) for peer in peers)))
 
 
 def _alive(processes: list[Process], time_ns: int) -> list[Process]:
@@ -130,8 +160,12 @@ def _blocked(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | 
     return all_of(blocked_cause(job, seen, seen.time_ns, seen.location, writing), seen.location, seen.target)
 
 
-def _on_network(_: JobTimeline, seen: Observation, __: Writing) -> Shares | None:
-    return all_of(NETWORK_READ, seen.location, seen.target) if seen.is_on_network else None
+def _on_network(job: JobTimeline, seen: Observation, writing: Writing) -> Shares | None:
+    """It waits for another host, or for a server on this one: then for what that does."""
+    if not seen.is_on_network:
+        return None
+    server = serving_over(job, seen.pid, "tcp", seen.time_ns, writing)
+    return server or all_of(NETWORK_READ, seen.location, seen.target)
 
 
 def _in_lock(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
@@ -170,11 +204,15 @@ def _handing_over(_: JobTimeline, seen: Observation, __: Writing) -> Shares | No
 
 
 def _feeding(job: JobTimeline, seen: Observation, _: Writing) -> Shares | None:
-    """The main thread is idle; another thread of the worker may still be pickling and sending a batch."""
+    """The main thread is idle; another thread of the worker may still be pickling and sending a batch.
+
+    Threads of a server outside of the job's tree do its work.
+    """
+    cause = INPUT_PREPROCESSING if seen.process.channel else DATA_TRANSFER
     for thread in job.threads.besides_main(seen.pid):
         state = thread.at(seen.time_ns)
         if state.is_busy or state.syscall in ("write", "sendmsg"):
-            return running(job, seen.pid, state, seen.time_ns, {DATA_TRANSFER: 1.0}, "")
+            return running(job, seen.pid, state, seen.time_ns, {cause: 1.0}, "")
     return None
 
 

@@ -24,7 +24,7 @@ from perfdoctor.attribution.share import (
     scaled,
     unattributed,
 )
-from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait
+from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait, serving_over
 from perfdoctor.causes import (
     BANDWIDTH,
     DATA_PARALLEL,
@@ -67,9 +67,12 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
     location = seen.location
     cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
+    if cause == DATA_TRANSFER and not context.job.processes.workers_of(seen.pid):
+        cause = INPUT_PREPROCESSING  # a loader without workers hands nothing over
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
     causes = {by_place(cause, location): weight for cause, weight in causes.items()}
-    shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line)
+    in_step = location.phase in TRAINING_PHASES
+    shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
     # Whoever has the CPU that a barrier waits for is not at this line.
     shares = [replace(share, line="") if share.cause in queued else share for share in shares]
     habits = context.habits[seen.pid]
@@ -213,7 +216,7 @@ def _for_pool(classifier: TrainerClassifier, seen: Observation) -> Shares | None
         helper = thread.at(seen.time_ns)
         if helper.is_busy:
             causes = {arithmetic(seen.location): 1.0}
-            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line)
+            return running(job, seen.pid, helper, seen.time_ns, causes, seen.location.line, in_step=True)
     return None
 
 
@@ -294,11 +297,15 @@ def _in_futex(classifier: TrainerClassifier, seen: Observation) -> Shares | None
     return all_of(LOCK_CONTENTION, location) if known else unattributed(location)
 
 
-def _on_network(_: TrainerClassifier, seen: Observation) -> Shares | None:
+def _on_network(classifier: TrainerClassifier, seen: Observation) -> Shares | None:
+    """It waits for another host, or for a server on this one: then for what that does."""
     if not seen.is_on_network or _sends(seen):
         return None
-    cause = LOG_WRITE if seen.location.phase == "logging" else NETWORK_READ
-    return all_of(cause, seen.location, seen.target)
+    if seen.location.phase == "logging":
+        return all_of(LOG_WRITE, seen.location, seen.target)
+    context = classifier.context
+    server = serving_over(context.job, seen.pid, "tcp", seen.time_ns, context.habits[seen.pid].writing)
+    return server or all_of(NETWORK_READ, seen.location, seen.target)
 
 
 def _sends(seen: Observation) -> bool:

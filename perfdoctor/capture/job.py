@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import psutil
 
+from perfdoctor.capture.peers import Peers
 from perfdoctor.capture.redact import mask_command, mask_environment
 from perfdoctor.probes.readers.process import uses_torch
 from perfdoctor.probes.readers.procfs import Births, is_running, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import ProcessGone, ProcessSeen, Sample
+from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, ProcessGone, ProcessSeen, Sample
 
 # How often all processes of the machine are listed for children of any thread of the job, and processes without torch
 # asked whether they have it now.
@@ -44,6 +45,7 @@ class Member:
     children_file: int
     command: str
     environment: str
+    is_peer: bool = False
 
 
 class _Roles(NamedTuple):
@@ -128,6 +130,7 @@ class Job:
         self._thorough_ns = 0
         self._births = Births()
         self._born = True
+        self._peers = Peers()
         self._parents: dict[int, int] = {}  # of all processes that there are
         # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
         # constant.
@@ -161,13 +164,13 @@ class Job:
     def _find_roles(self) -> _Roles:
         if self._roles is None:
             members = self.members.items()
-            torch = tuple(pid for pid, member in members if member.uses_torch)
+            torch = tuple(pid for pid, member in members if member.uses_torch and not member.is_peer)
             self._roles = _Roles(tuple(self.members), torch, tuple(pid for pid, member in members if member.forked))
         return self._roles
 
     def ended(self) -> bool:
         """Whether no process of the job is left."""
-        return not self.members
+        return all(member.is_peer for member in self.members.values())
 
     def refresh(self, now_ns: int) -> Iterator[Sample]:
         """Looks for processes that came and went; between thorough searches only if any may have come."""
@@ -188,12 +191,24 @@ class Job:
                 self._roles = None
                 yield ProcessGone(now_ns, pid)
                 continue
-            yield from self._admit_all(children, pid, now_ns)
+            if not self.members[pid].is_peer:
+                yield from self._admit_all(children, pid, now_ns)
         if thorough:
             if self._born:
                 yield from self._find_by_parent(now_ns)
             self._born = births
             yield from self._ask_again_for_torch(now_ns)
+            yield from self._find_peers(now_ns)
+
+    def _find_peers(self, now_ns: int) -> Iterator[Sample]:
+        """Admits processes outside of the job that it waits for at the other end of a pipe or a socket."""
+        for pid in self._peers.search(self.members, self.members):
+            if seen := self._admit(pid, 0, now_ns):
+                self.members[pid].is_peer = True
+                reader, channel = self._peers.found[pid]
+                yield seen
+                yield Fact(now_ns, self.name, f"pid:{pid}", SERVES, str(reader))
+                yield Fact(now_ns, self.name, f"pid:{pid}", CHANNEL, channel)
 
     def _children(self, pid: int, thorough: bool) -> list[int] | None:
         """Children of a process's main thread; None if it is gone, which a thorough search finds out."""
@@ -219,7 +234,7 @@ class Job:
         children: dict[int, list[int]] = {}
         for pid, parent in self._parents.items():
             children.setdefault(parent, []).append(pid)
-        waiting = list(self.members)
+        waiting = [pid for pid, member in self.members.items() if not member.is_peer]
         for pid in waiting:
             for seen in self._admit_all(children.get(pid, ()), pid, now_ns):
                 waiting.append(seen.pid)  # its children come in their turn

@@ -25,6 +25,7 @@ from perfdoctor.reports.outputs import (
     require_places,
     write_text,
 )
+from perfdoctor.treat.processes import interruptible
 from perfdoctor.treat.session import Progress, treat
 from perfdoctor.treatment import Treated
 
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     files = {**asked_files(arguments), "patch": arguments.patch}
     require_places(*files.values())
     _announce(arguments)
-    with _progress(60 * arguments.minutes) as progress:
+    with interruptible(), _progress(60 * arguments.minutes) as progress:
         try:
             treated = treat(
                 arguments.job, Path.cwd(), arguments.link, arguments.minutes, progress, dry_run=arguments.dry_run

@@ -1,8 +1,8 @@
-"""Memory allocators that may be installed on a machine: their names, and where they lie."""
+"""Memory allocators that may be installed on a machine and can take the place of the C library's: names and places."""
 
 from pathlib import Path
 
-# Memory allocators that programs take by LD_PRELOAD, with the names that distributions give their files.
+# What programs take by LD_PRELOAD, with the names that distributions give the files.
 ALLOCATORS = {
     "jemalloc": ("libjemalloc.so*",),
     "tcmalloc": ("libtcmalloc_minimal.so*", "libtcmalloc.so*"),

@@ -263,6 +263,14 @@ EVALUATION_LOOPS = (
     meaning(rf"{_INSTALLED}/detectron2/evaluation/evaluator\.py", "inference_on_dataset", "evaluation"),
 )
 
+# Clients that hand something to a server. Below the model's call that is metrics; above it, a query for data.
+SENDING = (
+    # requests.post, Session.post …
+    meaning(rf"{_INSTALLED}/requests/(?:api|sessions)\.py", "post put patch", "logging"),
+    # httpx.post, Client.post …
+    meaning(rf"{_INSTALLED}/httpx/_(?:api|client)\.py", "post put patch", "logging"),
+)
+
 # Frames that do nothing but wait when they are innermost.
 ONLY_WAITING = (
     # threading.Condition.wait, Thread.join, Event.wait, Lock

@@ -69,8 +69,9 @@ USES: tuple[Use, ...] = (
         "optimizer", SINGLE, r"torch/optim/(?:adam|adamw|sgd|adagrad)\.py",
         "_single_tensor_adam _single_tensor_adamw _single_tensor_sgd _single_tensor_adagrad",
     ),
-    # the Trainer of Hugging Face transformers
-    _use("trainer", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
+    # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
+    _use("loop", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
+    _use("loop", "lightning", rf"{_INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
     # torch.nn.Conv2d …
     _use("convolutions", "yes", r"torch/nn/modules/conv\.py"),
     # Hugging Face datasets: a table that was shuffled, selected from or filtered is read through a list of its rows

@@ -450,6 +450,11 @@ FULL_GPU_MEMORY = Threshold(
     0.8, "of the GPU's memory", "judgement: with more in use, keeping all activations is not worth a try"
 )
 
+# What is shown as evidence.
+TOLD_CORES = Threshold(0.01, "cores", "the kernel counts in ticks of 10 ms, so it is one in a second")
+TOLD_FRACTION = Threshold(0.005, "of the time or the samples", "judgement: less is a sample or two in some hundred")
+TOLD_PART = Threshold(0.01, "of a cause", "judgement: a line with less of it is not where most of it is")
+
 # Exchange between ranks.
 WITHIN_HOST = Threshold(0.9, "of all bytes", "judgement: ranks that send so much over the loopback share one host")
 
@@ -458,6 +463,11 @@ IDLE_FABRIC = Threshold(
 )
 
 # Loader workers.
+LITTLE_SHARED_MEMORY = Threshold(
+    1000.0,
+    "MB",
+    "judgement: containers have 64 MB unless they ask for more (docker run's --shm-size), which is some batches",
+)
 WORTHWHILE_LEFT = Threshold(
     0.95, "of the wall time that is left", "judgement: a smaller gain drowns in a job's own scatter"
 )

@@ -15,6 +15,7 @@ from perfdoctor.knowledge.threads import AWAITED_WORK, AWAITS_WORK
 from perfdoctor.metrics.gpu import measure_gpus
 from perfdoctor.metrics.health import measure_health
 from perfdoctor.metrics.names import Measured, Numbers, Trainers, of_process, put
+from perfdoctor.metrics.neighbours import neighbour_cores
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.readings import Readings, total
@@ -160,7 +161,6 @@ _MB = 1e6  # bytes
 # Number, subject, counter that it is the rate of, and what to divide by for its unit.
 _RATES = (
     ("job_cores", "job", "cpu_seconds_total", 1),
-    ("neighbour_cores", "host", "neighbours_seconds_total", 1),
     ("host_cores_busy", "host", "busy_seconds_total", 1),
     ("stolen_cores", "host", "steal_seconds_total", 1),
     ("own_cores", "perfdoctor", "cpu_seconds_total", 1),
@@ -209,6 +209,7 @@ def measure_system(readings: Readings, trainer_pids: Sequence[int]) -> Numbers:
     numbers: Numbers = {}
     for name, subject, counter, unit in _RATES:
         put(numbers, name, _divided(readings.rate(subject, counter), unit))
+    put(numbers, "neighbour_cores", neighbour_cores(readings))
     _measure_quota(numbers, readings)
     _measure_memory(numbers, readings, trainer_pids)
     _measure_calls(numbers, readings)
@@ -237,6 +238,7 @@ def _measure_memory(numbers: Numbers, readings: Readings, trainer_pids: Sequence
     resident = total(readings.maximum(f"pid:{pid}", "rss_bytes") for pid in trainer_pids)
     put(numbers, "swapped", _divided(swapped, _MB))
     put(numbers, "trainer_rss", _divided(resident, _MB))
+    put(numbers, "shm_free", _divided(readings.mean("mount:/dev/shm", "free_bytes"), _MB))
     put(numbers, "memory_available", _divided(readings.mean("host", "memory_available_bytes"), _MB))
 
 

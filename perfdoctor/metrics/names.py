@@ -91,6 +91,7 @@ MEMORY: dict[str, Metric] = {
     "major_faults": Metric("major page faults of the job", "/s", "memory"),
     "memory_pressure": Metric("all tasks stalled for memory", _OF_TIME, "memory"),
     "memory_available": Metric("available memory", "MB", "memory"),
+    "shm_free": Metric("free in /dev/shm", "MB", "io"),
     "worker_rss": Metric("resident memory of one loader worker", "MB", "memory"),
     "trainer_rss": Metric("resident memory of the trainers", "MB", "memory"),
 }

@@ -25,6 +25,7 @@ parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard
 dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``); ``arrow`` if of Hugging
                      Face datasets, ``arrow rows by number`` if those are shuffled or selected rows of a table
 optimizer            how it runs over the parameters: ``single``, ``multi`` (foreach) or ``fused``
+loop                 whose training loop it is: ``transformers``, ``lightning``
 others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``
 backend              of the collectives: ``nccl`` or ``gloo``
 env.OMP_NUM_THREADS  an environment variable of the first trainer, secrets masked

@@ -34,8 +34,13 @@ class Fact(NamedTuple):
     value: str
 
 
+# Facts about a process outside of the job's tree: which of the job's waits to read what it sends, and through what
+# (``pipe``, ``unix`` or ``tcp``).
+SERVES, CHANNEL = "serves", "channel"
+
+
 class ProcessSeen(NamedTuple):
-    """A process of the job.
+    """A process of the job, or one that it waits for at the other end of a pipe or a socket.
 
     Attributes:
         started_ns: when it was started, on the one clock.

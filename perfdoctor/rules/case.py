@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.neighbours import Neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Case:
         python_lines: as ``lines``, without what ran in torch.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
+        neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         watched_s: seconds watched.
         ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
     """
@@ -71,6 +73,7 @@ class Case:
     python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    neighbours: tuple[Neighbour, ...] = ()
     watched_s: float = 0.0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -124,6 +127,11 @@ class Case:
         return self.settings.get("loader") != "no"
 
     @property
+    def loop(self) -> str:
+        """Whose training loop the job runs: ``transformers``, ``lightning``; "" if it is its own, or not known."""
+        return str(self.settings.get("loop", ""))
+
+    @property
     def gpu_memory(self) -> float | None:
         """Which fraction of the GPU's memory is in use, as the driver or else PyTorch's allocator says."""
         used = self.number("gpu_memory_share")
@@ -149,10 +157,22 @@ class Case:
                 return target
         return None
 
+    def served_by(self, cause: str) -> str | None:
+        """The process outside of the job that most of a cause's waiting is for, as ``name (pid)``; None if for none."""
+        target, part = next(iter(self.paths.get(cause, ())), ("", 0.0))
+        kind, _, name = target.partition(":")
+        return name if kind == "process" and part > thresholds.MOSTLY else None
+
     def is_read_by_another(self, cause: str) -> bool:
         """Whether most of a cause is about a pipe, a terminal or a connection, whose other end may be slow."""
-        ends = [part for target, part in self.paths.get(cause, ()) if target.startswith(("pipe", "socket"))]
-        return sum(ends) > thresholds.MOSTLY
+        return self._part(cause, ("pipe", "socket")) > thresholds.MOSTLY
+
+    def comes_through_pipe(self, cause: str) -> bool:
+        """Whether most of a cause is about a pipe: as fast as whoever writes into it, however many read."""
+        return self._part(cause, ("pipe",)) > thresholds.MOSTLY
+
+    def _part(self, cause: str, kinds: tuple[str, ...]) -> float:
+        return sum(part for target, part in self.paths.get(cause, ()) if target.startswith(kinds))
 
     def file_system(self, path: str | None) -> str | None:
         """Type of the file system that holds a path, with the word ``network`` behind it where it is one."""

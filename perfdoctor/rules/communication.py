@@ -47,6 +47,9 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
         yield advise("communication.move_overlap", way=_way(case))
     yield from _mend_transport(case)
     yield from _train_in_one_process(case)
+    if case.settings.get("tensor_parallel") == "yes" and _has_several_hosts(case):
+        ranks = _read_count(case, environment.RANKS_OF_HOST)
+        yield advise("communication.split_within_host", ranks=ranks)
     yield from _shard_otherwise(case) if _is_sharded(case) else _replicate_otherwise(case)
     if case.uses_gpu and case.settings.get("backend") != "nccl":
         yield advise("communication.use_nccl")
@@ -60,7 +63,7 @@ def _replicate_otherwise(case: Case) -> Iterator[Advice]:
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
-        way=_way(case),
+        way=case.loop or _way(case),
     )
     # DDP refuses bfloat16 without NCCL (torch 2.13).
     nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
@@ -87,7 +90,7 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
-        way=way,
+        way=case.loop or way,
     )
 
 
@@ -112,7 +115,7 @@ def _send_fewer_messages(case: Case) -> Iterator[Advice]:
         yield advise("communication.no_sync_batch_norm")
     if way not in ("", "no") and _spent_by_hand(case) < thresholds.MOSTLY * case.share(LATENCY):
         yield from _train_in_one_process(case)
-        yield advise("communication.fewer_rounds", way=way)
+        yield advise("communication.fewer_rounds", way=case.loop or way)
         if way in (DDP, FULLY_SHARD):
             yield advise("communication.large_buckets", way=way)
     else:

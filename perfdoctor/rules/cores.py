@@ -21,7 +21,8 @@ def _say_who_has_them(case: Case) -> Iterator[Message]:
     """Who keeps the cores busy, and how much of the share is waiting for threads that get none."""
     itself = case.number("trainer_run_delay")
     if _by_neighbours(case):
-        yield say("cores.neighbours", busy=case.measured("neighbour_cores"))
+        culprits = tuple(map(tuple, case.neighbours))
+        yield say("cores.neighbours", busy=case.measured("neighbour_cores"), culprits=culprits)
     elif _is_crowded(case):
         yield say("cores.crowded", runnable=case.number("runnable_threads"), cores=case.setting("cores"))
     if itself is not None and case.share(CONTENTION) - itself >= thresholds.REPORTED_SHARE:
@@ -105,6 +106,7 @@ def _move_neighbours(case: Case) -> Iterator[Advice]:
             "cores.move_neighbours",
             busy=case.measured("neighbour_cores"),
             cores=int(cores) if cores else None,
+            neighbours=tuple(map(tuple, case.neighbours)),
         )
 
 

@@ -203,6 +203,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.spread_work": _by_even_workers,
     "input.cheaper": _of_line,
     "input.prepare_once": _UP_TO_ALL,
+    "input.faster_server": _UP_TO_ALL,
     "input.whole_batches": _UP_TO_ALL,
     "input.draw_many": _part(1.0, least=0.5),
     "input.draw_ahead": _UP_TO_ALL,

@@ -34,7 +34,7 @@ def _try_mixed_precision(case: Case) -> Iterator[Advice]:
     capability = case.setting("compute_capability")
     known = case.number("gpu_tensor") is not None or case.number("traced_kernel_time") is not None
     if not known and capability is not None and capability >= hardware.VOLTA:
-        yield advise("gpu.try_mixed_precision", bfloat16=capability >= hardware.AMPERE)
+        yield advise("gpu.try_mixed_precision", bfloat16=capability >= hardware.AMPERE, loop=case.loop)
 
 
 def _keep_activations(case: Case) -> tuple[Advice, ...]:
@@ -65,7 +65,7 @@ def level_ranks(kind: str, culprit: int | None) -> tuple[Advice, ...]:
 
 def _move_less_memory(case: Case) -> Iterator[Advice]:
     yield advise("gpu.fuse", memory=case.measured("gpu_dram"), tensor=case.measured("gpu_tensor"))
-    yield advise("gpu.halve_bytes")
+    yield advise("gpu.halve_bytes", loop=case.loop)
     # Attention and convolutions: where kernels were traced, only what they ask for.
     traced = case.number("traced_kernel_time") is not None
     softmax, layout = case.number("traced_softmax"), case.number("traced_layout")
@@ -92,10 +92,10 @@ def _use_tensor_cores(case: Case) -> Iterator[Advice]:
     if case.variable(environment.TF32_OVERRIDE) == "0":
         yield advise("gpu.allow_tf32_again", name=environment.TF32_OVERRIDE)
     if capability is None or capability >= hardware.AMPERE:
-        yield advise("gpu.bfloat16", busy=busy)
+        yield advise("gpu.bfloat16", busy=busy, loop=case.loop)
         yield advise("gpu.tf32")
     else:
-        yield advise("gpu.float16", busy=busy, capability=capability)
+        yield advise("gpu.float16", busy=busy, capability=capability, loop=case.loop)
 
 
 def _left_with_tensor_cores(case: Case) -> float | None:

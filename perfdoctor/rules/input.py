@@ -16,7 +16,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
     if plan is not None and plan.uneven:
         busiest, following = plan.uneven
         return [advise("input.spread_work", busiest=busiest, following=following)]
-    if plan is None or not plan.helps or case.is_read_by_another(cause):
+    if plan is None or not plan.helps or case.comes_through_pipe(cause):
         return []
     advice = advise(
         "input.more_workers",
@@ -32,8 +32,16 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         pin=case.uses_gpu and case.settings.get("pin_thread") != "yes",
         divides=not case.uses_gpu,
         tight=_lacking_memory(case, plan),
+        shared=_little_shared_memory(case),
+        loop=case.loop,
     )
     return [advice]
+
+
+def _little_shared_memory(case: Case) -> float | None:
+    """The room in /dev/shm in MB, through which batches come, where it is that of a container which asked for none."""
+    free = case.number("shm_free")
+    return free if free is not None and free < thresholds.LITTLE_SHARED_MEMORY else None
 
 
 def _lacking_memory(case: Case, plan: WorkerPlan) -> tuple[float, float] | None:
@@ -81,6 +89,9 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     plan, kind = plan_workers(case, INPUT_PREPROCESSING), _kind_of_input(below)
     arrow = str(case.settings.get("dataset", "")).startswith("arrow")
     yield from worker_fixes(case, INPUT_PREPROCESSING, plan)
+    if (server := case.served_by(INPUT_PREPROCESSING)) is not None:
+        yield advise("input.faster_server", server=server)
+        return
     # Rows of tensors in memory, taken one by one and stacked: the preparation is torch's own.
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
         yield advise("input.whole_batches")
@@ -127,10 +138,15 @@ def _keep_workers(case: Case) -> Iterator[Advice]:
 def _hand_over_otherwise(case: Case) -> Iterator[Advice]:
     busy = case.number("worker_busy")
     slack = None if busy is None or 1 - busy < thresholds.SLACK_OF_WORKERS else 1 - busy
-    yield advise("input.whole_batches") if _has_rows(case) else advise("input.fewer_tensors", slack=slack)
+    if _has_rows(case):
+        yield advise("input.whole_batches")
+    else:
+        yield advise("input.fewer_tensors", slack=slack)
+        if (case.setting("workers") or 0) > 0:
+            yield advise("input.share_by_name")
     if case.settings.get("pin_thread") == "yes":
         yield advise("input.pin_less")
-    if slack:
+    if slack and max((trainer.workers for trainer in case.trainers), default=0) > 1:
         yield advise("input.out_of_order", slack=slack)
     if (case.setting("workers") or 0) > 0 and not case.uses_gpu:
         yield advise("input.without_workers")

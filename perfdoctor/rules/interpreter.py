@@ -30,7 +30,7 @@ def fuse_optimizer(case: Case) -> Iterator[Advice]:
     shares = [trainer.phases.get("optimizer", 0.0) for trainer in case.trainers]
     share = sum(shares) / max(1, len(shares))
     if share >= thresholds.OPTIMIZER_SHARE and case.settings.get("optimizer") != FUSED:
-        trainer = case.settings.get("trainer") == "transformers"
+        trainer = case.settings.get("loop") == "transformers"
         yield advise("interpreter.fused_optimizer", share=share, gpu=case.uses_gpu, trainer=trainer)
 
 

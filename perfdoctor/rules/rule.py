@@ -15,6 +15,7 @@ from perfdoctor.rules.gains import freed, with_gain
 
 Fixes = Iterable[Fix | Advice]
 _SHOWN = 3  # lines, files and kernels of a cause
+_EXACT = ("gpu", "trace", "timer", "network")  # counters and clocks: what is next to nothing there was measured
 
 
 def _always(case: Case) -> bool:
@@ -79,7 +80,7 @@ class Rule:
         spent = say("finding.spent_on", cause=CAUSES[self.cause].title)
         yield Evidence(spent, round(case.share(self.cause), 4), "of the time", "breakdown")
         for name in self.evidence:
-            yield from case.evidence(name)
+            yield from filter(_tells, case.evidence(name))
         ranks = _ranks(case, self.cause)
         if len(set(ranks)) < len(case.trainers):
             late = {trainer.rank: trainer.numbers.get("longer") for trainer in case.trainers}
@@ -142,6 +143,16 @@ def _expected(fix: Fix | Advice) -> float:
     return round(1 - (1 / least + 1 / most) / 2, 2)  # what differs by less is as good: the first stays first
 
 
+def _tells(evidence: Evidence) -> bool:
+    """Whether a number is one: less than ticks and samples resolve is what rounding left, and nothing was measured."""
+    if not isinstance(evidence.value, (int, float)) or evidence.value == 0:
+        return True
+    if evidence.unit == "cores":
+        return abs(evidence.value) >= thresholds.TOLD_CORES
+    sampled = evidence.unit.startswith("of ") and evidence.probe not in _EXACT
+    return not sampled or abs(evidence.value) >= thresholds.TOLD_FRACTION
+
+
 def _ranks(case: Case, cause: str) -> tuple[int, ...]:
     """The ranks that a cause lies in; none in a job of one trainer."""
     return case.culprits.get(cause, ()) if len(case.trainers) > 1 else ()
@@ -155,5 +166,7 @@ def _places(case: Case, cause: str) -> Iterator[Evidence]:
         (say("finding.operator"), "trace", case.operators),
         (say("finding.kernel"), "trace", case.kernels),
     ):
-        for what, part in table.get(cause, ())[:_SHOWN]:
+        for what, part in [(what, part) for what, part in table.get(cause, ()) if part >= thresholds.TOLD_PART][
+            :_SHOWN
+        ]:
             yield Evidence(name, say("finding.part", what=re.sub("^file:", "", what), part=part), "", probe)

@@ -177,6 +177,7 @@ def cores_floor(case: Case, assumed: float, cores: float | None) -> float:
         return thresholds.LEAST_OWN_TIME
     used = case.number("job_cores")
     neighbours = case.number("neighbour_cores") or 0.0
-    host = case.setting("host_cores")
-    free = cores if host is None else min(cores, host - neighbours)
+    # Neighbours are counted on the cores that the job may use, of which a quota may leave it a part.
+    room = case.setting("affinity_cores") or case.setting("host_cores")
+    free = cores if room is None else min(cores, room - neighbours)
     return max(thresholds.LEAST_OWN_TIME, (assumed if used is None else used) / max(free, thresholds.LEAST_FREE_CORES))

@@ -16,6 +16,7 @@ from perfdoctor.knowledge.frames import (
     INNERMOST,
     LOCKS,
     ONLY_WAITING,
+    SENDING,
     WAITING,
     Frame,
     FrameMeaning,
@@ -173,7 +174,7 @@ def with_loop_positions(
 
     A stack in no phase of torch's is compared with those in which the model is called, in the innermost function of the
     job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
-    first uses its output. The same line shows nothing.
+    first uses its output. The same line shows nothing. Who sends something to a server there logs it.
 
     Args:
         stacks: the distinct stacks, outermost call first.
@@ -189,7 +190,9 @@ def with_loop_positions(
                     calls.setdefault(function, Amounts())[line] += amount
         for number in amounts:
             if _unclaimed(found[number]):
-                found[number] = replace(found[number], detail=_side(stacks[number], calls))
+                side = _side(stacks[number], calls)
+                sends = side == AFTERWARDS and any(row.matches(frame) for frame in stacks[number] for row in SENDING)
+                found[number] = replace(found[number], phase="logging" if sends else "other", detail=side)
     return found
 
 

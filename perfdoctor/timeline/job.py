@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
+    CHANNEL,
+    SERVES,
     CodeSample,
     InterpreterSample,
     Mark,
@@ -96,7 +99,12 @@ class JobTimeline:
         marks = read_marks(rows(Mark), rows(SerialMark))
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
         self.processes = assign_roles(
-            recording.processes, recording.ended_ns, self.stacks.code_seen(), self.threads, frozenset(self.steps)
+            recording.processes,
+            recording.ended_ns,
+            self.stacks.code_seen(),
+            self.threads,
+            frozenset(self.steps),
+            _serving(recording.facts),
         )
         self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1
@@ -153,6 +161,12 @@ class JobTimeline:
         if steps is not None and steps.at(time_ns) is not None:
             return steps.collecting_at(time_ns)
         return self.gil.is_collecting(pid, time_ns)
+
+
+def _serving(facts: Mapping[tuple[str, str], str]) -> dict[int, tuple[int, str]]:
+    """Processes outside of the job's tree: whom each serves, and through what."""
+    served = {subject: int(value) for (subject, name), value in facts.items() if name == SERVES}
+    return {int(subject[4:]): (pid, facts.get((subject, CHANNEL), "")) for subject, pid in served.items()}
 
 
 def _with_symbols(samples: list[CodeSample], symbols: list[Symbol]) -> list[CodeSample]:

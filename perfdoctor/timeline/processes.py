@@ -21,6 +21,7 @@ class Process:
         role: ``trainer``, ``worker`` or ``other``.
         trainer_pid: whom a worker serves; for others the nearest trainer above, 0 if none.
         ended_ns: None while it lives.
+        channel: through what a process outside of the job's tree serves its ``parent_pid``, "" for those inside.
     """
 
     pid: int
@@ -30,6 +31,7 @@ class Process:
     role: str
     trainer_pid: int
     rank: int | None
+    channel: str = ""
 
     def alive_at(self, time_ns: int) -> bool:
         """Whether it had started and not ended yet."""
@@ -59,7 +61,7 @@ class ProcessRoles:
         return [process for process in self.by_pid.values() if process.role == "other" and process.trainer_pid == pid]
 
     def children_of(self, pid: int) -> list[Process]:
-        """Processes that were started by another, loader workers and trainers aside (a download, a decompressor)."""
+        """Processes that another one started, or that serve it: a download, a decompressor; no workers or trainers."""
         return [process for process in self.by_pid.values() if process.role == "other" and process.parent_pid == pid]
 
 
@@ -69,6 +71,7 @@ def assign_roles(
     code_seen: Mapping[int, CodeSeen],
     threads: Threads,
     marked: frozenset[int] = frozenset(),
+    serving: Mapping[int, tuple[int, str]] | None = None,
 ) -> ProcessRoles:
     """Assigns trainers, workers and the rest their roles.
 
@@ -78,9 +81,11 @@ def assign_roles(
         code_seen: what their main threads were seen in.
         threads: their threads.
         marked: processes that marked training steps from inside.
+        serving: processes outside of the job's tree, and for each whom it serves, and through what.
     """
-    parents = {pid: process.parent_pid for pid, process in seen.items()}
-    torch = [pid for pid, process in seen.items() if process.uses_torch]
+    serving = serving or {}
+    parents = {pid: serving[pid][0] if pid in serving else process.parent_pid for pid, process in seen.items()}
+    torch = [pid for pid, process in seen.items() if process.uses_torch and pid not in serving]
     workers = {pid for pid in torch if _is_worker(pid, code_seen, threads)}
     environments: dict[int, dict[str, str]] = {
         pid: json.loads(process.environment) or {} for pid, process in seen.items()
@@ -95,7 +100,9 @@ def assign_roles(
     for pid, parent in parents.items():
         role = "trainer" if pid in trainers else "worker" if pid in workers else "other"
         above = next((ancestor for ancestor in _ancestors(pid, parents) if ancestor in trainers), 0)
-        processes[pid] = Process(pid, parent, seen[pid].started_ns, ended_ns.get(pid), role, above, ranks.get(pid))
+        channel = serving[pid][1] if pid in serving else ""
+        times = seen[pid].started_ns, ended_ns.get(pid)
+        processes[pid] = Process(pid, parent, *times, role, above, ranks.get(pid), channel)
     world = [
         int(environment["WORLD_SIZE"])
         for environment in environments.values()

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,13 +50,43 @@ def start(
     )
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Lets SIGTERM and a terminal that closes end the trials as Ctrl-C does, so that no process is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handling(interrupt, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextmanager
+def _handling(handler: Callable[..., None] | signal.Handlers, *numbers: signal.Signals) -> Iterator[None]:
+    """Handles some signals in a way of its own; those that are ignored stay so."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: known for number, known in before.items() if known is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
 def end(process: subprocess.Popen[bytes], token: str) -> None:
-    """Ends a job: Ctrl-C to begin with, and by force whatever is left after that.
+    """Ends a job: Ctrl-C to begin with, and by force whatever is left after that. Nothing interrupts it.
 
     Args:
         process: its first process.
         token: the value of ``TOKEN`` in the environment of all of them.
     """
+    with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        _end(process, token)
+
+
+def _end(process: subprocess.Popen[bytes], token: str) -> None:
     family = _family(process, token)
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGINT)

@@ -196,7 +196,8 @@ class Session:
         )
 
     def _trial(self, arm: Arm, situation: Situation, interrupted: bool) -> Trial:
-        promised = [promise for one in arm.treatments if (promise := situation.predicted(one)) is not None]
+        predicted = situation.predicted(arm.treatments[0]) if len(arm.treatments) == 1 else None
+        most = situation.most(arm.treatments[0]) if len(arm.treatments) == 1 else None
         start, usual = first_step_s(arm.runs), first_step_s(arm.controls)
         late = start is not None and usual is not None and start > thresholds.LATE_FIRST_STEP * usual
         gpu = [run.gpu_memory_bytes for run in arm.runs if run.gpu_memory_bytes is not None]
@@ -207,7 +208,8 @@ class Session:
             id=arm.name,
             advice=tuple(one.advice for one in arm.treatments),
             causes=tuple(dict.fromkeys(cause for one in arm.treatments for cause in one.causes)),
-            predicted=max(promised, default=None),
+            predicted=predicted,
+            at_most=most,
             bound=arm.is_bound,
             outcome=arm.outcome if arm.runs or arm.detail else Outcome.NOT_TRIED,
             measured=arm.measured,

@@ -30,6 +30,7 @@ class Treatment:
         change: how a run is made different.
         exact: it does not touch what is computed.
         bound: it shows what could be gained at most, and is never kept.
+        general: it is against no cause in particular.
         slow_start: the first step may take minutes.
         keywords: arguments that make it permanent, by the kind of fact that tells where the call is.
         fix: the message of the diagnosis's advice that means the same; "" if it has none.
@@ -41,6 +42,7 @@ class Treatment:
     change: Change
     exact: bool = False
     bound: bool = False
+    general: bool = False
     slow_start: bool = False
     keywords: Mapping[str, Mapping[str, str]] | None = None
     fix: str = ""
@@ -63,7 +65,8 @@ class Situation:
         settings = diagnosis.job.get("settings", {})
         self.cores = max(1, int(float(settings.get("cores") or settings.get("host_cores") or 1)))
         self.trainers = max(1, len(diagnosis.ranks))
-        self.on_gpu = any(fact.get("device") not in (None, "cpu") for fact in self.all("optimizer"))
+        devices = {fact["device"] for fact in (*self.all("optimizer"), *self.all("loss"))}
+        self.on_gpu = bool(devices - {None, "cpu"})
 
     @property
     def cores_each(self) -> int:
@@ -99,12 +102,15 @@ class Situation:
         return {}
 
     def predicted(self, treatment: Treatment) -> float | None:
-        """The speed-up that the diagnosis promises at best, for this very change or for an end of its causes."""
-        findings = [one for one in self._findings if one.cause in treatment.causes]
-        fixes = [fix for one in findings for fix in one.fixes if isinstance(fix, Advice)]
+        """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
+        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
         same = [fix.predicted_speedup for fix in fixes if fix.message.id == treatment.fix and fix.predicted_speedup]
-        promised = [one.predicted_speedup for one in findings if not causes.CAUSES[one.cause].healthy]
-        return max(same or promised, default=None)
+        return max(same, default=None)
+
+    def most(self, treatment: Treatment) -> float | None:
+        """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
+        ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])
+        return 1 / (1 - ended) if 0 < ended < 1 else None
 
 
 def choose(situation: Situation) -> list[Treatment]:
@@ -114,8 +120,8 @@ def choose(situation: Situation) -> list[Treatment]:
     return sorted(worth, key=lambda one: -_promise(situation, one))
 
 
-# A bound is worth knowing, and less than a change that can be kept.
-_BOUND_COUNTS = 0.5
+# A bound is worth knowing, and less than a change that can be kept; what helps against much often helps a little.
+_BOUND_OR_GENERAL = 0.5
 
 
 def _promise(situation: Situation, treatment: Treatment) -> float:
@@ -123,7 +129,7 @@ def _promise(situation: Situation, treatment: Treatment) -> float:
     healthy = [cause for cause in treatment.causes if causes.CAUSES[cause].healthy]
     others = [cause for cause in treatment.causes if cause not in healthy]
     promise = situation.share(others) + thresholds.ARITHMETIC_COUNTS * situation.share(healthy)
-    return promise * (_BOUND_COUNTS if treatment.bound else 1.0)
+    return promise * (_BOUND_OR_GENERAL if treatment.bound or treatment.general else 1.0)
 
 
 def _more_workers(s: Situation) -> Iterator[Treatment]:
@@ -236,17 +242,17 @@ def _garbage(s: Situation) -> Iterator[Treatment]:
 
 
 def _allocators(s: Situation) -> Iterator[Treatment]:
-    against = _INPUT if s.on_gpu else (*_INPUT, causes.PYTHON_OVERHEAD, *_CPU_ARITHMETIC, causes.GARBAGE_COLLECTION)
+    against = _INPUT if s.on_gpu else (*_INPUT, causes.PYTHON_OVERHEAD, *_CPU_ARITHMETIC)
     if not s.on_gpu:
         kept, huge = environment.KEEP_FREED_MEMORY, environment.HUGE_PAGES
         advice = advise("treat.keep_memory", variables=tuple(kept.items()))
-        yield Treatment("glibc keeps freed memory", advice, against, Change(variables=kept))
+        yield Treatment("glibc keeps freed memory", advice, against, Change(variables=kept), general=True)
         advice = advise("treat.huge_pages", variables=tuple(huge.items()))
         yield Treatment("huge pages", advice, _CPU_ARITHMETIC, Change(variables=huge))
     for name, file in _found_allocators():
         preload = " ".join(filter(None, (str(file), s.variables.get("LD_PRELOAD"))))
         advice = advise("treat.allocator", name=name, preload=preload)
-        yield Treatment(name, advice, against, Change(variables={"LD_PRELOAD": preload}))
+        yield Treatment(name, advice, against, Change(variables={"LD_PRELOAD": preload}), general=True)
 
 
 def _found_allocators() -> Iterator[tuple[str, Path]]:

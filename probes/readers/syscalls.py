@@ -3,8 +3,10 @@
 Numbers are the kernel's ABI: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h (arm64).
 """
 
+import ctypes
 import os
 import platform
+import stat
 import struct
 from pathlib import Path
 
@@ -49,6 +51,7 @@ ON_DESCRIPTOR = frozenset((
 ))  # fmt: skip
 # Another argument is one: where the data comes from, the file that is mapped (-1 for none).
 DESCRIPTOR_ARGUMENT = {"sendfile": 1, "mmap": 4}
+_READS = frozenset(("read", "readv", "recvfrom", "recvmsg"))
 # The first argument points at an array of struct pollfd, the second is its length.
 ON_POLL_SET = frozenset(("poll", "ppoll"))
 # This argument points at a path.
@@ -57,6 +60,10 @@ PATH_ARGUMENT = {
     "openat": 1, "openat2": 1, "newfstatat": 1, "statx": 1, "unlinkat": 1, "renameat": 1, "renameat2": 1,
 }  # fmt: skip
 
+# glibc 2.28 and musl 1.2.5 have it.
+_STATX = getattr(ctypes.CDLL(None), "statx", None)
+_AT_FDCWD, _AT_STATX_DONT_SYNC, _STATX_TYPE = -100, 0x4000, 1
+_STATX_SIZE, _STATX_MODE = 256, 28  # of struct statx, and where its stx_mode lies
 _POLLFD = struct.Struct("ihh")
 _LONGEST_PATH = 512
 _POLLED = 4  # descriptors of one poll that are looked at
@@ -116,8 +123,14 @@ class Descriptors:
             return self._path_at(arguments[PATH_ARGUMENT[call]])
         return ""
 
+    def awaited(self, call: str, arguments: list[int]) -> list[int]:
+        """Descriptors that a call waits to read from; none of one that does not, or where they cannot be read."""
+        if call in _READS:
+            return [arguments[0]]
+        return self._polled_ones(arguments[0], arguments[1]) if call in ON_POLL_SET else []
+
     def name_of(self, descriptor: int) -> str:
-        """``file:/path``, ``pipe``, ``socket:tcp|udp|unix|other``, ``anon:eventpoll`` …"""
+        """``file:/path``, ``pipe``, ``pipe:/path`` of one with a name, ``socket:tcp|udp|unix|other``, ``anon:…``."""
         name = self._lasting.get(descriptor)
         if name is None:
             name = _name(f"{self._process}/fd/{descriptor & 0xFFFFFFFF}")
@@ -126,8 +139,11 @@ class Descriptors:
         return name
 
     def _polled(self, address: int, count: int) -> str:
+        return _foremost(set(map(self.name_of, self._polled_ones(address, count))))
+
+    def _polled_ones(self, address: int, count: int) -> list[int]:
         raw = self._read(address, _POLLFD.size * min(count, _POLLED))
-        return _foremost({self.name_of(_POLLFD.unpack_from(raw, at)[0]) for at in range(0, len(raw), _POLLFD.size)})
+        return [_POLLFD.unpack_from(raw, at)[0] for at in range(0, len(raw), _POLLFD.size)]
 
     def _watched(self, descriptor: int) -> str:
         """What an epoll set is about: event loops wait for all that they serve in one."""
@@ -167,11 +183,21 @@ def _name(path: str) -> str:
     except OSError:
         return ""
     if link.startswith("/"):
-        return f"file:{link}"
+        return f"pipe:{link}" if _is_named_pipe(path) else f"file:{link}"
     kind, _, rest = link.partition(":")
     if kind == "socket":
         return _socket(path)
     return f"anon:{rest.strip('[]')}" if kind == "anon_inode" else kind
+
+
+def _is_named_pipe(path: str) -> bool:
+    """Whether a descriptor's link leads to a named pipe, without asking a server of the file system (statx(2))."""
+    if _STATX is None:
+        return False
+    found = ctypes.create_string_buffer(_STATX_SIZE)
+    if _STATX(_AT_FDCWD, path.encode(), _AT_STATX_DONT_SYNC, _STATX_TYPE, found) != 0:
+        return False
+    return stat.S_ISFIFO(struct.unpack_from("=H", found, _STATX_MODE)[0])
 
 
 def _socket(path: str) -> str:

@@ -32,6 +32,7 @@ class Steps:
         self._optimizers: dict[int, int] = {}
         self._losses: list[tuple[int, Any]] = []
         self._torch: Any = None
+        self._told = False
 
     def install(self, torch: Any) -> None:
         """Hooks the ends of optimizers' steps, loaders' batches and backward passes."""
@@ -65,15 +66,18 @@ class Steps:
     def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            self._note_loss(tensors if isinstance(tensors, self._torch.Tensor) else tensors[0])
+            first = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+            if isinstance(first, self._torch.Tensor) and first.numel() == 1:
+                self._note_loss(first)
             return original(tensors, *args, **kwargs)
 
         return backward
 
     def _note_loss(self, loss: Any) -> None:
-        if loss.numel() != 1:
-            return
         now = monotonic_ns()
+        if not self._told:
+            self._told = True
+            self._notes.fact("loss", device=loss.device.type)
         if loss.device.type == "cpu":
             self._notes.event(LOSS, now, float(loss.detach()))
             return

@@ -10,8 +10,10 @@ with contextlib.nullcontext() if last else model.no_sync():  # around the forwar
     (criterion(model(inputs), targets) / 4).backward()
 if last:
     optimizer.step(); optimizer.zero_grad()  # {_LARGER_UPDATE}"""
-# By how the ranks share the model.
+# By how the ranks share the model, or by whose loop trains it.
 _ACCUMULATE = {
+    "transformers": f"TrainingArguments(..., gradient_accumulation_steps=4)  # {_LARGER_UPDATE}",
+    "lightning": f"Trainer(..., accumulate_grad_batches=4)  # {_LARGER_UPDATE}",
     "": _NO_SYNC,
     "ddp": _NO_SYNC,
     "fsdp": f"{_NO_SYNC}\n# gradients stay whole until the last: memory for one more copy of the parameters",
@@ -179,6 +181,18 @@ def shard_within_host(*, way: str, ranks: int) -> Fix:
         f"Parameters then come from the {ranks} ranks of the same host, and only gradients go between hosts. Each host "
         "must have room for the whole model.",
         changes[way],
+    )
+
+
+def split_within_host(*, ranks: int) -> Fix:
+    return Fix(
+        "Split layers within each host only",
+        "Ranks that share a layer (tensor parallelism) exchange activations in each layer, forward and backward, and "
+        "nothing hides that: between hosts it waits for the network.",
+        f"""\
+mesh = init_device_mesh('cuda', (hosts, {ranks}), mesh_dim_names=('data', 'tensor'))
+torch.distributed.tensor.parallel.parallelize_module(model, mesh['tensor'], plan)
+fully_shard(model, mesh=mesh['data'])""",
     )
 
 

@@ -15,8 +15,14 @@ def queueing_refuted() -> str:
     )
 
 
-def neighbours(*, busy: Evidence) -> str:
-    return f"processes outside the job keep {amount(busy)} busy"
+def neighbours(*, busy: Evidence, culprits: tuple[tuple[int, str, float], ...]) -> str:
+    return f"processes outside the job keep {amount(busy)} busy{_named(culprits)}"
+
+
+def _named(culprits: tuple[tuple[int, str, float], ...]) -> str:
+    """Who they are, in brackets; nothing where none was seen."""
+    each = ", ".join(f"{command} (pid {pid}) {cores:.2g}" for pid, command, cores in culprits)
+    return f" ({each})" if each else ""
 
 
 def crowded(*, runnable: float, cores: float) -> str:
@@ -43,12 +49,19 @@ def more_cores(*, used: float, cores: float) -> Fix:
     )
 
 
-def move_neighbours(*, busy: Evidence, cores: int | None) -> Fix:
+def move_neighbours(*, busy: Evidence, cores: int | None, neighbours: tuple[tuple[int, str, float], ...]) -> Fix:
     few = f", of {cores} that the job may use" if cores else ""
+    pids = " ".join(str(pid) for pid, _, _ in neighbours)
+    who = (
+        f"ps -o pid,user,pcpu,args -p {pids.replace(' ', ',')}"
+        if pids
+        else "ps -eo pid,user,pcpu,args --sort=-pcpu | head"
+    )
     return Fix(
         "Keep other processes off these cores",
-        f"Processes outside the job keep {amount(busy)} busy on this host{few}.",
-        "renice +19 -p OTHER_PID            # they run when the job does not\n"
+        f"Processes outside the job keep {amount(busy)} busy{few}{_named(neighbours)}.",
+        f"{who}\n"
+        f"renice +19 -p {pids or 'OTHER_PID'}   # they run when the job does not\n"
         "taskset -c CORES python train.py   # or give the job cores of its own",
     )
 
@@ -75,14 +88,14 @@ def fewer_threads(
 ) -> Fix:
     have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
     have += ", but code sets more" if overruled else ""
-    in_code = f"torch.set_num_threads({fitting}), cv2.setNumThreads(0)"
+    in_code = f"torch.set_num_threads({fitting})"
     by_variable = f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: {in_code}"
     return Fix(
         f"Use {counted(fitting, 'compute thread')} per process",
         f"{counted(processes, 'process', 'processes')} had {runnable:.3g} threads running or queueing at a time on "
         f"{counted(cores, 'core')} ({have}). What threads lose by waiting for each other at barriers is on top of "
         "that.",
-        f"{in_code}   # where the script sets more" if overruled else by_variable,
+        f"{in_code}   # where the script sets more; with OpenCV: cv2.setNumThreads(0)" if overruled else by_variable,
     )
 
 

@@ -3,15 +3,24 @@
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.english.phrases import amount, percent, twice_the_batch
 
-_AUTOCAST = """\
+# By whose loop trains the model.
+_BFLOAT16 = {
+    "transformers": "TrainingArguments(..., bf16=True)",
+    "lightning": "Trainer(..., precision='bf16-mixed')",
+    "": """\
 with torch.autocast('cuda', dtype=torch.bfloat16):
     loss = criterion(model(inputs), targets)
-loss.backward()  # outside of autocast"""
-_SCALED = """\
+loss.backward()  # outside of autocast""",
+}
+_FLOAT16 = {
+    "transformers": "TrainingArguments(..., fp16=True)",
+    "lightning": "Trainer(..., precision='16-mixed')",
+    "": """\
 scaler = torch.amp.GradScaler()  # once
 with torch.autocast('cuda', dtype=torch.float16):
     loss = criterion(model(inputs), targets)
-scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()"""
+scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()""",
+}
 
 
 def computing() -> str:
@@ -123,11 +132,11 @@ def fuse(*, memory: Evidence | None, tensor: Evidence | None) -> Fix:
     )
 
 
-def halve_bytes() -> Fix:
+def halve_bytes(*, loop: str) -> Fix:
     return Fix(
         "Halve the bytes",
         "Activations in bfloat16 need half the traffic of float32.",
-        _AUTOCAST,
+        _BFLOAT16[loop],
     )
 
 
@@ -189,19 +198,19 @@ def allow_tf32_again(*, name: str) -> Fix:
     return Fix(f"Unset {name}", "It is set to 0 and forbids TF32 everywhere.", f"unset {name}")
 
 
-def bfloat16(*, busy: Evidence | None) -> Fix:
+def bfloat16(*, busy: Evidence | None, loop: str) -> Fix:
     return Fix(
         "Train in mixed precision",
         f"{_tensor_cores(busy)}; matrix products in bfloat16 run on them.",
-        _AUTOCAST,
+        _BFLOAT16[loop],
     )
 
 
-def float16(*, busy: Evidence | None, capability: float) -> Fix:
+def float16(*, busy: Evidence | None, capability: float, loop: str) -> Fix:
     return Fix(
         "Train in mixed precision",
         f"{_tensor_cores(busy)}; this GPU (compute capability {capability:g}) has them for float16.",
-        _SCALED,
+        _FLOAT16[loop],
     )
 
 
@@ -214,12 +223,12 @@ def tf32() -> Fix:
     )
 
 
-def try_mixed_precision(*, bfloat16: bool) -> Fix:
+def try_mixed_precision(*, bfloat16: bool, loop: str) -> Fix:
     return Fix(
         "If it trains in float32, train in mixed precision",
         "This GPU's counters do not say whether its tensor cores work; matrix products in 16 bits run on them, several "
         "times as fast.",
-        _AUTOCAST if bfloat16 else _SCALED,
+        (_BFLOAT16 if bfloat16 else _FLOAT16)[loop],
     )
 
 

@@ -54,11 +54,23 @@ def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: st
     )
 
 
+def faster_server(*, server: str) -> Fix:
+    return Fix(
+        f"Let process {server} keep ahead",
+        "It is no part of the job, and the job waits at the other end of its pipe or connection for what it makes.",
+        "Run several of them beside each other, give it more cores, or keep what it makes in files that the job reads.",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool) -> Fix:
-    what = "Tokens are the same in each epoch" if kind == "text" else "What is the same in each epoch can be kept"
+    why = (
+        "Tokens are the same in each epoch: they need not be made anew."
+        if kind == "text"
+        else "What is the same in each epoch can be kept: decoded, resized, filtered or tokenised samples."
+    )
     return Fix(
         "Do the part that never changes once",
-        f"{what}: {'they need not be made anew.' if kind == 'text' else 'decoded, resized or filtered samples.'}",
+        why,
         _ONCE_IN_ARROW if arrow and kind == "text" else _ONCE.get(kind, _ONCE[""]),
     )
 
@@ -207,6 +219,15 @@ def fewer_tensors(*, slack: float | None) -> Fix:
     )
 
 
+def share_by_name() -> Fix:
+    return Fix(
+        "Let workers share tensors by name",
+        "By default an open file is sent for each tensor of a batch. Names of files cost less; those of a job that was "
+        "killed stay in /dev/shm.",
+        "torch.multiprocessing.set_sharing_strategy('file_system')  # before the loader is made",
+    )
+
+
 def pin_less() -> Fix:
     return Fix(
         "Give the pinning thread less to do",
@@ -278,6 +299,8 @@ def more_workers(
     pin: bool,
     divides: bool,
     tight: tuple[float, float] | None,
+    shared: float | None,
+    loop: str,
 ) -> Fix:
     why = (
         f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s: "
@@ -287,20 +310,25 @@ def more_workers(
     if useful < needed and cores is not None:
         taken = f", of which the job keeps {used_cores:.2g} busy already" if used_cores else ""
         why += f", and on {counted(cores, 'core')}{taken}, more than {useful} would gain nothing"
-    change = f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    change = (
+        f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
+        if loop == "transformers"
+        else f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
+    )
     title = f"Use {counted(useful, 'loader worker')}"
     if threads is not None:
         title += f" and {counted(threads, 'compute thread')}"
         why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
         change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     elif divides and cores is None:
-        change += (
-            f"\ntorch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - {useful}))"
-            "  # leaves the workers their cores"
-        )
+        fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"
+        change += f"\ntorch.set_num_threads({fewer})  # leaves the workers their cores"
     if tight is not None:
         size, available = tight
         why += f". Mind the memory: one has {size / 1000:,.2g} GB, and {available / 1000:,.2g} GB are available"
+    if shared is not None:
+        why += f". Batches come through /dev/shm, which has {shared:,.0f} MB free"
+        change += "\n# in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm"
     if now == 0:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
     return Fix(title, f"{why}.", change)

@@ -39,13 +39,15 @@ def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
         if trainer
         else "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # also Adam, SGD and Adagrad"
     )
-    beside = "torch.compile(optimizer.step)() does the same for other optimizers; the learning rate is then a tensor."
+    others = (
+        "\n# others: optimizer = torch.optim.NAdam(model.parameters(), lr=torch.tensor(lr), capturable=True)"
+        "\n# step = torch.compile(optimizer.step); step() in place of optimizer.step()"
+    )
     now = "several kernels for each group of parameters" if gpu else "several operators for each parameter"
     return Fix(
         "Update all parameters in one call",
-        f"The optimizer takes {percent(share)} of the time; unless told otherwise, it runs {now}."
-        + (f" {beside}" if gpu else ""),
-        change,
+        f"The optimizer takes {percent(share)} of the time; unless told otherwise, it runs {now}.",
+        change + (others if gpu and not trainer else ""),
     )
 
 

@@ -28,4 +28,4 @@ def then(sentence: str | None) -> str:
 
 def twice_the_batch(loader: bool) -> str:
     """The change that doubles the batch, in a loader if the job may have one."""
-    return "DataLoader(..., batch_size=2 * batch_size)" if loader else "2 * batch_size"
+    return "DataLoader(..., batch_size=2 * batch_size)" if loader else "batch_size = 2 * batch_size"

@@ -221,11 +221,11 @@ def not_applied() -> str:
 
 
 def no_time(*, needed: float) -> str:
-    return f"No time left: it takes about {needed:.0f} s more for two runs."
+    return f"No time left: two more runs take about {needed:.0f} s, and the best is run again after that."
 
 
 def dry_run() -> str:
-    return "A dry run tries nothing."
+    return "A dry run only says what would be tried."
 
 
 def given_up() -> str:

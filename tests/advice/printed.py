@@ -11,17 +11,20 @@ from typing import Any, NamedTuple
 import perfdoctor.reports
 from perfdoctor.diagnosis import Evidence, Fix
 
-WAYS = ("", "no", "ddp", "fsdp", "fully_shard", "deepspeed", "megatron")
+WAYS = ("", "no", "ddp", "fsdp", "fully_shard", "deepspeed", "megatron", "transformers", "lightning")
 KINDS = ("images", "sound", "video", "text", "arrays", "")
 # Values that mean something, by name; a piece of advice takes those that it has words for.
 VALUES: dict[str, tuple[Any, ...]] = {
     "way": WAYS,
     "kind": KINDS,
+    "loop": ("", "transformers", "lightning"),
     "name": ("NCCL_P2P_DISABLE",),
     "path": ("/data/train.bin",),
     "line": ("train.py:12 step",),
     "lines": (("train.py:12 step",),),
     "tight": ((1200.0, 800.0), None),
+    "culprits": (((123, "stress", 1.5),), ()),
+    "variables": ((("MALLOC_CONF", "narenas:1"),),),
     "neighbours": (((123, "stress", 1.5),), ()),
 }
 BY_TYPE: dict[str, tuple[Any, ...]] = {

@@ -29,6 +29,8 @@ COMMANDS = frozenset((
     "health.mend_pcie", "health.mend_pcie_errors", "health.raise_core_clock", "health.replace_gpu",
     "interpreter.record_stacks", "interpreter.stop_watching", "interpreter.wait_for_compiling", "io.copy_to_local",
     "io.faster_reader", "io.keep_in_memory", "io.more_memory",
+    "treat.allocator", "treat.growing_segments", "treat.huge_pages",
+    "treat.keep_memory", "treat.sleeping_threads", "treat.unset",
 ))  # fmt: skip
 # Of these, what Python could read as well.
 COMMANDS_ONLY = frozenset(("communication.fast_interface", "communication.log_less"))
@@ -52,9 +54,18 @@ FROM = {
     "concurrent.futures": ("ProcessPoolExecutor", "ThreadPoolExecutor"),
 }  # fmt: skip
 # Packages that advice speaks of and that are not installed for these tests.
-ELSEWHERE = ("Image", "TrainingArguments", "gymnasium", "kornia", "torchcodec", "torchvision", "transformers")
+ELSEWHERE = (
+    "Image",
+    "Trainer",
+    "TrainingArguments",
+    "gymnasium",
+    "kornia",
+    "torchcodec",
+    "torchvision",
+    "transformers",
+)
 # Classes of the job's own.
-OWN = ("Block",)
+OWN = ("Block", "Optimizer")
 
 
 def python() -> list[Printed]:

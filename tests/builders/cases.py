@@ -1,6 +1,7 @@
 """For tests of advice: the finding that rules make of a job, and what it tells to do."""
 
 from perfdoctor.diagnosis import Evidence, Finding
+from perfdoctor.metrics.neighbours import Neighbour
 from perfdoctor.reports.wording import worded_finding, worded_fixes
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
@@ -20,6 +21,7 @@ def finding(
     share: float = 0.5,
     lines: tuple[str, ...] = (),
     below: dict[str, float] | None = None,
+    neighbours: tuple[Neighbour, ...] = (),
     **phases: float,
 ) -> Finding:
     units = {"neighbour_cores": "cores", "bytes_per_read": "bytes", "major_faults": "/s"}
@@ -32,6 +34,7 @@ def finding(
     case = Case(
         {cause: share, "cpu.model_compute": 1 - share}, trainers, {}, measured, settings or {},
         paths=paths, lines=places, python_lines=places, below={cause: below or {}},
+        neighbours=neighbours,
     )  # fmt: skip
     found, broken = find(case)
     assert not broken

@@ -75,6 +75,7 @@ def a_trial(name: str = "num_workers=2", **how: Any) -> Trial:
         name,
         (advise("treat.more_workers", workers=2, now=0),),
         (INPUT_PREPROCESSING,),
+        1.7,
         2.5,
         False,
         Outcome.FASTER,

@@ -11,8 +11,10 @@ import psutil
 import pytest
 
 from perfdoctor.probes.cpu import CpuProbe
+from perfdoctor.probes.readers.neighbours import Neighbours
 from perfdoctor.probes.readers.numa import node_of_device
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, core_list, core_text, stat_fields
+from perfdoctor.recording.schema import Fact, Reading
 from tests.processes.watching import complaints, facts, looked, number, opened, plant, program, readings, remove_group
 
 pytestmark = pytest.mark.alone
@@ -100,6 +102,27 @@ def test_tells_neighbours_from_the_job_and_from_itself() -> None:
     assert own >= 0.4
     assert number(after, "job", "cpu_seconds_total") == pytest.approx(0.5, abs=0.1)
     assert busy >= seen
+
+
+def test_names_neighbours_that_use_cores_and_no_others() -> None:
+    with program("done()") as job, program(f"{BURN}\ndone()\nburn(0.5)") as busy, program("done()\n") as idle:
+        busy.step()
+        idle.step()
+        own = psutil.Process()
+        scans = Neighbours(Path("/"))
+        ours = {job.pid, own.pid}
+        cores = frozenset(own.cpu_affinity())
+        assert list(scans.sample(1_000_000_000, ours, cores)) == []
+        busy.step()
+        seen = list(scans.sample(2_000_000_000, ours, cores))
+    subjects = {one.subject for one in seen}
+    assert f"neighbour:{busy.pid}" in subjects
+    assert not subjects & {f"neighbour:{pid}" for pid in (job.pid, own.pid, idle.pid)}
+    used = [one.value for one in seen if isinstance(one, Reading) and one.subject == f"neighbour:{busy.pid}"]
+    assert len(used) == 2
+    assert used[1] - used[0] == pytest.approx(0.5, abs=0.1)
+    [command] = [one.value for one in seen if isinstance(one, Fact) and one.subject == f"neighbour:{busy.pid}"]
+    assert command.startswith("python")
 
 
 def test_survives_a_process_that_vanishes_and_frees_its_files() -> None:

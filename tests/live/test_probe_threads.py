@@ -125,7 +125,7 @@ def test_a_file_is_named_whatever_its_name(name: bytes, tmp_path: Path) -> None:
         assert until(lambda: asleep(process.pid))
         sample = next(one for one in look(probe) if isinstance(one, ThreadSample))
         list(probe.close())
-    assert sample.target == f"file:{path.decode(errors='replace')}"
+    assert sample.target == f"pipe:{path.decode(errors='replace')}"
     sample.target.encode()  # what cannot be encoded cannot be recorded
 
 
@@ -135,6 +135,15 @@ def test_the_path_of_a_call_is_read_from_memory(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     call = settled(main_samples(f"open({str(pipe)!r})"))
     assert call == ("S", "openat", f"file:{pipe}")
+
+
+def test_a_named_pipe_is_no_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "to be read"
+    os.mkfifo(pipe)
+    own, opened = Descriptors(os.getpid()), os.open(pipe, os.O_RDWR)
+    assert own.target("read", [opened, 0, 1]) == f"pipe:{pipe}"
+    os.close(opened)
+    own.close()
 
 
 def test_a_mapping_is_about_the_file_that_is_mapped(tmp_path: Path) -> None:

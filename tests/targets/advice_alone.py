@@ -5,8 +5,11 @@ Prints a JSON object: the check's name to "" or, where it failed, the traceback.
 
 # ruff: noqa: TID253
 
+import ast
 import contextlib
 import gc
+import importlib
+import inspect
 import itertools
 import json
 import logging
@@ -34,6 +37,17 @@ CHECKS: dict[str, Callable[[], None]] = {}
 def check(function: Callable[[], None]) -> Callable[[], None]:
     CHECKS[function.__name__] = function
     return function
+
+
+class Lacking(Exception):
+    """That a package is not installed that a check needs."""
+
+
+def package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise Lacking(f"no {name} here") from None
 
 
 def run(id: str, names: dict[str, Any] | None = None, /, **values: Any) -> dict[str, Any]:
@@ -265,6 +279,69 @@ def each_sample_draws_its_own_flip() -> None:
     assert torch.equal(names["batch"].sort(-1).values * 255, batch.float())
 
 
+@check
+def rows_in_order_are_shuffled_and_all_there() -> None:
+    datasets = package("datasets")
+    names: dict[str, Any] = {"dataset": datasets.Dataset.from_dict({"x": list(range(256))}).shuffle(seed=1)}
+    names = run("input.rows_in_order", {**names, "epoch": 0}, by_number=True)
+    first = [row["x"] for row in names["dataset"]]
+    names["dataset"].set_epoch(1)
+    second = [row["x"] for row in names["dataset"]]
+    assert sorted(first) == sorted(second) == list(range(256))
+    assert first != second != list(range(256))
+
+
+@check
+def rows_of_a_map_lie_in_order_again() -> None:
+    """As the last line of the advice says."""
+    datasets = package("datasets")
+    dataset = datasets.Dataset.from_dict({"x": list(range(8))}).shuffle(seed=1)
+    expected = dataset["x"][:]
+    code = advice("input.rows_in_order", by_number=True).partition("stay a map: ")[2].partition(", once")[0]
+    names: dict[str, Any] = {"dataset": dataset}
+    exec(code, names)
+    assert dataset._indices is not None
+    assert names["dataset"]._indices is None
+    assert names["dataset"]["x"][:] == expected
+
+
+@check
+def tokens_of_a_table_are_made_once() -> None:
+    datasets = package("datasets")
+    made: list[int] = []
+
+    def tokenize(rows: Any) -> Any:
+        made.append(len(rows["text"]))
+        return {"ids": [[len(text)] for text in rows["text"]]}
+
+    code = advice("input.prepare_once", kind="text", arrow=True).replace(", num_proc=8", "")
+    names: dict[str, Any] = {"dataset": datasets.Dataset.from_dict({"text": ["a", "bb"] * 50}), "tokenize": tokenize}
+    exec(code, names)
+    for _ in range(2):
+        assert [int(row["ids"][0]) for row in names["dataset"]] == [1, 2] * 50
+    assert made == [100]
+
+
+@check
+def environments_step_at_the_same_time() -> None:
+    gymnasium = package("gymnasium")
+    code = advice("interpreter.step_together").replace("num_envs=8", "num_envs=2")
+    names = {"gymnasium": gymnasium, "env_id": "CartPole-v1"}
+    exec(code, names)
+    assert names["observations"].shape[0] == 2
+    names["envs"].step(numpy.array([0, 1]))
+    names["envs"].close()
+
+
+@check
+def tensors_shared_by_name_arrive() -> None:
+    before = torch.multiprocessing.get_sharing_strategy()
+    run("input.share_by_name")
+    assert torch.multiprocessing.get_sharing_strategy() == "file_system"
+    assert numbers_of(loader_of(Numbers(16), num_workers=1)) == list(range(16))
+    torch.multiprocessing.set_sharing_strategy(before)
+
+
 # --- reading and writing ---
 
 
@@ -451,6 +528,44 @@ def values_stay_until_they_are_wanted() -> None:
 
 
 @check
+def an_evaluation_in_inference_mode_records_nothing_and_training_goes_on() -> None:
+    model, seen = torch.nn.Sequential(small_model(), torch.nn.Dropout()), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def evaluate() -> None:
+        result = model(torch.ones(2, 8))
+        seen.append((result.requires_grad, result.is_inference(), model.training))
+
+    run("evaluation.inference_mode", {"model": model, "evaluate": evaluate})
+    assert seen == [(False, True, False)]
+    assert model.training
+    step(model, optimizer, 0)
+
+
+def takes(function: Any, *codes: str) -> bool:
+    """Whether a function takes the arguments that some advice calls it with."""
+    calls = [node for code in codes for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    given = {word.arg for call in calls for word in call.keywords}
+    return bool(given) and given <= inspect.signature(function).parameters.keys()
+
+
+@check
+def lightnings_trainer_takes_what_it_is_told() -> None:
+    trainer = package("lightning.pytorch").Trainer
+    accumulates, halves = advice("communication.fewer_rounds", way="lightning"), "gpu.bfloat16"
+    assert takes(trainer, accumulates, advice(halves, loop="lightning"), advice("gpu.float16", loop="lightning"))
+
+
+@check
+def transformers_arguments_are_what_they_are_told() -> None:
+    arguments = package("transformers").TrainingArguments
+    accumulates = advice("communication.fewer_rounds", way="transformers")
+    workers = advice("input.more_workers", loop="transformers", threads=None, divides=False, shared=None, now=2)
+    precision = [advice(f"gpu.{kind}", loop="transformers") for kind in ("bfloat16", "float16")]
+    assert takes(arguments, accumulates, workers, *precision, advice("interpreter.fused_optimizer", trainer=True))
+
+
+@check
 def attention_in_one_call_is_the_same() -> None:
     q, k, v = torch.randn(3, 2, 4, 16, 8)
     fused = eval(advice("gpu.fused_attention"), {"torch": torch, "q": q, "k": k, "v": v})
@@ -496,6 +611,8 @@ if __name__ == "__main__":
         try:
             function()
             results[name] = ""
+        except Lacking as lacking:
+            results[name] = str(lacking)
         except Exception:  # noqa: BLE001 - whatever goes wrong is the result
             results[name] = traceback.format_exc()
     print(json.dumps(results))

@@ -246,6 +246,20 @@ def a_host_keeps_a_whole_model() -> None:
 
 
 @check
+def layers_split_between_ranks_compute_the_same() -> None:
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel
+
+    code = advice("communication.split_within_host", ranks=WORLD).replace("'cuda'", "'cpu'")
+    model, plain = Layered(), Layered()
+    plan = {f"layers.{number}.linear": ColwiseParallel(output_layouts=Replicate()) for number in range(4)}
+    run(code, model=model, hosts=1, plan=plan)
+    inputs, _ = batch(0, rank=0)
+    assert torch.allclose(model(inputs), plain(inputs), atol=1e-6)
+    assert model.layers[0].linear.weight.to_local().shape == (8 // WORLD, 8)
+
+
+@check
 def buckets_are_fewer_where_they_may_be_larger() -> None:
     model = run(
         advice("communication.large_buckets", way="ddp").replace("Distr", "model = Distr", 1), model=Layered(900)

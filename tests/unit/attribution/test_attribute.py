@@ -175,3 +175,53 @@ def test_without_workers_nothing_is_handed_over() -> None:
     idle = _fetching("S")
     assert _share([idle], "cpu.data_transfer") == 0.0
     assert _share([idle], UNATTRIBUTED) == pytest.approx(1.0)
+
+
+LOADER = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", "_try_get_data", 1284)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_without_workers_hands_nothing_over(workers: int) -> None:
+    """It is in frames that a loader with workers waits in as well."""
+    own = jobs.Frame(LOADER.file, "_next_data", 700)
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, run=1.0), *jobs.stacks(10, (jobs.OWN, own))]
+    worker = [*jobs.process(20, parent=10, forked=True), *jobs.thread(20, 20, "S", name="pt_data_worker")]
+    (account,) = accounted([*trainer, *worker[: workers * len(worker)]])
+    assert _share([account], "cpu.data_transfer") == pytest.approx(workers)
+
+
+def test_what_a_worker_starts_for_a_sample_is_no_start_of_workers() -> None:
+    """A process that downloads for it, started while the job is watched."""
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, "S", call="poll", target="pipe")]
+    worker = [
+        *jobs.process(20, parent=10, forked=True),
+        *jobs.thread(20, 20, "S", name="pt_data_worker", call="read", target="pipe"),
+    ]
+    helper = [
+        *jobs.process(30, parent=20, started_s=2.0, uses_torch=False),
+        *jobs.thread(30, 30, "S", call="recvfrom", target="socket:tcp"),
+    ]
+    (account,) = accounted([*trainer, *worker, *helper, *jobs.stacks(10, (jobs.OWN, LOADER))])
+    assert _share([account], "cpu.worker_startup") == 0.0
+    assert _share([account], "io.network_read") > 0.75
+
+
+def _writes_state(*stack: jobs.Frame) -> float:
+    """The share of saving in a trainer that is in one stack all the time, and of which 30 MB a second reach storage."""
+    seconds = range(jobs.SECONDS + 1)
+    grows = {
+        "system_seconds_total": 0.3,
+        "user_seconds_total": 0.7,
+        "storage_write_bytes_total": 30e6,
+        "write_call_bytes_total": 30e6,
+        "write_calls_total": 100.0,
+        "major_faults_total": 0.0,
+    }
+    counted = [jobs.readings("pid:10", name, *(rate * now for now in seconds)) for name, rate in grows.items()]
+    samples = [*jobs.process(10), *jobs.thread(10, 10, run=1.0), *jobs.stacks(10, stack)]
+    return _share(accounted([*samples, *(sample for one in counted for sample in one)]), "io.checkpoint_write")
+
+
+def test_the_kernels_time_is_savings_where_state_may_be_written_and_not_in_a_step() -> None:
+    assert _writes_state(jobs.OWN) == pytest.approx(0.3, abs=0.02)
+    assert _writes_state(jobs.OWN, jobs.MODULE) == 0.0

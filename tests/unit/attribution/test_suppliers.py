@@ -1,9 +1,10 @@
 """A process that waits for threads of its own: those that take turns with the GIL, and event loops."""
 
+from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.share import Writing
 from perfdoctor.attribution.suppliers import _event_loop, _pinning, _thread_shares
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import Sample
+from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, Sample
 from perfdoctor.timeline.job import JobTimeline
 from tests.builders import jobs
 
@@ -60,3 +61,25 @@ def test_an_event_loop_with_connections_waits_for_the_network() -> None:
 def test_an_event_loop_without_connections_and_a_collectives_do_not() -> None:
     assert in_event_loop("python", "socket:unix") == in_event_loop("python", "anon:eventpoll") == []
     assert in_event_loop("pt_tcpstore_uv", "socket:tcp") == in_event_loop("gloo", "socket:tcp") == []
+
+
+def served(channel: str, waits_on: str, state: str, **server: object) -> dict[str, float]:
+    """Where the time of a trainer goes that waits for a process outside of its tree, cause to fraction."""
+    trainer = [*jobs.process(PID), *jobs.thread(PID, PID, "S", call="read", target=waits_on)]
+    peer = [*jobs.process(20, uses_torch=True), *jobs.thread(20, 20, state, **server)]  # type: ignore[arg-type]
+    facts = [Fact(jobs.START, "processes", "pid:20", *fact) for fact in ((SERVES, str(PID)), (CHANNEL, channel))]
+    (account,) = attribute(jobs.timeline([*trainer, *peer, *facts, *jobs.stacks(PID, (jobs.OWN,))]))
+    assert account.trainer.pid == PID
+    assert {target for targets in account.targets.values() for target in targets} <= {
+        "process:python (20)",
+        "socket:tcp",
+    }
+    return dict(account.causes().fractions())
+
+
+def test_who_serves_the_job_from_outside_is_judged_by_what_it_does() -> None:
+    assert served("pipe", "pipe:/tmp/feed", "R", run=1.0) == {"cpu.input_preprocessing": 1.0}
+    assert served("unix", "socket:unix", "R", run=1.0) == {"cpu.input_preprocessing": 1.0}
+    assert served("tcp", "socket:tcp", "R", run=1.0) == {"cpu.input_preprocessing": 1.0}
+    assert served("pipe", "pipe", "S", call="recvfrom", target="socket:tcp") == {"io.network_read": 1.0}
+    assert served("tcp", "socket:tcp", "S", call="epoll_wait") == {"io.network_read": 1.0}, "it waits as well"

@@ -168,6 +168,8 @@ def test_the_way_is_not_denied_after_few_looks() -> None:
         (Frame(f"{PACKAGES}/datasets/arrow_dataset.py", "Dataset.__getitems__", 1), "dataset", "arrow"),
         (Frame(f"{PACKAGES}/gymnasium/core.py", "Wrapper.step", 1), "environments", "one by one"),
         (Frame(f"{PACKAGES}/gymnasium/vector/async_vector_env.py", "step", 1), "environments", "together"),
+        (Frame(f"{PACKAGES}/transformers/trainer.py", "Trainer.training_step", 1), "loop", "transformers"),
+        (Frame(f"{PACKAGES}/lightning/pytorch/loops/fit_loop.py", "run", 1), "loop", "lightning"),
         (Frame("/home/me/gymnasium/core.py", "Wrapper.step", 1), "environments", None),
         (Frame("/home/me/deepspeed/runtime/engine.py", "forward", 1), "parallel", "no"),
     ],

@@ -41,7 +41,7 @@ def test_a_fused_optimizer_is_not_told_to_be_fused() -> None:
         assert (title in titles(finding("cpu.python_overhead", settings={"optimizer": way}, optimizer=0.4))) is told
     gpu = finding("cpu.kernel_launch", numbers={"gpus": 1.0}, optimizer=0.4)
     assert any("several kernels for each group" in fix.why for fix in gpu.fixes)
-    trainer = finding("cpu.python_overhead", settings={"trainer": "transformers"}, optimizer=0.4)
+    trainer = finding("cpu.python_overhead", settings={"loop": "transformers"}, optimizer=0.4)
     assert "optim='adamw_torch_fused'" in changes(trainer)
 
 
@@ -234,3 +234,16 @@ def test_what_is_saved_in_memory_is_not_told_to_use_faster_storage() -> None:
 def test_a_job_without_workers_is_told_of_no_copies_in_workers() -> None:
     assert any("each worker" in fix.why for fix in finding("io.swap", workers=4).fixes)
     assert not any("worker" in fix.why + fix.title for fix in finding("io.swap").fixes)
+
+
+def test_loops_of_libraries_are_told_by_their_own_arguments() -> None:
+    numbers = {"gpus": 1.0}
+    for loop, accumulates, halves in (
+        ("transformers", "gradient_accumulation_steps=4", "bf16=True"),
+        ("lightning", "accumulate_grad_batches=4", "precision='bf16-mixed'"),
+    ):
+        settings: dict[str, str | float] = {"loop": loop, "parallel": "ddp", "compute_capability": 9.0}
+        exchange = finding("communication.bandwidth", settings=settings, numbers=numbers, ranks=2)
+        assert accumulates in changes(exchange)
+        assert "no_sync" not in changes(exchange)
+        assert halves in changes(finding("gpu.no_tensor_cores", settings=settings, numbers=numbers))

@@ -104,6 +104,17 @@ def test_a_model_is_shared_within_a_host_where_there_are_several() -> None:
     assert title not in titles(finding("communication.bandwidth", settings=settings, ranks=2))
 
 
+def test_layers_are_split_within_a_host_where_they_are_split() -> None:
+    settings: dict[str, str | float] = {"tensor_parallel": "yes", "env.WORLD_SIZE": "16", "env.LOCAL_WORLD_SIZE": "8"}
+    found = finding("communication.bandwidth", settings=settings, ranks=2)
+    assert titles(found)[0] == "Split layers within each host only"
+    assert "(hosts, 8)" in changes(found)
+    del settings["tensor_parallel"]
+    assert "Split layers within each host only" not in titles(
+        finding("communication.bandwidth", settings=settings, ranks=2)
+    )
+
+
 def test_parameters_are_kept_only_where_memory_has_room() -> None:
     title = "Keep parameters between forward and backward pass"
     settings: dict[str, str | float] = {"parallel": "fully_shard", "gpus": 8.0}

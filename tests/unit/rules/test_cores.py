@@ -2,6 +2,7 @@
 
 import pytest
 
+from perfdoctor.metrics.neighbours import Neighbour
 from tests.builders.cases import changes, finding, titles
 
 
@@ -56,6 +57,15 @@ def test_neighbours_are_blamed_when_the_job_itself_fits() -> None:
     assert titles(found)[0] == "Keep other processes off these cores"
     assert "processes outside the job keep 2 cores busy" in found.summary
     assert not any("compute thread" in title for title in titles(found))
+
+
+def test_neighbours_are_named() -> None:
+    neighbours = (Neighbour(123, "stress", 1.5), Neighbour(456, "kswapd0", 0.41))
+    found = finding("cpu.contention", numbers={"job_cores": 1.0, "neighbour_cores": 2.0}, neighbours=neighbours)
+    assert "processes outside the job keep 2 cores busy (stress (pid 123) 1.5, kswapd0 (pid 456) 0.41)" in found.summary
+    assert "renice +19 -p 123 456" in changes(found)
+    unseen = finding("cpu.contention", numbers={"job_cores": 1.0, "neighbour_cores": 2.0})
+    assert "--sort=-pcpu" in changes(unseen)
 
 
 @pytest.mark.parametrize(

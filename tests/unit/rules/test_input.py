@@ -228,6 +228,56 @@ def test_workers_that_mostly_wait_can_share_a_core() -> None:
     assert found.predicted_speedup == pytest.approx(8.0)
 
 
+@pytest.mark.parametrize(("target", "told"), [("pipe:[3]", False), ("socket:tcp", True), ("file:/data/a", True)])
+def test_no_reader_is_added_to_a_pipe(target: str, told: bool) -> None:
+    """Whoever writes into it sets the pace; three workers made a job on a slow pipe no faster."""
+    case = job(
+        0.9, 1, cause="io.storage_read", numbers={"workers_busy": 1.0, "job_cores": 0.2}, settings={"cores": 4.0}
+    )
+    found = first(replace(case, paths={"io.storage_read": ((target, 1.0),)}), "io.storage_read")
+    assert (advised(found) is not None) is told
+
+
+def test_memory_for_more_workers_is_asked_for_first() -> None:
+    numbers = {"workers_busy": 2.0, "job_cores": 2.4, "worker_rss": 3000.0}
+    for available, told in ((4000.0, True), (64_000.0, False)):
+        case = job(0.6, 2, numbers={**numbers, "memory_available": available}, settings={"cores": 16.0})
+        why = next(fix.why for fix in first(case).fixes if "loader worker" in fix.title)  # type: ignore[union-attr]
+        assert ("Mind the memory: one has 3 GB, and 4 GB are available" in why) is told
+
+
+def test_a_small_shared_memory_is_told() -> None:
+    for free, told in ((64.0, True), (16_000.0, False)):
+        numbers = {"workers_busy": 2.0, "job_cores": 2.4, "shm_free": free}
+        case = job(0.6, 2, numbers=numbers, settings={"cores": 16.0})
+        fix = next(fix for fix in worded_fixes(first(case)) if "loader worker" in fix.title)
+        assert ("--shm-size" in fix.change) is told
+        assert ("/dev/shm, which has 64 MB free" in fix.why) is told
+
+
+@pytest.mark.parametrize(
+    ("below", "settings", "titles"),
+    [
+        ({"re": 0.6, "": 0.4}, {}, ["Do the part that never changes once", "Make a.py:3 f cheaper"]),
+        ({"PIL": 0.6}, {"gpus": 1.0}, ["Make", "Do the part", "Decode on the GPU", "Augment whole batches on the GPU"]),
+        ({"librosa": 0.6}, {"gpus": 1.0}, ["Make", "Do the part"]),
+        ({"": 1.0}, {"gpus": 1.0}, ["Make", "Do the part", "Augment whole batches on the GPU"]),
+        ({"datasets": 0.6}, {"dataset": "arrow"}, ["Read the dataset's rows in order", "Make", "Do the part"]),
+        ({"datasets": 0.01}, {"dataset": "arrow"}, ["Make", "Do the part"]),
+    ],
+)
+def test_advice_speaks_of_what_the_input_is(
+    below: dict[str, float], settings: dict[str, str | float], titles: list[str]
+) -> None:
+    case = replace(job(0.5, 0, settings=settings), below={CAUSE: below}, lines={CAUSE: (("a.py:3 f", 1.0),)})
+    told = [fix.title for fix in worded_fixes(first(case)) if not fix.title.startswith("Use")]
+    assert sorted(map(str, told)) == sorted(next(one for one in told if one.startswith(title)) for title in titles)
+    assert len(told) == len(titles)
+    text = "\n".join(fix.change for fix in worded_fixes(first(case)))
+    assert ("whole arrays" in text) is (below == {"": 1.0} or "datasets" in below)
+    assert ("use_fast=True" in text) is ("re" in below)
+
+
 def test_a_fix_promises_no_more_than_its_finding() -> None:
     """Workers would hide both causes, but each finding speaks for its own share."""
     given = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})

@@ -142,6 +142,25 @@ def test_rules_ask_only_for_numbers_that_are_measured() -> None:
     assert (asked | shown) - set(METRICS) == set()
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "probe", "shown"),
+    [
+        (5.57e-14, "cores", "cpu", False), (0.02, "cores", "cpu", True), (0.0, "cores", "cpu", True),
+        (0.003, "of the time", "threads", False), (0.003, "of the time", "gpu", True), (0.003, "MB/s", "io", True),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_measured_is_no_evidence(value: float, unit: str, probe: str, shown: bool) -> None:
+    number = Evidence("what", value, unit, probe)
+    given = Case({"cpu.contention": 0.5}, (trainer(),), {}, {"neighbour_cores": number})
+    assert (number in find(given)[0][0].evidence) is shown
+
+
+def test_lines_with_next_to_nothing_of_a_cause_are_not_shown() -> None:
+    lines = {"cpu.python_overhead": (("a.py:1 f", 0.995), ("a.py:2 g", 0.005))}
+    [where] = [one for one in only({"cpu.python_overhead": 0.5}, lines=lines).evidence if one.probe == "stacks"]
+    assert "a.py:1 f" in str(where.value)
+
+
 def test_findings_are_sorted_by_share() -> None:
     found, _ = find(case({"io.log_write": 0.1, "cpu.throttled": 0.3, "cpu.gil_contention": 0.2}))
     assert [finding.cause for finding in found] == [

@@ -163,3 +163,11 @@ def test_lines_of_other_functions_and_libraries_are_not_compared() -> None:
 @pytest.mark.parametrize("inner", [OPTIMIZER, Frame("/usr/lib/python3.11/logging/__init__.py", "emit", 1)])
 def test_what_has_a_phase_keeps_it(inner: Frame) -> None:
     assert seen(((main(20), inner), 5), ((main(22), MODULE), 5))[main(20), inner] == ""
+
+
+def test_what_is_posted_below_the_call_is_logged_and_above_it_data_is_asked_for() -> None:
+    post = Frame(f"{PACKAGES}/requests/api.py", "post", 115)
+    loop = [(main(20), post), (main(22), MODULE), (main(25), post)]
+    amounts = [{0: 5.0, 1: 5.0, 2: 5.0}]
+    found = with_loop_positions(loop, [locate(stack) for stack in loop], amounts)
+    assert [(one.phase, one.detail) for one in found] == [("other", PREPARES), ("forward", ""), ("logging", AFTERWARDS)]

@@ -191,7 +191,7 @@ def test_arithmetic_that_pytorch_really_profiled_is_arithmetic(tmp_path: Path) -
     assert account_for(read_trace(file)).shares["cpu.model_compute"] > 0.7
 
 
-@pytest.mark.parametrize(("loader", "advice"), [(False, "2 * batch_size"), (True, "DataLoader(")])
+@pytest.mark.parametrize(("loader", "advice"), [(False, "batch_size = 2 * batch_size"), (True, "DataLoader(")])
 def test_a_loader_is_advised_only_where_batches_come_from_one(tmp_path: Path, loader: bool, advice: str) -> None:
     made = MadeTrace()
     made.step(1, 0.0, 10_000.0)

@@ -83,6 +83,7 @@ def test_without_changes_it_only_watches(tmp_path: Path) -> None:
         assert fact["file"] == JOB
         assert text in lines[fact["line"] - 1]
     assert seen.kind("optimizer")[0]["kernels"]
+    assert [fact["device"] for fact in seen.kind("loss")] == ["cpu"]
     assert not seen.kind("applied")
 
 

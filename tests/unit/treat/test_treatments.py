@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from perfdoctor import causes
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict, advise
 from perfdoctor.treat.treatments import Situation, Treatment, choose
@@ -53,14 +55,14 @@ def test_a_slow_input_gets_workers_alone_and_with_fewer_threads() -> None:
 
 
 def test_the_number_of_workers_is_the_diagnosis_s() -> None:
-    said = advise("input.more_workers", now=0, beside=0, needed=2, useful=2, busy=1.0, own=0.5, cores=4)
-    fix = replace(said, predicted_speedup=1.7)
+    fix = replace(advise("input.more_workers", useful=2), predicted_speedup=1.7)
     finding = Finding(causes.INPUT_PREPROCESSING, 0.6, "high", 2.5, "", fixes=(fix,))
     situation = case({causes.INPUT_PREPROCESSING: 0.6}, LOADER, findings=(finding,))
     found = {one.id: one for one in choose(situation)}
     assert "num_workers=2" in found
     assert situation.predicted(found["num_workers=2"]) == 1.7
-    assert situation.predicted(found["cached batches"]) == 2.5
+    assert situation.predicted(found["cached batches"]) is None
+    assert situation.most(found["cached batches"]) == pytest.approx(2.5)
 
 
 def test_an_iterable_dataset_keeps_its_workers() -> None:
@@ -84,7 +86,7 @@ def test_the_collector_comes_before_the_arithmetic() -> None:
     shares = {causes.GARBAGE_COLLECTION: 0.3, causes.MODEL_COMPUTE: 0.7}
     collect = {"kind": "collect", "file": "train.py", "line": 7}
     found = list(chosen(shares, ADAM, collect))
-    assert set(found[:2]) <= {"gc.collect() rarely", "gc.freeze()", "glibc keeps freed memory", "jemalloc", "tcmalloc"}
+    assert found[:2] == ["gc.collect() rarely", "gc.freeze()"]
     assert found.index("gc.freeze()") < found.index("compile")
 
 

@@ -1,4 +1,4 @@
-"""A small GPT as somebody writes it first, and the changes that make it fast: ``train.py [CHANGE ...]``.
+"""A small GPT as somebody writes it first, and the changes that make it fast: ``gpt.py [CHANGE ...]``.
 
 It learns to write Python from the standard library's own source. Each change is what one finding of perfdoctor led to;
 ``docs/walkthrough.md`` tells the story. It prints the tokens that it has trained on per second.

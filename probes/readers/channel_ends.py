@@ -1,0 +1,126 @@
+"""Who is at the other end of a pipe, a named pipe, a Unix socket or a TCP connection within this host.
+
+A descriptor's link in /proc/PID/fd names what it is open on (proc_pid_fd(5)): both ends of a pipe have the same link, a
+socket's other end another inode, which the kernel tells through sock_diag(7), or by the addresses in /proc/PID/net/tcp.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from perfdoctor.probes.readers.syscalls import NAMES, Descriptors
+
+PIPE, UNIX, TCP = "pipe", "unix", "tcp"
+_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLMSG_ERROR
+_REQUEST, _SHOW_PEER, _PEER = 1, 4, 2  # NLM_F_REQUEST, UDIAG_SHOW_PEER, UNIX_DIAG_PEER
+_HEADER, _UNIX_REQUEST, _UNIX_REPLY = struct.Struct("=IHHII"), struct.Struct("=BBHIIIII"), struct.Struct("=BBBBIII")
+_ATTRIBUTE = struct.Struct("=HHI")
+_ANY = 0xFFFFFFFF
+_MOST_DESCRIPTORS = 1024  # of one process are looked at
+_LOCAL, _REMOTE, _INODE = 1, 2, 9  # columns of /proc/PID/net/tcp
+
+
+class End(NamedTuple):
+    """The other end of a channel.
+
+    Attributes:
+        kind: ``PIPE``, ``UNIX`` or ``TCP``.
+        link: what its descriptor's link says.
+    """
+
+    kind: str
+    link: str
+
+
+def awaited_ends(pid: int) -> Iterator[End]:
+    """The other ends of what a process's main thread waits to read from; none where that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/syscall", "rb") as file:
+            words = file.read().split()
+        call = NAMES.get(int(words[0]), "")
+    except (OSError, ValueError, IndexError):
+        return
+    descriptors = Descriptors(pid)
+    try:
+        waited = descriptors.awaited(call, [int(word, 16) for word in words[1:7]])
+        named = [(descriptors.name_of(number), number) for number in waited]
+    finally:
+        descriptors.close()
+    for name, number in named:
+        if end := _other_end(pid, number, name):
+            yield end
+
+
+def serves(end: End, pid: int) -> bool:
+    """Whether a process has this end open, of a pipe for writing."""
+    folder = f"/proc/{pid}"
+    try:
+        for number in os.listdir(f"{folder}/fd")[:_MOST_DESCRIPTORS]:
+            is_end = os.readlink(f"{folder}/fd/{number}") == end.link
+            if is_end and (end.kind != PIPE or _writes(f"{folder}/fdinfo/{number}")):
+                return True
+    except OSError:
+        return False  # it has ended, or is another user's
+    return False
+
+
+def _writes(fdinfo: str) -> bool:
+    with open(fdinfo, "rb") as file:
+        flags = next(line for line in file if line.startswith(b"flags:"))
+    return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _other_end(pid: int, number: int, name: str) -> End | None:
+    try:
+        link = os.readlink(f"/proc/{pid}/fd/{number}")
+    except OSError:
+        return None
+    if name.startswith("pipe"):
+        return End(PIPE, link)
+    inode = int(link[8:-1]) if link.startswith("socket:[") else 0
+    if name == "socket:unix":
+        peer, kind = _unix_peer(inode), UNIX
+    elif name == "socket:tcp":
+        peer, kind = _tcp_peer(pid, inode), TCP
+    else:
+        return None
+    return End(kind, f"socket:[{peer}]") if peer else None
+
+
+def _unix_peer(inode: int) -> int:
+    """The inode of the socket that a Unix socket is connected to; 0 if it is to none, or cannot be asked for."""
+    body = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, _ANY, inode, _SHOW_PEER, _ANY, _ANY)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _DIAG) as diag:
+            diag.settimeout(0.1)
+            diag.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 1, 0) + body)
+            reply = diag.recv(4096)
+    except OSError:
+        return 0
+    at = _HEADER.size + _UNIX_REPLY.size
+    if len(reply) < at or _HEADER.unpack_from(reply)[1] == _ERROR:
+        return 0
+    while at + _ATTRIBUTE.size <= len(reply):
+        length, kind, value = _ATTRIBUTE.unpack_from(reply, at)
+        if kind == _PEER:
+            return int(value)
+        at += max(4, (length + 3) & ~3)
+    return 0
+
+
+def _tcp_peer(pid: int, inode: int) -> int:
+    """The inode of the other end of a TCP connection whose both ends are in the process's network; 0 if none is."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", "rb") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        own = next(((row[_REMOTE], row[_LOCAL]) for row in rows if int(row[_INODE]) == inode), None)
+        if own is not None:
+            return next((int(row[_INODE]) for row in rows if (row[_LOCAL], row[_REMOTE]) == own), 0)
+    return 0

@@ -88,7 +88,7 @@ def test_looks_that_were_missed_are_told_with_their_times() -> None:
     assert {(sample.pid, sample.ident) for sample in missed} == {(started.pid, main)}
     assert all(before <= sample.time_ns <= now_ns() for sample in missed)
     in_deep_calls = [sample for sample in missed if sample.time_ns % 1_000_000_000 >= 490_000_000]
-    assert len(in_deep_calls) >= max(3, 0.9 * len(missed))
+    assert len(in_deep_calls) >= max(3, 0.8 * len(missed))
 
 
 def test_threads_have_pythons_names_for_them(working: Started) -> None:

@@ -136,7 +136,7 @@ def test_ctrl_c_during_the_trials_reports_what_was_found(project: Path) -> None:
         def second_run() -> bool:
             for child in psutil.Process(process.pid).children():
                 with suppress(psutil.Error):
-                    jobs.update([child.pid] if JOB in child.cmdline() else [])
+                    jobs.update([child.pid] if child.cmdline()[1:2] == [JOB] else [])
             return len(jobs) > 1
 
         assert until(second_run, 60)

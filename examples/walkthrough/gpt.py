@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-CHANGES = ("threads", "gc", "tokens", "evaluation", "checkpoints", "log", "attention", "optimizer", "batch")
+CHANGES = ("threads", "gc", "attention", "evaluation", "tokens", "checkpoints", "log", "optimizer", "batch")
 CONTEXT, WIDTH, HEADS, LAYERS, WORDS = 64, 64, 4, 3, 1000
 BATCH, LARGER_BATCH = 8, 32
 WORD = re.compile(r"\s+|\w+|[^\w\s]")

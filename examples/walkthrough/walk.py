@@ -42,11 +42,11 @@ class Change:
 STORY = (
     Change("threads", "cpu.contention", "as many compute threads as cores, not eight times as many"),
     Change("gc", "cpu.garbage_collection", "no `gc.collect()` after each step"),
-    Change("tokens", "cpu.input_preprocessing", "the text is encoded once, and batches are cut out of one tensor"),
+    Change("attention", "cpu.python_overhead", "all sequences and heads in one `scaled_dot_product_attention`"),
     Change("evaluation", "cpu.evaluation", "half the held-out batches, every 500th step instead of every 10th"),
+    Change("tokens", "cpu.input_preprocessing", "the text is encoded once, and batches are cut out of one tensor"),
     Change("checkpoints", "io.checkpoint_write", "a checkpoint every 1000th step instead of every 10th"),
     Change("log", "io.log_write", "a line every 100th step, and none is waited for in between"),
-    Change("attention", "cpu.python_overhead", "all sequences and heads in one `scaled_dot_product_attention`"),
     Change("optimizer", "cpu.python_overhead", "`AdamW(fused=True)`, and one call that clips all gradients"),
     Change("batch", "cpu.python_overhead", "32 sequences in a batch instead of 8"),
 )
@@ -93,6 +93,7 @@ def diagnose(stage: list[str]) -> dict[str, Any]:
         options = ["--duration", str(WATCHED_S), "--json", str(report)]
         watch = [sys.executable, "-m", "perfdoctor", "attach", str(job.pid), *options]
         subprocess.run(watch, check=True, stdout=subprocess.DEVNULL)
+        job.stdout.read()
         told: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     return told
 

@@ -131,7 +131,7 @@ def test_gpu_examples_have_no_slip_that_a_cpu_would_show() -> None:
     scripts = [str(EXAMPLES / example.name / "train.py") for example in GPU]
     env = {**os.environ, "PERFDOCTOR_EXAMPLE_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", RUN_ALL, *scripts]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd="/", env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd="/", env=env)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     wanted = [f"{script} {state} 0" for script in scripts for state in ("bottleneck", "fixed")]

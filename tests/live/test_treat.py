@@ -51,7 +51,7 @@ def runner(workplace: Workplace, *arguments: object) -> Runner:
 def test_runs_of_a_job_are_the_same_and_leave_nothing(workplace: Workplace, project: Path, tmp_path: Path) -> None:
     orphan = tmp_path / "orphan"
     runs = [runner(workplace, "--orphan", orphan, "--save", "model.pt").run(Change(), WINDOW)]
-    assert not psutil.pid_exists(int(orphan.read_text()))
+    assert until(lambda: not psutil.pid_exists(int(orphan.read_text())))
     assert not [one for one in psutil.Process().children(recursive=True) if JOB in " ".join(one.cmdline())]
     runs.append(runner(workplace).run(Change(), WINDOW))
     assert [worded(run.failure) for run in runs] == ["", ""]

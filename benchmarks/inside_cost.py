@@ -26,6 +26,7 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from documents import fill
 
 KINDS = ("empty", "model")

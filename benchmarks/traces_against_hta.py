@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from documents import fill
 
 from perfdoctor.knowledge.profiler import Work
 from perfdoctor.traces.decode import DEVICE_CATEGORIES
@@ -29,6 +28,9 @@ from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.reader import find_traces, read_trace
 from perfdoctor.traces.steps import Window
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+from documents import fill
 
 FIGURES = ("busy", "compute", "communication", "overlap", "idle")
 # Equal: within 1 % of the figure, or within one part in 10,000 of the window where the figure is next to nothing.

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from documents import fill
 
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.traces.decode import TraceDocument, TraceEvent, TraceFile
 from perfdoctor.traces.reader import find_traces, read_trace
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+from documents import fill
 
 MB = 1e6
 # Fixed costs rule below this size.

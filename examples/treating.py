@@ -14,9 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
+from documents import fill
 
-PAGE = jobs.EXAMPLES.parent / "docs" / "accuracy-advice.md"
-BEGIN, END = "<!-- rows -->", "<!-- end of rows -->"
 # Longer than any trial: the job is ended when enough was seen.
 _SECONDS = 3600
 
@@ -107,6 +106,5 @@ def summary(rows: Iterable[Row]) -> list[str]:
 
 def write(rows: Iterable[Row], conditions: Iterable[str]) -> None:
     """Writes rows and summary into the page."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     lines = [*conditions, "", HEADER, *map(str, rows), "", *summary(rows)]
-    PAGE.write_text("\n".join([before + BEGIN, *lines, END + rest.split(END)[1]]), encoding="utf-8")
+    fill("accuracy-advice.md", "rows", "\n".join(lines))

@@ -19,14 +19,13 @@ from perfdoctor.probes.readers.procfs import (
     ENDED,
     KeptFiles,
     Tally,
-    core_list,
-    core_text,
     descendants_of_self,
     stat_fields,
     status_fields,
     uptime_ticks,
 )
 from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.core_list import core_list, core_text
 from perfdoctor.recording.schema import Fact, Reading, Sample
 
 # What cores guarantee when all are busy and cool: Intel's in kHz, others' in MHz (Documentation/admin-guide/pm/).

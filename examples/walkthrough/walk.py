@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from documents import fill
+
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "docs" / "walkthrough.md"
-BEGIN, END = "<!-- stages -->", "<!-- end of stages -->"
+PAGE = "walkthrough.md"
 WATCHED_S, RUN_S = 10, 12
 
 
@@ -56,16 +58,14 @@ def main() -> None:
     """Walks, prints the table, and writes it into the page where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="how often each stage is run unwatched (default 3)")
-    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}")
     arguments = parser.parse_args()
     stages = [[change.name for change in STORY[:count]] for count in range(len(STORY) + 1)]
     paces = measure(stages, arguments.rounds)
     rows = [*table([diagnose(stage) for stage in stages], paces)]
     print("\n".join(rows))
     if arguments.write:
-        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        after = rest.split(END)[1]
-        PAGE.write_text("\n".join([before + BEGIN, *rows, END + after]), encoding="utf-8")
+        fill(PAGE, "stages", "\n".join(rows))
 
 
 def measure(stages: list[list[str]], rounds: int) -> list[float]:

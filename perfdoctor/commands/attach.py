@@ -21,6 +21,7 @@ from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file, report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
 from perfdoctor.capture.trace_job import trace
+from perfdoctor.commands.arguments import duration
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Sample
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=process_id, metavar="PID", help="any process of the job")
     parser.add_argument(
         "--duration",
-        type=_seconds,
+        type=duration("seconds", 86_400),
         default=DEFAULT_DURATION_S,
         metavar="S",
         help="seconds to watch (default: 15)",
@@ -118,13 +119,3 @@ def _progress(duration_s: float) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as progress:
         task = progress.add_task("", total=duration_s)
         yield lambda watched: progress.update(task, completed=watched)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 86_400:
-        raise argparse.ArgumentTypeError("must be more than 0 and less than a day, in seconds")
-    return value

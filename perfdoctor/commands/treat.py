@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfdoctor.capture.target import require_proc
+from perfdoctor.commands.arguments import duration
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.outputs import (
     add_output_arguments,
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="+", metavar="COMMAND", help="what starts the job: python train.py ...")
     parser.add_argument(
         "--minutes",
-        type=_minutes,
+        type=duration("minutes", 1440),
         default=DEFAULT_MINUTES,
         metavar="M",
         help="how long all of it may take (default: 10)",
@@ -125,13 +126,3 @@ def _progress(budget_s: float) -> Iterator[Progress]:
             bar.update(task, description=what, completed=budget_s - left_s, left=left)
 
         yield show
-
-
-def _minutes(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1440:
-        raise argparse.ArgumentTypeError("must be more than 0 and less than a day, in minutes")
-    return value

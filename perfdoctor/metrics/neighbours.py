@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfdoctor.recording.core_list import core_list
 from perfdoctor.timeline.readings import Readings
 
 _SHOWN = 3
@@ -48,13 +49,4 @@ def find_neighbours(readings: Readings) -> tuple[Neighbour, ...]:
 def _allowed(readings: Readings) -> frozenset[int]:
     """The cores that any process of the job may use."""
     masks = (readings.fact(subject, "affinity") for subject in readings.subjects("pid:"))
-    return frozenset().union(*(_cores(mask) for mask in masks if mask))
-
-
-def _cores(text: str) -> frozenset[int]:
-    """The numbers of a core list such as ``0-3,8``."""
-    found: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return frozenset(found)
+    return frozenset().union(*(core_list(mask) for mask in masks if mask))

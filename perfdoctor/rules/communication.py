@@ -57,14 +57,7 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
 
 def _replicate_otherwise(case: Case) -> Iterator[Advice]:
     """Each rank has the whole model, and gradients are all that they exchange."""
-    yield advise(
-        "communication.exchange_seldom",
-        world=_world(case),
-        share=case.share(BANDWIDTH),
-        received=case.measured("received"),
-        within=_is_within_host(case),
-        way=case.loop or _way(case),
-    )
+    yield _exchange_seldom(case)
     # DDP refuses bfloat16 without NCCL (torch 2.13).
     nccl = case.settings.get("backend", "nccl" if case.uses_gpu else "") == "nccl"
     by_hand = _is_by_hand(case)
@@ -84,13 +77,17 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
     yield advise("communication.prefetch_parameters", way=way)
     if _has_several_hosts(case):
         yield advise("communication.shard_within_host", way=way, ranks=_read_count(case, environment.RANKS_OF_HOST))
-    yield advise(
+    yield _exchange_seldom(case)
+
+
+def _exchange_seldom(case: Case) -> Advice:
+    return advise(
         "communication.exchange_seldom",
         world=_world(case),
         share=case.share(BANDWIDTH),
         received=case.measured("received"),
         within=_is_within_host(case),
-        way=case.loop or way,
+        way=case.loop or _way(case),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.diagnosis import Advice
-from perfdoctor.knowledge import hardware, thresholds
+from perfdoctor.knowledge import thresholds
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.workers import cores_floor, plan_workers
 
@@ -68,6 +68,11 @@ def _of_share(case: Case, cause: str, least: float, likely: float, most: float) 
     return Gain(least * low, likely * case.share(cause), most * high)
 
 
+def _exactly(case: Case, cause: str, part: float) -> Gain:
+    """A part of the cause that is sure but for the sampling."""
+    return _of_share(case, cause, part, part, part)
+
+
 def _part(part: float, least: float | None = None) -> Estimate:
     """A known part of the cause, or at least another one."""
     return lambda case, cause, _: _of_share(case, cause, part if least is None else least, part, part)
@@ -105,15 +110,12 @@ def _without_checkpoints(case: Case, cause: str, values: Mapping[str, Any]) -> G
 
 def _part_value(name: str) -> Estimate:
     """A part of the cause that the advice itself says."""
-    return lambda case, cause, values: (
-        None if values[name] is None else _of_share(case, cause, values[name], values[name], values[name])
-    )
+    return lambda case, cause, values: None if values[name] is None else _exactly(case, cause, values[name])
 
 
 def _less_often(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     """All but one of so many times."""
-    part = 1 - 1 / values["times"]
-    return _of_share(case, cause, part, part, part)
+    return _exactly(case, cause, 1 - 1 / values["times"])
 
 
 def _by_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
@@ -131,7 +133,7 @@ def _by_even_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain 
     if plan is None or not plan.now:
         return None
     left = max(plan.own, plan.busy / plan.now)
-    return _of_share(case, cause, 1.0, 1.0, 1.0).within(left)
+    return _exactly(case, cause, 1.0).within(left)
 
 
 def _beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
@@ -161,19 +163,6 @@ def _fewer_threads_beside(case: Case, cause: str, values: Mapping[str, Any]) -> 
     return Gain(0.0, likely, max(likely, case.range_of(cause)[1]))
 
 
-def _by_occupancy(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
-    """Twice the work in the same time; where counters were read, the share is already what a fix frees."""
-    part = 1.0 if case.number("traced_kernel_time") is None else 0.5
-    return _of_share(case, cause, 0.0, part, part)
-
-
-def _by_tensor_cores(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
-    """As fast as tensor cores are; where counters were read, the share is already what a fix frees."""
-    traced = case.number("traced_kernel_time") is not None
-    slower = 1 / hardware.tensor_core_speedup(case.setting("compute_capability")) if traced else 0.0
-    return _of_share(case, cause, 0.0, 1 - slower, 1 - slower)
-
-
 def _on_other_cores(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     """All of it where there is a core for whoever works at the same time; else no more than the cores allow."""
     cores, busy = case.setting("cores"), 1 + max(1, max((trainer.workers for trainer in case.trainers), default=0))
@@ -187,8 +176,7 @@ def _by_more_threads(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
 
 
 def _missing_link(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
-    part = 1 - (values["link"] or 1.0)
-    return _of_share(case, cause, part, part, part)
+    return _exactly(case, cause, 1 - (values["link"] or 1.0))
 
 
 # By the id of the advice. What is not here cannot be told before it is tried. How much is sure is judgement: half of it
@@ -273,12 +261,12 @@ GAINS: Mapping[str, Estimate] = {
     # What a GPU works at.
     "gpu.checkpoint_less": _without_checkpoints,
     "gpu.checkpoint_selectively": _value("again", 0.5),
-    "gpu.larger_batch": _by_occupancy,
-    "gpu.merge_kernels": _by_occupancy,
-    "gpu.bfloat16": _by_tensor_cores,
-    "gpu.float16": _by_tensor_cores,
-    "gpu.tf32": _by_tensor_cores,
-    "gpu.allow_tf32_again": _by_tensor_cores,
+    "gpu.larger_batch": _UP_TO_ALL,
+    "gpu.merge_kernels": _UP_TO_ALL,
+    "gpu.bfloat16": _UP_TO_ALL,
+    "gpu.float16": _UP_TO_ALL,
+    "gpu.tf32": _UP_TO_ALL,
+    "gpu.allow_tf32_again": _UP_TO_ALL,
     "gpu.halve_bytes": _HALF,
     "gpu.fuse": _UP_TO_ALL,
     "gpu.cool": _ALL,

@@ -5,7 +5,6 @@ processes that come and go.
 import errno
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
 
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -153,22 +152,6 @@ def counters(lines: bytes) -> dict[str, int]:
     """``name number`` lines, as in cpu.stat, memory.stat or vmstat; lines of another shape are left out."""
     pairs = (line.split() for line in lines.decode(errors="replace").splitlines())
     return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
-
-
-def core_list(text: str) -> tuple[int, ...]:
-    """Numbers meant by a list such as ``0-3,8``."""
-    cores: list[int] = []
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cores += range(int(first), int(last or first) + 1)
-    return tuple(cores)
-
-
-def core_text(cores: Iterable[int]) -> str:
-    """The list notation of some core numbers, the reverse of ``core_list``."""
-    runs = groupby(enumerate(sorted(set(cores))), key=lambda pair: pair[1] - pair[0])
-    bounds = [[core for _, core in run] for _, run in runs]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in bounds)
 
 
 def descendants_of_self(root: Path, but: Container[int]) -> Iterator[int]:

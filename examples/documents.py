@@ -13,8 +13,8 @@ def fill(document: str, name: str, text: str) -> None:
     """
     path = DOCS / document
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, found, rest = path.read_text().partition(begin)
+    before, found, rest = path.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"{path} has no {begin} with {end}")
-    path.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}")
+    path.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")

@@ -93,13 +93,13 @@ def _end(process: subprocess.Popen[bytes], token: str) -> None:
     until = time.monotonic() + GRACE_S
     while _alive(process, family) and time.monotonic() < until:
         time.sleep(_ASK_EVERY_S)
-    while left := [one for one in {*family, *_family(process, token)} if _is_alive(one)]:
+    while left := [one for one in family | _family(process, token) if _is_alive(one)]:
+        family.update(left)
         for one in left:
             with suppress(psutil.Error):
                 one.kill()
-        process.poll()
-        _reap(left, process)
         time.sleep(_ASK_EVERY_S)
+    _reap(family, process)
     process.wait()
 
 

@@ -171,7 +171,7 @@ def test_what_hooks_of_the_model_compute_prepares_no_input(tmp_path: Path, width
     shares = {part["cause"]: part["share"] for part in answer.told["breakdown"]}
     with_a_core = 1 - shares.get("cpu.contention", 0.0)  # neighbours take the rest
     assert shares["cpu.python_overhead"] > 0.1 * with_a_core, shares
-    assert shares.get("cpu.input_preprocessing", 0.0) < 0.05, shares
+    assert shares.get("cpu.input_preprocessing", 0.0) < 0.1, shares
 
 
 @pytest.mark.parametrize(("what", "cause"), [("metrics", "io.log_write"), ("weights", "io.checkpoint_write")])

@@ -104,7 +104,6 @@ class Part:
     Attributes:
         cause: cause id; "" for several.
         kind: ``bottleneck``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
-        color: number of its colour among the bottlenecks, the same in all bars of a report.
     """
 
     cause: str
@@ -112,7 +111,6 @@ class Part:
     share: float
     percent: str
     kind: str
-    color: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,6 @@ class Outline:
 def outline(diagnosis: Diagnosis) -> Outline:
     """What a report of this diagnosis says."""
     verdict = diagnosis.verdict
-    colors = {line.cause: number for number, line in enumerate(_bottlenecks(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
     paths = ShortPaths(texts(diagnosis))
     return Outline(
@@ -175,8 +172,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
         figures=_figures(verdict),
         basis=_basis(verdict),
         straggler=_straggler(verdict),
-        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
-        ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
+        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else ()),
+        ranks=tuple(_rank(rank, verdict) for rank in ranks),
         cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
@@ -253,15 +250,11 @@ def _is_known(diagnosis: Diagnosis) -> bool:
     return bool(diagnosis.ranks) or any(line.cause != UNATTRIBUTED for line in diagnosis.breakdown)
 
 
-def _bottlenecks(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
-    return [line for line in breakdown if _kind(line.cause) == "bottleneck"]
-
-
 def _kind(cause: str) -> str:
     return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
-def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[Part, ...]:
+def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
     """The parts of a bar, largest first, small ones together at the end."""
     lines = sorted((line for line in breakdown if line.share > 0), key=lambda line: -line.share)
     small = [line for line in lines if line.share < SMALL_SHARE]
@@ -274,7 +267,6 @@ def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[
             line.share,
             percent(line.share),
             _kind(line.cause),
-            colors.get(line.cause, len(colors)),
         )
         for line in lines
         if line not in small
@@ -282,17 +274,17 @@ def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[
     if small:
         share = sum(line.share for line in small)
         title = f"{len(small)} other causes, each below {SMALL_SHARE:.1%}"
-        parts.append(Part("", title, share, percent(share), "small", 0))
+        parts.append(Part("", title, share, percent(share), "small"))
     return tuple(parts)
 
 
-def _rank(rank: Mapping[str, Any], verdict: Verdict, colors: Mapping[str, int]) -> RankBar:
+def _rank(rank: Mapping[str, Any], verdict: Verdict) -> RankBar:
     lines = [CauseShare(line["cause"], line["share"]) for line in rank["breakdown"]]
     return RankBar(
         name=f"Rank {rank['rank']}",
         detail=_rank_detail(rank),
         straggler=rank["rank"] == verdict.straggler_rank,
-        parts=_parts(lines, colors),
+        parts=_parts(lines),
     )
 
 

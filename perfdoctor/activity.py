@@ -101,6 +101,7 @@ class StepTimes:
         starts_s: when each began, in seconds since the recording did.
         lengths_s: what each is charged with: an evaluation before it is not.
         outlier_s: a longer step is a long one (``perfdoctor.timeline.long_steps``).
+        every: after so many steps there is a long one, within one step; None where they come irregularly.
         usual: the step of the median length.
         slowest: the longest one.
     """
@@ -111,6 +112,7 @@ class StepTimes:
     outlier_s: float
     usual: StepParts
     slowest: StepParts
+    every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ def steps_row(times: StepTimes, span_s: float) -> StepsRow:
         usual=duration(times.usual.length_s),
         outliers=said.format(count=long, limit=limit),
     )
+    if times.every is not None:
+        detail += words["every"].format(every=times.every)
     return StepsRow(times.rank, detail, top, duration(top), "".join(lines[False]), "".join(lines[True]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,6 +31,8 @@ _WORKER_TRACKS = 16
 _HOT_LINES = 12
 # Steps of which the times are kept; of more, neighbours are told by the longest of them.
 _STEPS_KEPT = 2_000
+
+_GAPS = 2  # fewer are no rhythm
 
 # A process and what it did at each of its samples.
 Found = tuple[Process, list[Sampled]]
@@ -161,15 +164,22 @@ def _step_times(job: JobTimeline, account: Account) -> StepTimes:
     lengths = steps.lengths_ns
     order = np.argsort(lengths, kind="stable")
     usual, slowest = int(order[(len(order) - 1) // 2]), int(order[-1])
-    kept = _longest_of_neighbours(lengths.tolist())
+    kept, limit_ns = _longest_of_neighbours(lengths.tolist()), longest_ordinary(lengths)
     return StepTimes(
         account.trainer.rank or 0,
         tuple((steps.all[number].from_ns - start) / NS_PER_S for number in kept),
         tuple(float(lengths[number]) / NS_PER_S for number in kept),
-        longest_ordinary(lengths) / NS_PER_S,
+        limit_ns / NS_PER_S,
         _parts(steps, usual),
         _parts(steps, slowest),
+        period(np.flatnonzero(lengths > limit_ns).tolist()),
     )
+
+
+def period(numbers: Sequence[int]) -> int | None:
+    """After how many steps one of those comes again, within one step; None where that is not always so, or too few."""
+    gaps = [after - before for before, after in pairwise(numbers)]
+    return round(sum(gaps) / len(gaps)) if len(gaps) >= _GAPS and max(gaps) - min(gaps) <= 1 and min(gaps) > 1 else None
 
 
 def _longest_of_neighbours(lengths: Sequence[int]) -> list[int]:

@@ -77,6 +77,7 @@ WORDS = {
     "no_outliers": "none is much longer",
     "outlier": "one is longer than {limit}",
     "outliers": "{count} are longer than {limit}",
+    "every": ", one every {every} steps",
     "length": "length",
     "at_most": "at most {value}",
     "lines_left_out": "{count} smaller ones are not drawn",

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from perfdoctor.activity import TRAINER, WORKER, CodeNode
+from perfdoctor.analysis.activity import period
 from perfdoctor.analysis.from_recording import examine
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.recording.reader import Recording
@@ -88,6 +89,14 @@ def test_steps_are_drawn_where_they_were_marked_and_else_it_is_said_why_not() ->
     assert inside.activity.steps
     assert outside.activity.steps == ()
     assert "with diagnose():" in " ".join(map(worded, outside.not_drawn))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "every"),
+    [((49, 99, 149), 50), ((49, 99, 150, 200), 50), ((49, 99), None), ((10, 60, 70), None), ((5, 6, 7, 8), None)],
+)
+def test_long_steps_have_a_period_where_they_come_regularly(numbers: tuple[int, ...], every: int | None) -> None:
+    assert period(numbers) == every
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from perfdoctor.activity import TRAINER, Track
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Fix, Series
 from perfdoctor.reports.charts import MAX_CHARTS, MAX_LINES
@@ -223,6 +224,20 @@ def test_a_page_stays_small() -> None:
     page = render(replace(diagnoses.input_bound(), series=series))
     assert page.count('class="plot lines-plot"') == MAX_CHARTS
     assert len(page.encode("utf-8")) < LIMIT_BYTES
+
+
+def test_a_page_of_64_ranks_stays_small() -> None:
+    base = diagnoses.straggler()
+    causes = [line["cause"] for line in base.ranks[0]["breakdown"]]
+    restless = {
+        cause: tuple((place * (number + 3)) % 97 / 300 for place in range(120)) for number, cause in enumerate(causes)
+    }
+    tracks = tuple(Track(TRAINER, rank, 100 + rank, 0.125, (True,) * 120, restless) for rank in range(64))
+    ranks = tuple({**base.ranks[0], "rank": rank, "pid": 100 + rank} for rank in range(64))
+    text = render(replace(base, ranks=ranks, activity=replace(base.activity, tracks=tracks)))
+    assert len(text.encode()) < 2_000_000
+    assert text.count('class="row"') >= 64
+    assert Page(text).text.count("rank 63") >= 2
 
 
 def test_what_is_not_drawn_is_said() -> None:

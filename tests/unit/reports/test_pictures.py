@@ -82,6 +82,7 @@ def test_long_steps_are_drawn_apart_and_never_thinned_away() -> None:
     assert row.long == "M355.4 100V0.0"
     assert row.usual.count("M") < 700
     assert "one is longer than 200 ms" in row.detail
+    assert steps_row(replace(times, every=50), 500.0).detail.endswith(", one every 50 steps")
 
 
 def test_two_steps_are_on_one_scale_and_what_differs_most_comes_first() -> None:

@@ -114,7 +114,7 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         yield indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, FAINT)
     yield from heading("Not examined")
     yield from _not_examined(report)
-    for title, rows in (("The job", report.job), *report.steps, (COST, report.overhead)):
+    for title, rows in (("The job", report.job_in_short), *report.steps, (COST, report.overhead)):
         if rows:
             yield from heading(title)
             yield table(rows)

@@ -59,16 +59,23 @@ def step_rows(steps: Mapping[str, Any]) -> Rows:
 
 
 def job_rows(job: Mapping[str, Any]) -> Rows:
-    """What was watched, without what says nothing to a reader; the JSON report has it all."""
-    shown = dict(job)
+    """What was watched but its settings, without what says nothing to a reader; the JSON report has it all."""
+    shown = {name: value for name, value in job.items() if name != "settings"}
     if shown.get("root_pid") == shown.get("pid"):
         shown.pop("root_pid", None)
-    if isinstance(settings := shown.get("settings"), Mapping):
-        shown["settings"] = {name: value for name, value in settings.items() if _tells(name, str(value))}
     shown["stopped"] = _ENDS.get(str(shown.get("stopped")), shown.get("stopped"))
     if shown["stopped"] is None:
         del shown["stopped"]
     return _rows(_renamed(shown, _FACTS))
+
+
+def setting_rows(job: Mapping[str, Any]) -> Rows:
+    """The job's settings that matter, and the hardware that it has."""
+    settings = job.get("settings")
+    if not isinstance(settings, Mapping):
+        return ()
+    told = {name: value for name, value in settings.items() if _tells(str(name), str(value))}
+    return tuple((clean(str(name)), fact("", value)[1]) for name, value in told.items())
 
 
 def _tells(setting: str, value: str) -> bool:
@@ -155,6 +162,14 @@ class Outline:
     overhead: Rows
     steps: tuple[tuple[str, Rows], ...]
     job: Rows
+    settings: Rows
+
+    @property
+    def job_in_short(self) -> Rows:
+        """What was watched, with all settings in one row."""
+        if not self.settings:
+            return self.job
+        return (*self.job, ("Settings", ", ".join(f"{name} {value}" for name, value in self.settings)))
 
 
 def outline(diagnosis: Diagnosis) -> Outline:
@@ -181,6 +196,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         overhead=cost_rows(diagnosis.overhead),
         steps=_steps(diagnosis),
         job=job_rows(diagnosis.job),
+        settings=setting_rows(diagnosis.job),
     )
 
 

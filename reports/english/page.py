@@ -136,6 +136,7 @@ WORDS = {
     "to_enable": "To enable:",
     "method": "How these numbers were made",
     "job": "The job",
+    "settings": "Its settings, limits and hardware",
     "cost_title": "What this diagnosis cost",
     "footer": "This page is one file that loads and sends nothing; its script only adds reading, search and copying.",
     # --- added by scripts

@@ -36,6 +36,7 @@ GOES = {
 }
 
 WORDS = {
+    "lang": "en",
     "skip": "Skip to the verdict",
     "contents": "Contents",
     "of_time": "{share} of the time {goes}",

@@ -81,8 +81,9 @@ def subject(job: Mapping[str, Any]) -> str:
     """Which job it is about: its command or its traces, its host, and when it was watched."""
     traces = job.get("traces") or ()
     command = job.get("command") or ", ".join(map(str, traces)) if not isinstance(traces, str) else traces
-    parts = (command, job.get("host"), job.get("started"))
-    return " · ".join(brief(str(part)) for part in parts if part)
+    started = str(job.get("started") or "")[:16].replace("T", " ")
+    parts = (command, job.get("host"), started)
+    return " · ".join(brief(str(part), 80) for part in parts if part)
 
 
 def waterfall(report: Outline, palette: Palette) -> tuple[Slice, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
 from perfdoctor.analysis.profiled import Profiled, read_profiles
@@ -59,6 +60,7 @@ def examine(recording: Recording) -> Diagnosis:
         overhead=_own_cost(recording),
         job=_describe_job(job, case),
         series=chart_series(job),
+        blocks=recorded_blocks(job, accounts, traced=level == TRACED),
     )
 
 

@@ -32,11 +32,15 @@ class Answer(Enum):
 
 
 class Weight(Enum):
-    """What a difference between two runs means for their comparison."""
+    """What a difference between two runs means for their comparison.
 
-    FORBIDS = "a step is not the same, or is not measured alike"
-    EXPLAINS = "may explain a difference by itself"
-    NOTED = "may be the change that is tried"
+    ``FORBIDS``: a step is other work, or is not measured alike. ``EXPLAINS``: the pace may differ for that
+    alone. ``NOTED``: it may be the very change that is tried.
+    """
+
+    FORBIDS = "forbids"
+    EXPLAINS = "explains"
+    NOTED = "noted"
 
 
 class Promise(Enum):

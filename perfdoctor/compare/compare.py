@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+
 from perfdoctor import __version__
 from perfdoctor.compare.comparable import differences
 from perfdoctor.compare.estimates import Estimate, difference, estimate_both

@@ -17,7 +17,6 @@ from itertools import pairwise
 
 from perfdoctor.comparison import Interval
 
-
 _MOST_DEPENDENT = 0.9  # more cannot be told from a drift
 
 

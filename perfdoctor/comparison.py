@@ -100,6 +100,7 @@ class Pace:
         before: seconds per step.
         after: likewise.
         speedup: old time per step over new.
+        confidence: with which the speed-up lies in its interval.
         floor: the noise: a smaller speed-up than 1 plus this cannot be told from none; None where that is unknown.
         answer: ``SAME`` within the noise.
     """
@@ -107,6 +108,7 @@ class Pace:
     before: float
     after: float
     speedup: Interval
+    confidence: float
     floor: float | None
     answer: Answer
 
@@ -156,6 +158,7 @@ class Comparison:
     Attributes:
         version: perfdoctor's.
         pace: None where it is not known of both, or where they are not comparable.
+        implied: where the pace is not known, the speed-up if the model's own arithmetic takes what it took for a step.
         causes: what costs most in either first; in seconds per step where the pace is compared, else shares.
         differences: between the runs, those that forbid a comparison first.
         prediction: None where the run before promised nothing.
@@ -167,6 +170,7 @@ class Comparison:
     before: Run
     after: Run
     pace: Pace | None
+    implied: Interval | None
     causes: tuple[CauseChange, ...]
     differences: tuple[Difference, ...]
     prediction: Prediction | None

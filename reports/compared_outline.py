@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.comparison import Answer, CauseChange, Comparison, Difference, Pace, Prediction, Promise, Run, Weight
-from perfdoctor.knowledge import thresholds
+from perfdoctor.comparison import (
+    Answer,
+    CauseChange,
+    Comparison,
+    Difference,
+    Interval,
+    Pace,
+    Prediction,
+    Promise,
+    Run,
+    Weight,
+)
 from perfdoctor.reports.outline import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
 
@@ -151,10 +161,10 @@ def _how_sure(pace: Pace) -> str:
         )
     between = (
         f"The speed-up lies between {factor(pace.speedup.low)} and {factor(pace.speedup.high)} with "
-        f"{percent(thresholds.COMPARED_CONFIDENCE)} confidence."
+        f"{percent(pace.confidence)} confidence."
     )
     smaller = f"The noise floor is {percent(pace.floor)}: less cannot be told from what these runs vary by anyway."
-    longer = " Longer runs lower it." if pace.floor > thresholds.NOISE_FLOOR and pace.answer is Answer.SAME else ""
+    longer = " Longer runs on a quiet machine may lower it." if pace.answer is Answer.SAME else ""
     return f"{between} {smaller}{longer}"
 
 
@@ -164,10 +174,12 @@ def _without_pace(comparison: Comparison) -> str:
         return f"{found} Only shares of the time are compared."
     unknown = [clean(run.source) for run in (comparison.before, comparison.after) if run.steps is None]
     whose = "either run" if len(unknown) != 1 else unknown[0]
+    implied = comparison.implied
+    guess = "" if implied is None else f" If the model's own arithmetic takes what it took, it is {_speedup(implied)}."
     return (
         f"No step of {whose} was marked or traced, so that whether the job became faster was not seen. Only shares of "
         "the time are compared: where one falls the others rise, however long a step takes. With diagnose() in both "
-        "runs, or traces of both, the pace is known."
+        f"runs, or traces of both, the pace is known.{guess}"
     )
 
 
@@ -211,14 +223,15 @@ def _verdict(comparison: Comparison) -> str:
 def _figures(pace: Pace) -> Rows:
     rows = [("Time per step, before", duration(pace.before)), ("Time per step, after", duration(pace.after))]
     rows += [("Steps per second, before", number(1 / pace.before)), ("Steps per second, after", number(1 / pace.after))]
-    rows.append(("Speed-up", factor(pace.speedup.value) + _between(pace)))
+    rows.append(("Speed-up", _speedup(pace.speedup)))
     rows.append(("Noise floor", UNKNOWN if pace.floor is None else percent(pace.floor)))
     return tuple(rows)
 
 
-def _between(pace: Pace) -> str:
-    low, high = pace.speedup.low, pace.speedup.high
-    return "" if low is None or high is None else f" ({factor(low)} to {factor(high)})"
+def _speedup(interval: Interval) -> str:
+    """A speed-up with its interval."""
+    between = interval.low is not None and interval.high is not None
+    return factor(interval.value) + (f" ({factor(interval.low)} to {factor(interval.high)})" if between else "")
 
 
 def _rows(comparison: Comparison) -> tuple[CauseRow, ...]:
@@ -260,7 +273,7 @@ def _promise(prediction: Prediction, pace: Pace | None) -> str:
     begin = f'For "{clean(prediction.fix)}" the run before predicted {promised}'
     if pace is None:
         return f"{begin}; whether that came true was not seen, since the pace cannot be compared."
-    measured = factor(pace.speedup.value) + _between(pace)
+    measured = _speedup(pace.speedup)
     return {
         Promise.KEPT: f"{begin}, and {measured} is measured: it came true.",
         Promise.LESS: f"{begin}, and {measured} is measured: less than predicted.",

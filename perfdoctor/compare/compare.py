@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from perfdoctor import __version__
+from perfdoctor.causes import CAUSES
 from perfdoctor.compare.comparable import differences
 from perfdoctor.compare.estimates import Estimate, difference, estimate_both
 from perfdoctor.compare.side import Side
@@ -29,6 +30,7 @@ def compare(before: Side, after: Side, limit: float | None = None) -> Comparison
         before=before.run,
         after=after.run,
         pace=pace,
+        implied=_implied(before, after) if pace is None and not forbidden else None,
         causes=_causes(before, after, paces),
         differences=others,
         prediction=_prediction(before, pace),
@@ -38,9 +40,10 @@ def compare(before: Side, after: Side, limit: float | None = None) -> Comparison
 
 
 def _pace(before: Estimate, after: Estimate) -> Pace:
-    gain = difference(after.log(), before.log(), thresholds.COMPARED_CONFIDENCE)
+    confidence = float(thresholds.COMPARED_CONFIDENCE)
+    gain = difference(after.log(), before.log(), confidence)
     floor = None if gain.high is None else max(float(thresholds.NOISE_FLOOR), math.expm1(gain.high - gain.value))
-    return Pace(before.value, after.value, gain.exp(), floor, _answer(gain.value, floor))
+    return Pace(before.value, after.value, gain.exp(), confidence, floor, _answer(gain.value, floor))
 
 
 def _answer(log_speedup: float, floor: float | None) -> Answer:
@@ -49,6 +52,19 @@ def _answer(log_speedup: float, floor: float | None) -> Answer:
     if abs(log_speedup) <= math.log1p(floor):
         return Answer.SAME
     return Answer.FASTER if log_speedup > 0 else Answer.SLOWER
+
+
+def _implied(before: Side, after: Side) -> Interval | None:
+    """The speed-up if a step has as much of the model's own arithmetic as before: its share then grows with the pace.
+
+    None where either run has too little of it.
+    """
+    healthy = [cause for cause in CAUSES if CAUSES[cause].healthy]
+    shares = before.share(*healthy), after.share(*healthy)
+    if min(share.value for share in shares) < thresholds.MIN_SHARE:
+        return None
+    one, other = estimate_both(*shares)
+    return difference(one.log(), other.log(), thresholds.COMPARED_CONFIDENCE).exp()
 
 
 _Paces = tuple[Estimate, Estimate]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,17 +59,21 @@ class Side:
         """Whether the same batches tell of steps and of causes."""
         return any(batch.steps and batch.causes for batch in self.batches)
 
-    def share(self, cause: str) -> Ratio:
-        """The seconds of a cause over all seconds."""
+    def share(self, *causes: str) -> Ratio:
+        """The seconds of some causes over all seconds."""
         held = [batch.causes for batch in self.batches if batch.causes]
         if not held:
-            return Ratio((self.shares.get(cause, 0.0),), (1.0,))
-        return Ratio([causes.get(cause, 0.0) for causes in held], [sum(causes.values()) for causes in held])
+            return Ratio((_of(self.shares, causes),), (1.0,))
+        return Ratio([_of(spent, causes) for spent in held], [sum(spent.values()) for spent in held])
 
     def per_step(self, cause: str) -> Ratio:
         """The seconds of a cause over steps, where the same batches tell of both."""
         held = [batch for batch in self.batches if batch.steps and batch.causes]
         return Ratio([batch.causes.get(cause, 0.0) for batch in held], [batch.steps or 0.0 for batch in held])
+
+
+def _of(amounts: Mapping[str, float], causes: Iterable[str]) -> float:
+    return sum(amounts.get(cause, 0.0) for cause in causes)
 
 
 def read_side(source: str, kind: str, document: Mapping[str, Any]) -> Side:

@@ -90,6 +90,8 @@ def test_without_steps_shares_are_compared_and_no_pace() -> None:
     assert found.pace is None
     shares = {one.cause: (round(one.before, 3), round(one.after, 3), one.answer) for one in found.causes}
     assert shares == {MODEL_COMPUTE: (0.6, 0.8, Answer.SLOWER), INPUT_PREPROCESSING: (0.4, 0.2, Answer.FASTER)}
+    assert found.implied is not None
+    assert found.implied.value == pytest.approx(0.8 / 0.6, rel=0.01)
 
 
 def test_causes_of_traced_steps_go_with_the_pace_of_the_marked_ones() -> None:

@@ -200,10 +200,8 @@ def _warning(comparison: Comparison) -> str:
 def _named(one: Difference) -> tuple[str, str, str]:
     name = one.what.removeprefix("settings.")
     label = name.removeprefix("env.") if name.startswith("env.") else fact(name, "")[0]
-    before, after = (
-        worded(say("compared.nothing")) if text is None else clean(text) for text in (one.before, one.after)
-    )
-    return clean(say("compared.name", what=one.what, label=label)), before, after
+    before, after = (say("compared.nothing") if text is None else text for text in (one.before, one.after))
+    return clean(say("compared.name", what=one.what, label=label)), clean(before), clean(after)
 
 
 def _verdict(comparison: Comparison) -> Message:

@@ -80,7 +80,7 @@ def only_shares(*, forbidden: tuple[str, ...]) -> str:
 def no_steps(*, source: str | None, implied: str | None) -> str:
     guess = "" if implied is None else f" If the model's own arithmetic takes what it took, it is {implied}."
     return (
-        f"No step of {source or 'either run'} was marked or traced, so that whether the job became faster was not seen. "
+        f"No step of {source or 'either run'} was marked or traced: whether the job became faster was not seen. "
         "Only shares of the time are compared: where one falls the others rise, however long a step takes. With "
         f"diagnose() in both runs, or traces of both, the pace is known.{guess}"
     )

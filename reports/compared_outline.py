@@ -54,9 +54,27 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Dots:
+    """How the pace of one run varies, to be drawn: places on a line, 0 to 100.
+
+    Attributes:
+        name: of the run.
+        places: of its stretches.
+        mean: of the whole run.
+        label: all of it in words.
+    """
+
+    name: str
+    places: tuple[float, ...]
+    mean: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Headings:
     """Of the parts of a report, and of the columns of its tables."""
 
+    dots: str
     time_goes: str
     predicted_gain: str
     others: str
@@ -79,6 +97,7 @@ class ComparedOutline:
         warning: what may explain a difference by itself; "" if nothing.
         verdict: what is said of the limit that was given; "" where none was.
         figures: the pace in numbers.
+        dots: how it varies in each run; none where that is not known.
         rows: the causes.
         promise: what became of the predicted gain; "" where none was predicted.
         promise_tone: ``good``, ``bad`` or ``open``.
@@ -93,6 +112,7 @@ class ComparedOutline:
     warning: str
     verdict: str
     figures: Rows
+    dots: tuple[Dots, ...]
     rows: tuple[CauseRow, ...]
     promise: str
     promise_tone: str
@@ -112,6 +132,7 @@ def compared_outline(comparison: Comparison) -> ComparedOutline:
         warning=_warning(comparison),
         verdict=clean(_verdict(comparison)) if comparison.limit is not None else "",
         figures=_figures(pace) if pace else (),
+        dots=_dots(pace) if pace and pace.floor is not None else (),
         rows=_rows(comparison),
         promise=clean(_promise(predicted, pace)) if predicted else "",
         promise_tone=_PROMISE_TONES.get(predicted.promise, "bad") if predicted else "open",
@@ -123,6 +144,7 @@ def compared_outline(comparison: Comparison) -> ComparedOutline:
 
 def _headings(*, per_step: bool) -> Headings:
     return Headings(
+        dots=worded(say("compared.dots")),
         time_goes=worded(say("compared.time_goes", per_step=per_step)),
         predicted_gain=worded(say("compared.predicted_gain")),
         others=worded(say("compared.others")),
@@ -228,6 +250,24 @@ def _figures(pace: Pace) -> Rows:
         (worded(say("compared.speedup")), _speedup(pace.speedup)),
         (worded(say("compared.noise_floor")), unknown if pace.floor is None else percent(pace.floor)),
     )
+
+
+def _dots(pace: Pace) -> tuple[Dots, ...]:
+    """Both runs on one line, with some room at its ends."""
+    low, high = (bound(bound(batches) for batches in pace.batches) for bound in (min, max))
+    room = (high - low) or high
+    begin, length = low - 0.05 * room, 1.1 * room
+
+    def place(seconds: float) -> float:
+        return 100 * (seconds - begin) / length
+
+    def dots(name: str, mean: float, batches: tuple[float, ...]) -> Dots:
+        ends = duration(min(batches)), duration(max(batches))
+        label = say("compared.dots_in_words", name=name, mean=duration(mean), least=ends[0], most=ends[1])
+        return Dots(name, tuple(map(place, batches)), place(mean), worded(label))
+
+    before, after = worded(say("compared.before")), worded(say("compared.after"))
+    return dots(before, pace.before, pace.batches[0]), dots(after, pace.after, pace.batches[1])
 
 
 def _speedup(interval: Interval) -> str:

@@ -72,6 +72,11 @@ class Ratio:
         return sum(self.amounts) / sum(self.over)
 
     @property
+    def each(self) -> list[float]:
+        """The ratio of each batch that has one."""
+        return [amount / one for amount, one in zip(self.amounts, self.over, strict=True) if one > 0]
+
+    @property
     def left(self) -> list[float]:
         """What the ratio leaves of each batch (Cochran 1977, "Sampling techniques", 6.4)."""
         value, usual = self.value, statistics.fmean(self.over)

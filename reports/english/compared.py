@@ -179,6 +179,14 @@ def time_goes(*, per_step: bool) -> str:
     return f"Where the time goes ({'time per step' if per_step else 'share of wall time'})"
 
 
+def dots() -> str:
+    return "Time per step in each stretch of the runs: a dot is a stretch, the line their mean."
+
+
+def dots_in_words(*, name: str, mean: str, least: str, most: str) -> str:
+    return f"{name}: {mean} in the mean, {least} to {most}"
+
+
 def predicted_gain() -> str:
     return "The predicted gain"
 

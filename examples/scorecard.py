@@ -166,9 +166,9 @@ def try_fixes(arguments: argparse.Namespace) -> int:
             continue
         rows += found
         print("\n".join(map(str, found)), flush=True)
+        if arguments.write:  # after each job: the whole takes an hour or two
+            treating.write(rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
     print("\n".join(["", *treating.summary(rows)]))
-    if arguments.write:
-        treating.write(rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
     return 0 if rows else 1
 
 

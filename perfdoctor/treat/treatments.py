@@ -114,10 +114,10 @@ class Situation:
 
 
 def choose(situation: Situation) -> list[Treatment]:
-    """The treatments whose causes take enough time to be worth a trial, the most promising first."""
+    """The treatments whose causes take enough time to be worth a trial: first what is advised, by what it promises."""
     found = [treatment for family in FAMILIES for treatment in family(situation)]
     worth = [one for one in found if situation.share(one.causes) >= thresholds.WORTH_A_TRIAL]
-    return sorted(worth, key=lambda one: -_promise(situation, one))
+    return sorted(worth, key=lambda one: (-(situation.predicted(one) or 0.0), -_promise(situation, one)))
 
 
 # A bound is worth knowing, and less than a change that can be kept; what helps against much often helps a little.

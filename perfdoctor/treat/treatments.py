@@ -145,18 +145,18 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
         loader = {"num_workers": count, "persistent_workers": True}
         keywords = {"loader": {"num_workers": str(count), "persistent_workers": "True"}}
         advice = advise("treat.more_workers", workers=count, now=s.workers)
+        fix = "input.more_workers" if count == useful else ""
         threads = max(1, s.cores_each - count)
         if threads < s.threads:
             both = advise("treat.workers_and_threads", workers=count, now=s.workers, threads=threads)
             change = _with_threads(threads, {"loader": loader})
             name = f"num_workers={count}, threads={threads}"
             keywords_too = {**keywords, **_thread_keywords(threads)}
-            yield Treatment(
-                name, both, _INPUT, change, keywords=keywords_too, fix="input.more_workers" if with_threads else ""
-            )
+            yield Treatment(name, both, _INPUT, change, keywords=keywords_too, fix=fix if with_threads else "")
         change = Change({"loader": loader})
-        fix = "" if with_threads else "input.more_workers"
-        yield Treatment(f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fix=fix)
+        yield Treatment(
+            f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fix="" if with_threads else fix
+        )
 
 
 def _fewer_workers(s: Situation) -> Iterator[Treatment]:

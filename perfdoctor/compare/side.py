@@ -121,7 +121,7 @@ def _side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
     )
     others = [block for block in blocks if block.steps is None]
     batches = (*_in_batches(timed), *_in_batches(others))
-    finding = next(iter(document["findings"]), {})
+    finding: Mapping[str, Any] = next(iter(document["findings"]), {})
     return Side(run, str(document["perfdoctor"]), job, shares if known else {}, finding, pace, batches)
 
 

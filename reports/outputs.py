@@ -97,6 +97,7 @@ def print_text(text: str) -> None:
         PerfDoctorError: standard output takes nothing.
     """
     try:
+        sys.stdout.flush()  # what was printed before comes first
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "ascii", errors="replace"))
         sys.stdout.flush()
     except OSError as error:

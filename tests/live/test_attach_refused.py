@@ -11,6 +11,7 @@ import pytest
 from perfdoctor.capture.target import require_linux
 from perfdoctor.errors import PerfDoctorError
 from tests.processes.attaching import (
+    AS_NOBODY,
     ENVIRONMENT,
     SILENT,
     TARGETS,
@@ -21,14 +22,6 @@ from tests.processes.attaching import (
     perfdoctor,
     refused,
 )
-
-NOBODY = "65534"
-# Another user who may read the files of this Python wherever they lie, and has no other right.
-AS_NOBODY = (
-    "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups",
-    "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search",
-    "--bounding-set", "-all,+dac_read_search",
-)  # fmt: skip
 
 
 def test_no_such_process() -> None:
@@ -121,7 +114,6 @@ def test_other_systems_are_told_what_is_supported(platform: str, monkeypatch: py
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("attach",),
         ("attach", "train.py"),
         ("attach", "1", "--duration", "0"),
         ("attach", "1", "--duration", "-3"),

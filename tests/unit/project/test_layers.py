@@ -16,7 +16,7 @@ MAY_KNOW = {
     "api": {"probes"},
     "lightning": {"api"},
     "transformers": {"api"},
-    "capture": {"probes", "recording"},
+    "capture": {"probes", "recording", "knowledge"},
     "treat": {"capture", "probes", "recording", "knowledge"},
     "commands": {"capture", "probes", "recording", "reports", "treat"},
     "__main__": set(),

@@ -201,11 +201,12 @@ def test_a_report_for_a_folder_that_does_not_exist_is_refused_at_once(tmp_path: 
     assert time.monotonic() - begun < 30
 
 
-def test_a_recording_does_not_overwrite_a_file(tmp_path: Path) -> None:
+def test_nothing_overwrites_a_file_of_the_users(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("data")
     with job(*SILENT, "sleep", "plain") as young:
-        refused(perfdoctor("attach", young.pid, "--recording", precious), "exists already")
-        refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "exists already")
+        refused(perfdoctor("attach", young.pid, "--recording", precious), "is no recording", "--force")
+        refused(perfdoctor("attach", young.pid, "--json", precious), "is no report of perfdoctor's", "--force")
+        refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "no file that can be recorded into")
         refused(perfdoctor("attach", young.pid, "--recording", tmp_path), "is a folder")
     assert precious.read_text() == "data"

@@ -29,6 +29,7 @@ MAY_KNOW = {
     "rules": {"knowledge", "timeline", "metrics"},
     "facts": {"rules"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
+    "exports": {"recording", "knowledge", "timeline"},
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.

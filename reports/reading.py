@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.blocks import Block
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
 from perfdoctor.errors import PerfDoctorError
@@ -93,6 +94,7 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
         ),
         overhead=dict(document["overhead"]),
         job=dict(document["job"]),
+        blocks=tuple(map(_block, document.get("blocks", ()))),  # came after the first reports of this schema
     )
 
 
@@ -123,6 +125,12 @@ def _fix(item: Mapping[str, Any]) -> Fix:
         least, most = between
         least_and_most = _number(least), _number(most)
     return Fix(item["title"], item["why"], item["change"], None if gain is None else _number(gain), least_and_most)
+
+
+def _block(row: Mapping[str, Any]) -> Block:
+    steps = row["steps"]
+    causes = {_known(cause): _number(seconds) for cause, seconds in row["causes"].items()}
+    return Block(_number(row["seconds"]), None if steps is None else _number(steps), causes)
 
 
 def _known(cause: str) -> str:

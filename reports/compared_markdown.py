@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from perfdoctor.comparison import Comparison
 from perfdoctor.reports.compared_outline import compared_outline
-from perfdoctor.reports.outputs import MARKDOWN_BEGINS
 
 # What Markdown or HTML would read as more than text; a mention would notify somebody.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~@$])")
@@ -17,7 +16,7 @@ def render(comparison: Comparison) -> str:
     """The comparison as Markdown, ending in a line break."""
     report = compared_outline(comparison)
     names = report.headings
-    parts = [MARKDOWN_BEGINS, f"## {escaped(report.headline)}", escaped(report.summary)]
+    parts = [f"## {escaped(report.headline)}", escaped(report.summary)]
     parts += [f"> {escaped(report.warning)}"] if report.warning else []
     parts += [f"**{escaped(report.verdict)}**"] if report.verdict else []
     if report.rows:

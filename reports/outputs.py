@@ -21,9 +21,8 @@ from perfdoctor.reports.wording import worded
 _NEEDED = ("threads", "stacks")
 
 
-# How perfdoctor's reports begin: JSON, the page, the patch of a treatment, and the Markdown of a comparison.
+# How perfdoctor's reports begin: JSON, the page, the patch of a treatment, and all of a comparison in Markdown.
 PATCH_BEGINS = "# Made by perfdoctor treat; for `patch -p1` in the working folder."
-MARKDOWN_BEGINS = "<!-- Made by perfdoctor compare. -->"
 _BEGINNING = 1 << 16  # the page's title stands before its style
 _REPORTS = tuple(
     re.compile(pattern, re.DOTALL)
@@ -31,7 +30,7 @@ _REPORTS = tuple(
         rb'\s*\{\s*"schema": \d+,\s*"perfdoctor": "',
         rb"<!doctype html>.*?<title>[^<]*\bperfdoctor</title>",
         re.escape(PATCH_BEGINS).encode(),
-        re.escape(MARKDOWN_BEGINS).encode(),
+        rb"## .*\n\nperfdoctor [^\n]+\n\Z",
     )
 )
 

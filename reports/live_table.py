@@ -104,8 +104,7 @@ def columns_of_threads(width: int) -> list[Column]:
 
 def _role(process: ProcessView) -> str:
     rank = "" if process.rank is None else f" {process.rank}"
-    indent = "" if process.role == "trainer" or not process.trainer_pid else " "
-    return indent + words.ROLES[process.role] + rank
+    return words.ROLES[process.role] + rank
 
 
 def _call(thread: ThreadView) -> str:

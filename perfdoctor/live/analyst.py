@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WORTH_NS = 5 * NS_PER_S
 # Recorders commit every 0.5 s: nobody writes a recording of which nothing has come for so long.
 _ABANDONED_NS = 30 * NS_PER_S
-# The file of a recorder that has just been started is empty for so long at most.
+# The file of a recorder that has just been started is empty, or not there yet, for so long at most.
 _PATIENCE_S = 20.0
 _POLL_S = 0.1
 
@@ -98,11 +98,14 @@ class Analyst(threading.Thread):
     def _open(self) -> Follower | None:
         """Opens the recording; None if the user has quit before it began."""
         patient_until = time.monotonic() + _PATIENCE_S
-        while self._beside_recorder and not self._path.stat().st_size and time.monotonic() < patient_until:
+        while self._beside_recorder and not self._has_begun() and time.monotonic() < patient_until:
             time.sleep(_POLL_S)
             if self._ended:
                 return None
         return Follower(self._path)
+
+    def _has_begun(self) -> bool:
+        return self._path.exists() and self._path.stat().st_size > 0
 
     def _follow(self, follower: Follower) -> None:
         from perfdoctor.analysis.live_view import Examined, look

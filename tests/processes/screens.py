@@ -1,5 +1,6 @@
 """A program on a real pseudo-terminal, and what stands on its screen."""
 
+import signal
 import termios
 import time
 from collections.abc import Iterator
@@ -62,6 +63,11 @@ class Screen:
         assert status is not None, f"it was killed by signal {self.program.signalstatus}"
         return status
 
+    def close(self) -> None:
+        """As if somebody had closed the window."""
+        self.program.ptyproc.fileobj.close()
+        self.program.ptyproc.closed = self.program.closed = True
+
     def settings(self) -> list[object]:
         """How the terminal is set."""
         return list(termios.tcgetattr(self.program.child_fd))
@@ -89,4 +95,8 @@ def on_terminal(*arguments: object, columns: int = 110, lines: int = 40) -> Iter
     try:
         yield Screen(program, columns, lines)
     finally:
-        program.close(force=True)
+        if program.closed:
+            program.kill(signal.SIGKILL)
+            program.ptyproc.wait()
+        else:
+            program.close(force=True)

@@ -37,7 +37,7 @@ def test_the_first_page_has_the_verdict_the_machine_and_the_processes() -> None:
     assert "busy 45%" in line(lines, "vda")
     assert line(lines, "file").endswith("0.8 threads in read, 0.6 of them blocked: /data/part-1")
     assert line(lines, "    100 trainer").split()[:4] == ["100", "trainer", "running", "90"]
-    assert line(lines, "    200  worker")
+    assert line(lines, "    200 worker")
     assert lines[-1].endswith("q quit")
 
 

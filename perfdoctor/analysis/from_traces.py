@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.analysis.blocks import traced_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
@@ -66,6 +67,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         steps=_steps(ranks),
         not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
+        blocks=traced_blocks([end - start for start, end in ranks[0].window.steps], merged.accounts),
     )
 
 

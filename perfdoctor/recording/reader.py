@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.schema import (
     ADDED,
     FORMAT,
@@ -22,6 +23,7 @@ from perfdoctor.recording.schema import (
     ProcessSeen,
     Reading,
     Sample,
+    StackSegment,
     ThreadSeen,
 )
 
@@ -99,6 +101,16 @@ class Recording:
             PerfDoctorError: the file is damaged there.
         """
         return self._tables.rows(kind)
+
+    def stacks(self) -> list[StackSegment]:
+        """Segments of stacks in order of time, with those that a killed perfdoctor left beside the file.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        held = self.rows(StackSegment)
+        known = {(one.pid, one.time_ns) for one in held}
+        return sorted([*held, *(one for one in left_stacks(self.path) if (one.pid, one.time_ns) not in known)])
 
     @cached_property
     def series(self) -> dict[tuple[str, str], tuple[list[int], list[float]]]:

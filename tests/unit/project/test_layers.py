@@ -7,8 +7,8 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: causes, diagnoses, live views and treatments, and what can stop one.
-WORDS = {"perfdoctor", "causes", "diagnosis", "view", "treatment", "errors"}
+# What all sides speak: causes, diagnoses, live views, treatments and comparisons, and what can stop one.
+WORDS = {"perfdoctor", "causes", "blocks", "diagnosis", "view", "treatment", "comparison", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),
@@ -16,10 +16,10 @@ MAY_KNOW = {
     "api": {"probes"},
     "lightning": {"api"},
     "transformers": {"api"},
-    "capture": {"probes", "recording"},
-    "treat": {"capture", "probes", "recording", "knowledge"},
+    "capture": {"probes", "recording", "knowledge"},
+    "treat": {"capture", "probes", "recording", "knowledge", "compare"},
     "live": {"recording", "reports"},
-    "commands": {"capture", "probes", "recording", "reports", "treat"},
+    "commands": {"capture", "probes", "recording", "reports", "treat", "compare"},
     "__main__": set(),
     "knowledge": set(),
     "timeline": {"recording", "knowledge"},
@@ -29,7 +29,9 @@ MAY_KNOW = {
     "operations": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces"},
     "rules": {"knowledge", "timeline", "metrics"},
     "facts": {"rules"},
+    "compare": {"knowledge"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
+    "exports": {"recording", "knowledge", "timeline"},
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.

@@ -85,7 +85,7 @@ def examine_whole(recording: Recording) -> Examined:
 
 
 def _examined(job: JobTimeline) -> Examined:
-    return Examined(examine_job(job), job.stacks.code_seen(), frozenset(job.steps), job.span)
+    return Examined(examine_job(job, drawn=False), job.stacks.code_seen(), frozenset(job.steps), job.span)
 
 
 def look(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> View:

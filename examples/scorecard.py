@@ -160,7 +160,7 @@ def try_fixes(arguments: argparse.Namespace) -> int:
     for example in (e for e in chosen if e.name not in jobs.left_out(chosen)):
         jobs.wait_until_quiet()
         try:
-            found = treating.treat(example, arguments.treat)
+            found = treating.treat(example, arguments.treat, arguments.details)
         except RuntimeError as problem:
             print(f"{example.name}: {problem}", file=sys.stderr)
             continue

@@ -99,6 +99,7 @@ class Pace:
     Attributes:
         before: seconds per step.
         after: likewise.
+        batches: of both runs, seconds per step in each of the stretches that tell how much it varies.
         speedup: old time per step over new.
         confidence: with which the speed-up lies in its interval.
         floor: the noise: a smaller speed-up than 1 plus this cannot be told from none; None where that is unknown.
@@ -107,6 +108,7 @@ class Pace:
 
     before: float
     after: float
+    batches: tuple[tuple[float, ...], tuple[float, ...]]
     speedup: Interval
     confidence: float
     floor: float | None

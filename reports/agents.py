@@ -250,16 +250,14 @@ def _finding(card: Card, number: int, summary: str) -> Iterator[Section]:
 
 
 def _comparison(report: ComparedOutline) -> Iterator[Section]:
-    yield Section("", short_lines(report.headline, report.summary, *report.warnings, report.promise))
+    words = report.headings
+    yield Section("", short_lines(report.headline, report.summary, report.warning, report.promise))
     yield Section("Pace:", tuple(f"- {name}: {value}" for name, value in report.figures))
-    causes = (
-        f"- {row.cause}: {row.before} before, {row.after} after, {row.change}: {row.answer}" for row in report.rows
-    )
-    yield Section(f"Where the time goes ({report.amounts}):", short_lines(*causes))
-    for title, rows in ("What else is not the same:", report.others), ("The runs:", report.runs):
-        yield Section(
-            title, short_lines(*(f"- {name}: {before} before, {after} after" for name, before, after in rows))
-        )
+    causes = (f"- {row.cause}: {row.before}, then {row.after}: {row.change}, {row.answer}" for row in report.rows)
+    yield Section(f"{words.time_goes}:", short_lines(*causes))
+    for title, rows in (words.others, report.others), (words.runs, report.runs):
+        lines = (f"- {name}: {words.before} {before}; {words.after} {after}" for name, before, after in rows)
+        yield Section(f"{title}:", short_lines(*lines))
 
 
 def _rows(card: Card) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.comparison import Comparison
 from perfdoctor.reports import console
-from perfdoctor.reports.compared_outline import CauseRow, ComparedOutline, compared_outline
+from perfdoctor.reports.compared_outline import ComparedOutline, compared_outline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,37 +25,44 @@ def render(comparison: Comparison, *, width: int | None, color: bool, encoding: 
 def _blocks(report: ComparedOutline) -> Iterator[RenderableType]:
     from rich.text import Text
 
+    headings = report.headings
     yield Text(report.headline, style=console.TONES[report.tone])
     yield ""
     yield console.indented(report.summary, 2)
-    for warning in report.warnings:
-        yield console.indented(warning, 2, "yellow")
+    if report.warning:
+        yield console.indented(report.warning, 2, "yellow")
     if report.verdict:
         yield console.indented(report.verdict, 2)
     if report.figures:
         yield ""
         yield console.table(report.figures)
     if report.rows:
-        yield from console.heading(f"Where the time goes ({report.amounts})")
-        yield _causes(report.rows)
+        yield from console.heading(headings.time_goes)
+        yield _causes(report)
     if report.promise:
-        yield from console.heading("The predicted gain")
+        yield from console.heading(headings.predicted_gain)
         yield console.indented(report.promise, 2, _TONES[report.promise_tone])
     if report.others:
-        yield from console.heading("What else is not the same")
-        yield _pairs(("", "before", "after"), report.others)
-    yield from console.heading("The two runs")
-    yield _pairs(("", "before", "after"), report.runs)
+        yield from console.heading(headings.others)
+        yield _table(("", headings.before, headings.after), report.others)
+    yield from console.heading(headings.runs)
+    yield _table(("", headings.before, headings.after), report.runs)
 
 
-def _causes(rows: Sequence[CauseRow]) -> Table:
+def _causes(report: ComparedOutline) -> Table:
     from rich.text import Text
 
-    cells = ((row.title, row.before, row.after, row.change, Text(row.answer, style=_TONES[row.tone])) for row in rows)
-    return _pairs(("cause", "before", "after", "change", ""), cells)
+    names = report.headings
+    return _table(
+        (names.cause, names.before, names.after, names.change, ""),
+        (
+            (row.title, row.before, row.after, row.change, Text(row.answer, style=_TONES[row.tone]))
+            for row in report.rows
+        ),
+    )
 
 
-def _pairs(headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 

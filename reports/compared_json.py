@@ -29,6 +29,8 @@ def document(comparison: Comparison) -> dict[str, Any]:
         else {
             "before_s": pace.before,
             "after_s": pace.after,
+            "before_batches_s": pace.batches[0],
+            "after_batches_s": pace.batches[1],
             "speedup": _interval(pace.speedup),
             "confidence": pace.confidence,
             "noise_floor": pace.floor,

@@ -15,16 +15,17 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~@$])")
 def render(comparison: Comparison) -> str:
     """The comparison as Markdown, ending in a line break."""
     report = compared_outline(comparison)
+    names = report.headings
     parts = [f"## {escaped(report.headline)}", escaped(report.summary)]
-    parts += [f"> {escaped(warning)}" for warning in report.warnings]
+    parts += [f"> {escaped(report.warning)}"] if report.warning else []
     parts += [f"**{escaped(report.verdict)}**"] if report.verdict else []
     if report.rows:
         cells = [(f"{row.title} ({row.cause})", row.before, row.after, row.change, row.answer) for row in report.rows]
-        parts.append(_table(("Where the time goes", "before", "after", "change", report.amounts), cells))
+        parts.append(_table((names.time_goes, names.before, names.after, names.change, names.answer), cells))
     parts += [escaped(report.promise)] if report.promise else []
     if report.others:
-        parts.append(_table(("What else is not the same", "before", "after"), report.others))
-    parts.append(_table(("The two runs", "before", "after"), report.runs))
+        parts.append(_table((names.others, names.before, names.after), report.others))
+    parts.append(_table((names.runs, names.before, names.after), report.runs))
     parts.append(f"perfdoctor {escaped(report.version)}")
     return "\n\n".join(parts) + "\n"
 

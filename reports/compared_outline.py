@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
@@ -18,34 +17,17 @@ from perfdoctor.comparison import (
     Run,
     Weight,
 )
+from perfdoctor.diagnosis import Message, say
 from perfdoctor.reports.outline import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
+from perfdoctor.reports.wording import worded
 
-UNKNOWN = "unknown"
 _TONES = {Answer.FASTER: "healthy", Answer.SLOWER: "bottleneck"}
 _CAUSE_TONES = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
-_CAUSE_ANSWERS = {
-    Answer.FASTER: "less",
-    Answer.SLOWER: "more",
-    Answer.SAME: "no difference can be shown",
-    Answer.UNKNOWN: UNKNOWN,
-}
-_NAMES = {
-    "world_size": "Ranks",
-    "steps": "How steps are known",
-    "settings.on_gpu": "On a GPU",
-    "level": "How the time is accounted for",
-    "perfdoctor": "perfdoctor",
-    "torch": "PyTorch",
-    "neighbour_cores": "Cores that others keep busy",
-    "watched_seconds": "Seconds watched",
-    "settings.workers": "Loader workers",
-}
-_WHY_FORBIDDEN = {
-    "steps": "A profiler takes time of its own in each step.",
-    "world_size": "A step of other ranks is other work.",
-    "settings.on_gpu": "They did not run on the same kind of processor.",
-}
+_PROMISE_TONES = {Promise.KEPT: "good", Promise.MORE: "good", Promise.UNKNOWN: "open"}
+
+Beside = tuple[tuple[str, str, str], ...]
+"""Rows of name, before and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,80 +54,132 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Dots:
+    """How the pace of one run varies, to be drawn: places on a line, 0 to 100.
+
+    Attributes:
+        name: of the run.
+        places: of its stretches.
+        mean: of the whole run.
+        label: all of it in words.
+    """
+
+    name: str
+    places: tuple[float, ...]
+    mean: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headings:
+    """Of the parts of a report, and of the columns of its tables."""
+
+    dots: str
+    time_goes: str
+    predicted_gain: str
+    others: str
+    runs: str
+    cause: str
+    before: str
+    after: str
+    change: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedOutline:
     """A whole report.
 
     Attributes:
         headline: the answer in one line.
         tone: ``healthy`` where the job became faster, ``bottleneck`` where slower, ``unknown`` otherwise.
-        summary: how sure that is.
-        warnings: what forbids the comparison, or may explain the difference by itself; a sentence each.
+        summary: how sure that is, or why it is not known.
+        warning: what may explain a difference by itself; "" if nothing.
         verdict: what is said of the limit that was given; "" where none was.
         figures: the pace in numbers.
-        amounts: what the causes' amounts are.
+        dots: how it varies in each run; none where that is not known.
         rows: the causes.
         promise: what became of the predicted gain; "" where none was predicted.
         promise_tone: ``good``, ``bad`` or ``open``.
-        others: what else differs, as name, before and after.
-        runs: facts about both runs, as name, before and after.
+        others: what else differs.
+        runs: facts about both runs.
     """
 
     version: str
     headline: str
     tone: str
     summary: str
-    warnings: tuple[str, ...]
+    warning: str
     verdict: str
     figures: Rows
-    amounts: str
+    dots: tuple[Dots, ...]
     rows: tuple[CauseRow, ...]
     promise: str
     promise_tone: str
-    others: tuple[tuple[str, str, str], ...]
-    runs: tuple[tuple[str, str, str], ...]
+    others: Beside
+    runs: Beside
+    headings: Headings
 
 
 def compared_outline(comparison: Comparison) -> ComparedOutline:
     """What a report of this comparison says."""
-    pace = comparison.pace
+    pace, predicted = comparison.pace, comparison.prediction
     return ComparedOutline(
         version=clean(comparison.version),
-        headline=_headline(comparison),
+        headline=clean(_headline(comparison)),
         tone=_TONES.get(pace.answer, "unknown") if pace else "unknown",
-        summary=_how_sure(pace) if pace else _without_pace(comparison),
-        warnings=tuple(_warnings(comparison)),
-        verdict=_verdict(comparison),
+        summary=clean(_how_sure(pace) if pace else _without_pace(comparison)),
+        warning=_warning(comparison),
+        verdict=clean(_verdict(comparison)) if comparison.limit is not None else "",
         figures=_figures(pace) if pace else (),
-        amounts="time per step" if pace else "share of wall time",
+        dots=_dots(pace) if pace and pace.floor is not None else (),
         rows=_rows(comparison),
-        promise=_promise(comparison.prediction, pace) if comparison.prediction else "",
-        promise_tone=_promise_tone(comparison.prediction),
+        promise=clean(_promise(predicted, pace)) if predicted else "",
+        promise_tone=_PROMISE_TONES.get(predicted.promise, "bad") if predicted else "open",
         others=tuple(_named(one) for one in comparison.differences if one.weight is Weight.NOTED),
         runs=_runs(comparison.before, comparison.after),
+        headings=_headings(per_step=pace is not None),
     )
 
 
-def _headline(comparison: Comparison) -> str:
+def _headings(*, per_step: bool) -> Headings:
+    return Headings(
+        dots=worded(say("compared.dots")),
+        time_goes=worded(say("compared.time_goes", per_step=per_step)),
+        predicted_gain=worded(say("compared.predicted_gain")),
+        others=worded(say("compared.others")),
+        runs=worded(say("compared.runs")),
+        cause=worded(say("compared.cause")),
+        before=worded(say("compared.before")),
+        after=worded(say("compared.after")),
+        change=worded(say("compared.change")),
+        answer=worded(say("compared.answer")),
+    )
+
+
+def _headline(comparison: Comparison) -> Message:
     pace = comparison.pace
     if pace is None:
-        paces = "The paces cannot be compared" if comparison.forbidding else "The pace is not known"
-        return "; ".join((paces, *_changed_most(comparison)))
-    steps = f"a step takes {duration(pace.after)} instead of {duration(pace.before)}"
+        said = say("compared.not_comparable") if comparison.forbidding else say("compared.unknown_pace")
+        return _with_share(said, comparison)
+    before, after = duration(pace.before), duration(pace.after)
     if pace.answer is Answer.FASTER:
-        return f"{factor(pace.speedup.value)} faster: {steps}"
+        return say("compared.faster", factor=factor(pace.speedup.value), before=before, after=after)
     if pace.answer is Answer.SLOWER:
-        return f"{_longer(pace.speedup.value)} slower: {steps}"
+        return say("compared.slower", longer=_longer(pace.speedup.value), before=before, after=after)
     if pace.answer is Answer.SAME:
-        return f"No difference can be shown: a step takes {duration(pace.before)} before, {duration(pace.after)} after"
-    return f"How sure it is cannot be told: {steps}"
+        return say("compared.same", before=before, after=after)
+    return say("compared.unsure", before=before, after=after)
 
 
-def _changed_most(comparison: Comparison) -> Iterator[str]:
-    """The share that has changed most, beyond chance."""
+def _with_share(said: Message, comparison: Comparison) -> Message:
+    """A sentence, and the share that has changed most, where one has beyond chance."""
     changed = [one for one in comparison.causes if one.answer in _CAUSE_TONES]
-    if changed:
-        most = max(changed, key=lambda one: abs(one.change.value))
-        yield f"{_title(most.cause)} takes {percent(most.after)} of the time instead of {percent(most.before)}"
+    if not changed:
+        return said
+    most = max(changed, key=lambda one: abs(one.change.value))
+    shares = percent(most.before), percent(most.after)
+    return say("compared.and_share", said=said, cause=_title(most.cause), before=shares[0], after=shares[1])
 
 
 def _title(cause: str) -> str:
@@ -153,85 +187,97 @@ def _title(cause: str) -> str:
     return CAUSES[cause].title if cause in CAUSES else clean(cause)
 
 
-def _how_sure(pace: Pace) -> str:
-    if pace.floor is None or pace.speedup.low is None or pace.speedup.high is None:
-        return (
-            "One of these reports says nothing of how much the run varies: it was made by an older perfdoctor, or saw "
-            "less than two steps. From the recording it can be made anew: perfdoctor report RECORDING --json FILE.json"
-        )
-    between = (
-        f"The speed-up lies between {factor(pace.speedup.low)} and {factor(pace.speedup.high)} with "
-        f"{percent(pace.confidence)} confidence."
+def _how_sure(pace: Pace) -> Message:
+    if pace.floor is None:
+        return say("compared.no_interval")
+    return say(
+        "compared.interval",
+        low=factor(pace.speedup.low),
+        high=factor(pace.speedup.high),
+        confidence=percent(pace.confidence),
+        floor=percent(pace.floor),
+        longer=pace.answer is Answer.SAME,
     )
-    smaller = f"The noise floor is {percent(pace.floor)}: less cannot be told from what these runs vary by anyway."
-    longer = " Longer runs on a quiet machine may lower it." if pace.answer is Answer.SAME else ""
-    return f"{between} {smaller}{longer}"
 
 
-def _without_pace(comparison: Comparison) -> str:
+def _without_pace(comparison: Comparison) -> Message:
     if comparison.forbidding:
-        found = " ".join(map(_forbidden, comparison.forbidding))
-        return f"{found} Only shares of the time are compared."
+        return say("compared.only_shares", forbidden=tuple(map(_forbidden, comparison.forbidding)))
     unknown = [clean(run.source) for run in (comparison.before, comparison.after) if run.steps is None]
-    whose = "either run" if len(unknown) != 1 else unknown[0]
-    implied = comparison.implied
-    guess = "" if implied is None else f" If the model's own arithmetic takes what it took, it is {_speedup(implied)}."
-    return (
-        f"No step of {whose} was marked or traced, so that whether the job became faster was not seen. Only shares of "
-        "the time are compared: where one falls the others rise, however long a step takes. With diagnose() in both "
-        f"runs, or traces of both, the pace is known.{guess}"
-    )
+    implied = None if comparison.implied is None else _speedup(comparison.implied)
+    return say("compared.no_steps", source=unknown[0] if len(unknown) == 1 else None, implied=implied)
 
 
-def _forbidden(one: Difference) -> str:
+def _forbidden(one: Difference) -> Message:
     name, before, after = _named(one)
-    return f"{name}: {before} before, {after} after. {_WHY_FORBIDDEN[one.what]}"
+    return say("compared.forbidden", what=one.what, name=name, before=before, after=after)
 
 
-def _warnings(comparison: Comparison) -> Iterator[str]:
-    """What may explain a difference by itself; with a pace that cannot be compared the summary has said why."""
-    explaining = [_named(one) for one in comparison.differences if one.weight is Weight.EXPLAINS]
-    if explaining:
-        listed = "; ".join(f"{name} ({before} before, {after} after)" for name, before, after in explaining)
-        yield f"This is not the same in both runs, and may explain a difference by itself: {listed}."
+def _warning(comparison: Comparison) -> str:
+    """What may explain a difference by itself; what forbids the comparison stands in the summary."""
+    explaining = tuple(_named(one) for one in comparison.differences if one.weight is Weight.EXPLAINS)
+    return clean(say("compared.explaining", differences=explaining)) if explaining else ""
 
 
 def _named(one: Difference) -> tuple[str, str, str]:
     name = one.what.removeprefix("settings.")
     label = name.removeprefix("env.") if name.startswith("env.") else fact(name, "")[0]
-    before, after = (("none" if text is None else clean(text)) for text in (one.before, one.after))
-    return clean(_NAMES.get(one.what, label)), before, after
+    before, after = (say("compared.nothing") if text is None else text for text in (one.before, one.after))
+    return clean(say("compared.name", what=one.what, label=label)), clean(before), clean(after)
 
 
-def _verdict(comparison: Comparison) -> str:
+def _verdict(comparison: Comparison) -> Message:
     """What is said of the limit."""
-    limit, pace = comparison.limit, comparison.pace
-    if limit is None:
-        return ""
-    allowed = f"{number(100 * limit)}% is allowed"
-    if comparison.regressed is None or pace is None or pace.speedup.low is None:
-        return f"Whether a step takes longer than allowed cannot be told; {allowed}."
-    least, most = _longer(pace.speedup.high or 1.0), _longer(pace.speedup.low)
+    limit, pace = comparison.limit or 0.0, comparison.pace
+    allowed = f"{number(100 * limit)}%"
+    if comparison.regressed is None or pace is None or pace.speedup.low is None or pace.speedup.high is None:
+        return say("compared.cannot_tell", allowed=allowed)
+    least, most = _longer(pace.speedup.high), _longer(pace.speedup.low)
     if comparison.regressed:
-        return f"Regression: a step takes {least} to {most} longer, and {allowed}."
+        return say("compared.regression", least=least, most=most, allowed=allowed)
     if 1 / pace.speedup.low - 1 > limit:
-        return f"No regression is shown: a step may take {most} longer, but that is not sure; {allowed}."
-    worst = f"at most {most} longer" if pace.speedup.low < 1 else "no longer"
-    return f"No regression: a step takes {worst}, and {allowed}."
+        return say("compared.unsure_regression", most=most, allowed=allowed)
+    return say("compared.no_regression", most=most if pace.speedup.low < 1 else None, allowed=allowed)
 
 
 def _figures(pace: Pace) -> Rows:
-    rows = [("Time per step, before", duration(pace.before)), ("Time per step, after", duration(pace.after))]
-    rows += [("Steps per second, before", number(1 / pace.before)), ("Steps per second, after", number(1 / pace.after))]
-    rows.append(("Speed-up", _speedup(pace.speedup)))
-    rows.append(("Noise floor", UNKNOWN if pace.floor is None else percent(pace.floor)))
-    return tuple(rows)
+    unknown = worded(say("compared.unknown"))
+    return (
+        (worded(say("compared.time_before")), duration(pace.before)),
+        (worded(say("compared.time_after")), duration(pace.after)),
+        (worded(say("compared.pace_before")), number(1 / pace.before)),
+        (worded(say("compared.pace_after")), number(1 / pace.after)),
+        (worded(say("compared.speedup")), _speedup(pace.speedup)),
+        (worded(say("compared.noise_floor")), unknown if pace.floor is None else percent(pace.floor)),
+    )
+
+
+def _dots(pace: Pace) -> tuple[Dots, ...]:
+    """Both runs on one line, with some room at its ends."""
+    low, high = (bound(bound(batches) for batches in pace.batches) for bound in (min, max))
+    room = (high - low) or high
+    begin, length = low - 0.05 * room, 1.1 * room
+
+    def place(seconds: float) -> float:
+        return 100 * (seconds - begin) / length
+
+    def dots(name: str, mean: float, batches: tuple[float, ...]) -> Dots:
+        ends = duration(min(batches)), duration(max(batches))
+        label = say("compared.dots_in_words", name=name, mean=duration(mean), least=ends[0], most=ends[1])
+        return Dots(name, tuple(map(place, batches)), place(mean), worded(label))
+
+    before, after = worded(say("compared.before")), worded(say("compared.after"))
+    return dots(before, pace.before, pace.batches[0]), dots(after, pace.after, pace.batches[1])
 
 
 def _speedup(interval: Interval) -> str:
     """A speed-up with its interval."""
-    between = interval.low is not None and interval.high is not None
-    return factor(interval.value) + (f" ({factor(interval.low)} to {factor(interval.high)})" if between else "")
+    low, high = (None if end is None else factor(end) for end in (interval.low, interval.high))
+    return _between(factor(interval.value), low, high)
+
+
+def _between(value: str, low: str | None, high: str | None) -> str:
+    return value if low is None or high is None else worded(say("compared.between", value=value, low=low, high=high))
 
 
 def _rows(comparison: Comparison) -> tuple[CauseRow, ...]:
@@ -246,19 +292,18 @@ def _row(one: CauseChange, longest: float, *, per_step: bool) -> CauseRow:
         title=sentence(_title(one.cause)),
         before=written(one.before),
         after=written(one.after),
-        change=_changed(one, per_step=per_step),
-        answer=_CAUSE_ANSWERS[one.answer],
+        change=_changed(one.change, per_step=per_step),
+        answer=worded(say("compared.costs", answer=one.answer.value)),
         tone=_CAUSE_TONES.get(one.answer, "open"),
         bars=(100 * one.before / longest, 100 * one.after / longest),
     )
 
 
-def _changed(one: CauseChange, *, per_step: bool) -> str:
+def _changed(change: Interval, *, per_step: bool) -> str:
     """By how much more it is, with its interval; shares in percentage points."""
-    values = [one.change.value, one.change.low, one.change.high]
-    told = [_signed(value, per_step=per_step) for value in values if value is not None]
-    between = "" if len(told) < 3 else f" ({told[1]} to {told[2]})"
-    return told[0] + between + ("" if per_step else " points")
+    ends = (None if end is None else _signed(end, per_step=per_step) for end in (change.low, change.high))
+    told = _between(_signed(change.value, per_step=per_step), *ends)
+    return told if per_step else worded(say("compared.points", change=told))
 
 
 def _signed(value: float, *, per_step: bool) -> str:
@@ -267,49 +312,36 @@ def _signed(value: float, *, per_step: bool) -> str:
     return f"{'-' if value < 0 else '+'}{duration(abs(value))}"
 
 
-def _promise(prediction: Prediction, pace: Pace | None) -> str:
+def _promise(prediction: Prediction, pace: Pace | None) -> Message:
     least, most = speedup(prediction.least), speedup(prediction.most)
-    promised = least if least == most else f"{least} to {most}"
-    begin = f'For "{clean(prediction.fix)}" the run before predicted {promised}'
+    predicted = least if least == most else worded(say("compared.from_to", low=least, high=most))
+    fix = clean(prediction.fix)
     if pace is None:
-        return f"{begin}; whether that came true was not seen, since the pace cannot be compared."
-    measured = _speedup(pace.speedup)
-    return {
-        Promise.KEPT: f"{begin}, and {measured} is measured: it came true.",
-        Promise.LESS: f"{begin}, and {measured} is measured: less than predicted.",
-        Promise.MORE: f"{begin}, and {measured} is measured: more than predicted.",
-        Promise.NOT_SEEN: f"{begin}, and no gain is seen: it was not made, or does not help.",
-        Promise.UNKNOWN: f"{begin}; {measured} is measured, which is too uncertain to tell.",
-    }[prediction.promise]
+        return say("compared.promise_unseen", fix=fix, predicted=predicted)
+    measured, outcome = _speedup(pace.speedup), prediction.promise.value
+    return say("compared.promise", fix=fix, predicted=predicted, measured=measured, outcome=outcome)
 
 
-def _promise_tone(prediction: Prediction | None) -> str:
-    if prediction is None:
-        return "open"
-    return {Promise.KEPT: "good", Promise.MORE: "good", Promise.UNKNOWN: "open"}.get(prediction.promise, "bad")
-
-
-def _runs(before: Run, after: Run) -> tuple[tuple[str, str, str], ...]:
+def _runs(before: Run, after: Run) -> Beside:
     """Facts about both runs."""
-    return tuple((name, *values) for name, *values in zip(_RUN_FACTS, _run(before), _run(after), strict=True))
+    both = zip(_run(before), _run(after), strict=True)
+    return tuple((name, one, other) for (name, one), (_, other) in both)
 
 
-_RUN_FACTS = ("File", "Kind", "Watched", "Steps", "How it is known", "First cause", "Verdict")
-
-
-def _run(run: Run) -> tuple[str, ...]:
+def _run(run: Run) -> Rows:
+    unknown = worded(say("compared.unknown"))
     return (
-        clean(run.source),
-        run.kind,
-        duration(run.watched_s),
-        UNKNOWN if run.steps is None else number(round(run.steps)),
-        clean(run.level),
-        "none named" if run.cause is None else clean(run.cause),
-        clean(run.summary),
+        (worded(say("compared.file")), clean(run.source)),
+        (worded(say("compared.kind")), run.kind),
+        (worded(say("compared.watched")), duration(run.watched_s)),
+        (worded(say("compared.steps")), unknown if run.steps is None else number(round(run.steps))),
+        (worded(say("compared.level")), clean(run.level)),
+        (worded(say("compared.first_cause")), clean(run.cause or say("compared.no_cause"))),
+        (worded(say("compared.verdict")), clean(run.summary)),
     )
 
 
 def _longer(gain: float) -> str:
-    """By how much longer a step takes: ``12%``; nothing is made of what is shorter."""
+    """By how much longer a step takes, ``12%``."""
     more = 100 * (1 / gain - 1)
     return f"{more:.1f}%" if abs(more) < 10 else f"{more:.0f}%"

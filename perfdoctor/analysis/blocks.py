@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,35 +29,34 @@ def recorded_blocks(job: JobTimeline, accounts: Sequence[Account], *, traced: bo
         traced: whether the accounts are those of traces of other steps than the marked ones; then these and the
             causes are in blocks of their own.
     """
-    marked = accounts[0].trainer.pid if accounts else None
-    steps = job.steps.get(marked) if marked is not None else None
-    causes = _causes(accounts)
+    causes, pid = _causes(accounts), accounts[0].trainer.pid if accounts else 0
+    steps = job.steps.get(pid)
     if steps is None or not steps.all:
-        return _kept([Block(sum(one.values()), None, one) for one in causes.values()])
+        return _kept(_without_steps(causes))
     first, last = ((time - job.span[0]) // BLOCK_NS for time in (steps.all[0].start_ns, steps.all[-1].end_ns))
     edges = job.span[0] + BLOCK_NS * np.arange(first, last + 2, dtype=np.float64)
     spent = steps.observed_s(edges)
-    if not job.gpus.used_by(marked):
+    if not job.gpus.used_by(pid):
         spent = spent + steps.evaluated_s(edges)  # as the account has them
     counts = count_steps([(step.from_ns, step.end_ns) for step in steps.all], edges)
     by_second = zip(range(first, last + 1), spent.tolist(), counts.tolist(), strict=True)
-    blocks = [Block(*block, {} if traced else causes.get(number, {})) for number, *block in by_second if block[1] > 0]
-    own = [Block(sum(one.values()), None, one) for one in causes.values()] if traced else []
-    return (*_kept(blocks), *_kept(own))
+    blocks = [
+        Block(seconds, count, {} if traced else causes.get(number, {}))
+        for number, seconds, count in by_second
+        if seconds > 0
+    ]
+    return (*_kept(blocks), *_kept(_without_steps(causes) if traced else ()))
 
 
-def traced_blocks(steps: Sequence[tuple[int, int]], edges: Floats, accounts: Sequence[Account]) -> tuple[Block, ...]:
-    """The slices of a trace's window, with the profiler's steps in them.
+def traced_blocks(lengths_ns: Sequence[int], accounts: Sequence[Account]) -> tuple[Block, ...]:
+    """The steps of a trace, and the slices of its time with their causes.
 
     Args:
-        steps: start and end of each, in ns.
-        edges: borders of the slices, in ns.
+        lengths_ns: of the steps of the first rank.
         accounts: of the ranks.
     """
-    causes = _causes(accounts)
-    counts = count_steps(steps, edges).tolist() if steps else [None] * (len(edges) - 1)
-    blocks = zip((np.diff(edges) / NS_PER_S).tolist(), counts, strict=True)
-    return tuple(Block(*block, causes.get(number, {})) for number, block in enumerate(blocks))
+    steps = [Block(length / NS_PER_S, 1.0) for length in lengths_ns]
+    return (*_kept(steps), *_kept(_without_steps(_causes(accounts))))
 
 
 def count_steps(steps: Sequence[tuple[int, int]], edges: Floats) -> Floats:
@@ -83,5 +82,9 @@ def _causes(accounts: Sequence[Account]) -> dict[int, Mapping[str, float]]:
     return found
 
 
-def _kept(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    return tuple(in_batches(list(blocks), KEPT))
+def _without_steps(causes: Mapping[int, Mapping[str, float]]) -> list[Block]:
+    return [Block(sum(one.values()), None, one) for one in causes.values()]
+
+
+def _kept(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    return tuple(in_batches(blocks, KEPT))

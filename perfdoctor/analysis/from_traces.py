@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from perfdoctor.analysis.blocks import traced_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
-from perfdoctor.blocks import Block
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
 from perfdoctor.knowledge import thresholds
@@ -21,7 +18,6 @@ from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.interpreter import is_outside_torch
 from perfdoctor.rules.verdict import straggler, surest
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.traces.account import slice_edges
 from perfdoctor.traces.coverage import missing_for_cause, missing_for_most, missing_of_late, missing_outside
 from perfdoctor.traces.kernel_stats import compare_same_kernels, top_named
 from perfdoctor.traces.model import Trace
@@ -71,13 +67,8 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         steps=_steps(ranks),
         not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
-        blocks=_blocks(ranks[0], merged),
+        blocks=traced_blocks([end - start for start, end in ranks[0].window.steps], merged.accounts),
     )
-
-
-def _blocks(first: Rank, merged: MergedRanks) -> tuple[Block, ...]:
-    """The slices of the first rank's window, with its steps; of those that follow one another it shows the pace."""
-    return traced_blocks(first.window.steps, slice_edges(first.window).astype(np.float64), merged.accounts)
 
 
 def gather_case(ranks: Sequence[Rank], merged: MergedRanks) -> Case:

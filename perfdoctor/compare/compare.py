@@ -7,7 +7,7 @@ import math
 from perfdoctor import __version__
 from perfdoctor.causes import CAUSES
 from perfdoctor.compare.comparable import differences
-from perfdoctor.compare.estimates import Estimate, difference, estimate_both
+from perfdoctor.compare.estimates import Estimate, Ratio, difference, estimate_both
 from perfdoctor.compare.side import Side
 from perfdoctor.comparison import Answer, CauseChange, Comparison, Interval, Pace, Prediction, Promise, Weight
 from perfdoctor.knowledge import thresholds
@@ -23,8 +23,9 @@ def compare(before: Side, after: Side, limit: float | None = None) -> Comparison
     """
     others = differences(before, after)
     forbidden = any(one.weight is Weight.FORBIDS for one in others)
-    paces = None if forbidden or before.pace is None or after.pace is None else estimate_both(before.pace, after.pace)
-    pace = None if paces is None else _pace(*paces)
+    known = None if forbidden or before.pace is None or after.pace is None else (before.pace, after.pace)
+    paces = None if known is None else estimate_both(*known)
+    pace = None if known is None else _pace(*known)
     return Comparison(
         version=__version__,
         before=before.run,
@@ -39,11 +40,13 @@ def compare(before: Side, after: Side, limit: float | None = None) -> Comparison
     )
 
 
-def _pace(before: Estimate, after: Estimate) -> Pace:
+def _pace(before: Ratio, after: Ratio) -> Pace:
     confidence = float(thresholds.COMPARED_CONFIDENCE)
-    gain = difference(after.log(), before.log(), confidence)
+    one, other = estimate_both(before, after)
+    gain = difference(other.log(), one.log(), confidence)
     floor = None if gain.high is None else max(float(thresholds.NOISE_FLOOR), math.expm1(gain.high - gain.value))
-    return Pace(before.value, after.value, gain.exp(), confidence, floor, _answer(gain.value, floor))
+    batches = tuple(before.each), tuple(after.each)
+    return Pace(before.value, after.value, batches, gain.exp(), confidence, floor, _answer(gain.value, floor))
 
 
 def _answer(log_speedup: float, floor: float | None) -> Answer:

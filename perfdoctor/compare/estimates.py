@@ -2,8 +2,8 @@
 
 Steps that follow each other are alike: what slows one down lasts for many. So a run is cut into batches of neighbours,
 which are much less so (batch means: Schmeiser 1982, "Batch size effects in the analysis of simulation output"), and as
-far as one batch still tells of the next, fewer of them count (Bayley and Hammersley 1946, "The effective number of
-independent observations in an autocorrelated time series").
+far as one batch still tells of the next, fewer of them count, for the mean and for its variance (Bayley and Hammersley
+1946, "The effective number of independent observations in an autocorrelated time series").
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ class Ratio:
         return sum(self.amounts) / sum(self.over)
 
     @property
+    def each(self) -> list[float]:
+        """The ratio of each batch that has one."""
+        return [amount / one for amount, one in zip(self.amounts, self.over, strict=True) if one > 0]
+
+    @property
     def left(self) -> list[float]:
         """What the ratio leaves of each batch (Cochran 1977, "Sampling techniques", 6.4)."""
         value, usual = self.value, statistics.fmean(self.over)
@@ -88,7 +93,8 @@ class Ratio:
             return Estimate(self.value)
         variance = sum(one * one for one in self.left) / (count - 1)
         effective = count * (1 - dependence) / (1 + dependence)
-        return Estimate(self.value, variance / effective, max(1.0, effective - 1))
+        for_variance = count * (1 - dependence**2) / (1 + dependence**2)
+        return Estimate(self.value, variance / effective, max(1.0, for_variance - 1))
 
 
 def estimate_both(one: Ratio, other: Ratio) -> tuple[Estimate, Estimate]:

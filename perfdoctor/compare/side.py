@@ -57,7 +57,7 @@ class Side:
     @property
     def aligned(self) -> bool:
         """Whether the same batches tell of steps and of causes."""
-        return any(batch.steps and batch.causes for batch in self.batches)
+        return any(batch.steps is not None and batch.causes for batch in self.batches)
 
     def share(self, *causes: str) -> Ratio:
         """The seconds of some causes over all seconds."""
@@ -68,7 +68,7 @@ class Side:
 
     def per_step(self, cause: str) -> Ratio:
         """The seconds of a cause over steps, where the same batches tell of both."""
-        held = [batch for batch in self.batches if batch.steps and batch.causes]
+        held = [batch for batch in self.batches if batch.steps is not None and batch.causes]
         return Ratio([batch.causes.get(cause, 0.0) for batch in held], [batch.steps or 0.0 for batch in held])
 
 
@@ -121,7 +121,7 @@ def _side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
     )
     others = [block for block in blocks if block.steps is None]
     batches = (*_in_batches(timed), *_in_batches(others))
-    finding = next(iter(document["findings"]), {})
+    finding: Mapping[str, Any] = next(iter(document["findings"]), {})
     return Side(run, str(document["perfdoctor"]), job, shares if known else {}, finding, pace, batches)
 
 

@@ -594,7 +594,7 @@ LATE_FIRST_STEP = Threshold(1.5, "times the control's", "judgement: a start that
 COMPARED_CONFIDENCE = Threshold(
     0.98,
     "probability",
-    "simulated: of pairs of runs without a change, with steps that depend on each other, 2 % or less seem to differ",
+    "simulated: of pairs of runs without a change, with steps that depend on each other, 0 to 3 % seem to differ",
 )
 NOISE_FLOOR = Threshold(
     0.02, "of the time per step", "nsys-ai's for single runs (0.3): what runs of the same job differ by anyway"

@@ -56,7 +56,9 @@ class Workplace:
         Args:
             found: text, or dataclasses, tuples and dictionaries with text in them.
         """
-        return _rewritten(found, re.compile(rf"{re.escape(str(self.scratch))}/{_RUN}[^/]+"))
+        own = re.compile(rf"{re.escape(str(self.scratch))}/{_RUN}[^/]+")
+        source: T = _rewritten(found, own)
+        return source
 
     @contextmanager
     def copy(self) -> Iterator[Path]:

@@ -101,12 +101,11 @@ def tell_check(checked: Checked, pid: int | None) -> Answer:
     elif checked.refusal is not None:
         first = [f"Process {pid} cannot be attached to.", *checked.refusal]
     torch = [one for one in checked.family if one.torch]
-    family = (
-        (f"Of the {len(checked.family)} processes at and below it have PyTorch: {listed(torch)}.",) if torch else ()
-    )
+    if len(checked.family) > 1 and torch:
+        first.append(f"Of the {len(checked.family)} processes at and below it these have PyTorch: {listed(torch)}.")
     return answer(
         (
-            Section("", short_lines(*first, *family)),
+            Section("", short_lines(*first)),
             Section("", tuple(_availabilities(checked.probes))),
             Section("A trace (`perfdoctor attach --trace`):", tuple(_availabilities(checked.ways))),
         ),

@@ -9,7 +9,7 @@ from perfdoctor.comparison import Answer, Comparison, Promise, Weight
 from perfdoctor.errors import PerfDoctorError
 from tests.builders.comparisons import SETTINGS, blocks, compared, finding, report, side, step_times
 
-# Pairs of runs of 15 s: how they vary, and the smallest change that is to be found in nine pairs of ten.
+# How runs of 15 s vary: a little, like a job on a shared machine, or with a step now and then that takes much longer.
 STEADY = {"noise": 0.03, "memory": 0.5}
 WANDERING = {"noise": 0.06, "memory": 0.9}
 STALLING = {"noise": 0.03, "memory": 0.5, "stalls": 0.01}
@@ -43,7 +43,7 @@ def test_changes_of_six_percent_are_found_in_steady_runs(times: float, answer: A
 
 @pytest.mark.parametrize("how", [WANDERING, STALLING], ids=["wandering", "stalling"])
 def test_changes_of_thirty_percent_are_found_in_any_runs(how: dict[str, float]) -> None:
-    assert answers(1.3, 0.05, how).count(Answer.SLOWER) >= 95
+    assert answers(1.3, 0.05, how).count(Answer.SLOWER) >= 90
 
 
 def test_a_difference_below_the_noise_floor_is_none_however_sure() -> None:

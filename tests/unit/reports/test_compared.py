@@ -76,6 +76,16 @@ def test_the_page_opens_without_anything_else() -> None:
     assert any("default-src 'none'" in content for content in page.values("content"))
 
 
+def test_the_page_shows_how_much_each_run_varies() -> None:
+    page = Page(compared_html.render(faster()))
+    drawn = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert [one["role"] for one in drawn] == ["img", "img"]
+    assert drawn[0]["aria-label"].startswith("before: 101 ms in the mean, ")
+    places = [float(place.rstrip("%")) for place in page.values("cx")]
+    assert len(places) > 20
+    assert 0 < min(places) < max(places) < 100
+
+
 def test_markdown_is_made_of_tables_that_github_reads() -> None:
     text = compared_markdown.render(faster())
     assert text.startswith("## 1.24x faster: ")

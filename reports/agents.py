@@ -120,6 +120,18 @@ class ToldProof:
     fixes: list[ToldFix]
 
 
+@dataclass(frozen=True)
+class ToldComparison:
+    """The values of a comparison, as its JSON report has them; ``comparable`` is whether the paces may be compared."""
+
+    comparable: bool
+    answer: str
+    pace: dict[str, Any] | None
+    implied_speedup: dict[str, Any] | None
+    causes: list[dict[str, Any]]
+    prediction: dict[str, Any] | None
+
+
 def tell(diagnosis: Diagnosis, name: str, next_move: str = "") -> Answer:
     """The verdict, what it rests on, what to do first, and what else was found.
 
@@ -175,9 +187,9 @@ def tell_finding(diagnosis: Diagnosis, name: str, number: int) -> Answer:
 def tell_comparison(comparison: Comparison) -> Answer:
     """Whether the job became faster, where its time has gone, and what became of the predicted gain."""
     told = strict(compared_json.document(comparison))
-    values = {name: told[name] for name in ("answer", "pace", "implied_speedup", "causes", "prediction")}
-    values["comparable"] = not comparison.forbidding
-    return answer(_comparison(compared_outline(comparison)), values)
+    named = {name: told[name] for name in ("answer", "pace", "implied_speedup", "causes", "prediction")}
+    values = ToldComparison(comparable=not comparison.forbidding, **named)
+    return answer(_comparison(compared_outline(comparison)), asdict(values))
 
 
 def answer(sections: Iterable[Section], values: dict[str, Any]) -> Answer:

@@ -1,6 +1,6 @@
 """`perfdoctor mcp` as agents start it, on a job that trains."""
 
-import os
+import json
 import signal
 import subprocess
 import sys
@@ -15,6 +15,18 @@ from mcp import Client
 
 from tests.processes.agents import text_of, values_of, with_started_server
 from tests.processes.attaching import ENVIRONMENT, TRAINING, Started, job, sampling, until
+
+HELLO = (
+    '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
+    '"clientInfo":{"name":"test","version":"0"}}}\n{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+)
+
+
+def attach(pid: int) -> str:
+    """What an agent sends to watch a job for some minutes."""
+    arguments = {"pid": pid, "seconds": 300}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "attach", "arguments": arguments}}
+    return f"{json.dumps(call)}\n"
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +80,13 @@ def test_a_cancelled_call_lets_go_of_the_job(training: Started, tmp_path: Path) 
     assert training.process.poll() is None
 
 
-def test_a_server_that_is_ended_ends_what_it_does_and_leaves_nothing(training: Started, tmp_path: Path) -> None:
-    hello = (
-        '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
-        '"clientInfo":{"name":"test","version":"0"}}}\n{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-        '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"attach","arguments":'
-        f'{{"pid":{training.pid},"seconds":300}}}}}}\n'
-    )
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("close", 0), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_server_that_ends_lets_go_of_the_job(
+    end: str | signal.Signals, status: int, training: Started, tmp_path: Path
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "perfdoctor", "mcp"],
         stdin=subprocess.PIPE,
@@ -83,12 +95,13 @@ def test_a_server_that_is_ended_ends_what_it_does_and_leaves_nothing(training: S
         env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
     ) as server:
         assert server.stdin is not None
-        server.stdin.write(hello)
+        server.stdin.write(HELLO + attach(training.pid))
         server.stdin.flush()
         assert until(lambda: sampling(training.pid))
         (call,) = psutil.Process(server.pid).children()
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 128 + signal.SIGTERM
+        server.stdin.close() if end == "close" else server.send_signal(end)
+        assert server.wait(20) == status
         assert until(lambda: not call.is_running() and not sampling(training.pid))
-    assert list(tmp_path.iterdir()) == []
-    assert os.path.exists(f"/proc/{training.pid}")
+    assert training.process.poll() is None
+    if end != signal.SIGKILL:
+        assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,6 @@ and gets answers that fit into its context. It needs the MCP SDK: pip install 'p
 import argparse
 import sys
 from importlib.resources import files
-from importlib.util import find_spec
 
 from perfdoctor.errors import PerfDoctorError
 
@@ -24,11 +23,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.skill:
         print(files(__name__).joinpath("SKILL.md").read_text("utf-8"), end="")
         return 0
-    if find_spec("mcp") is None:
-        raise PerfDoctorError("The MCP SDK is not installed.", hint="pip install 'perfdoctor[mcp]'")
+    try:
+        from perfdoctor.commands.mcp.server import serve
+    except ImportError as error:
+        raise PerfDoctorError(
+            f"The MCP SDK is missing, or too old: {error}.", hint="pip install 'perfdoctor[mcp]'"
+        ) from None
     if sys.stdin.isatty():
         print("perfdoctor: waiting for an agent's messages on standard input; Ctrl-C ends it.", file=sys.stderr)
-    from perfdoctor.commands.mcp.server import serve
-
     serve()
     return 0

@@ -1,8 +1,8 @@
 """Watch a running job and say what holds it back.
 
 PID may be a trainer, a launcher (torchrun, a shell, a notebook kernel) or a loader worker: the job is found from there.
-Nothing in the job is changed, unless --trace asks for a short run of torch.profiler in it. Ctrl-C ends the watching
-early and diagnoses what was seen.
+Nothing in the job is changed, unless --trace or --trace-lines asks for a short run of torch.profiler in it. Ctrl-C ends
+the watching early and diagnoses what was seen.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="then run torch.profiler in the trainers for at most 5 s; puts code into the job, and takes it out again",
     )
+    parser.add_argument(
+        "--trace-lines",
+        action="store_true",
+        help="the same, with the Python functions that the job calls; costs it more",
+    )
     add_output_arguments(parser)
     parser.add_argument(
         "--recording", type=Path, metavar="FILE", help="keep what was recorded, for `perfdoctor report FILE`"
@@ -69,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     with recording_file(arguments.recording) as path:
         with _progress(arguments.duration) as on_tick:
-            afterwards = partial(_traces, path) if arguments.trace else tuple
+            traced = arguments.trace or arguments.trace_lines
+            afterwards = partial(_traces, path, functions=arguments.trace_lines) if traced else tuple
             record(Job(arguments.pid), path, arguments.duration, all_probes(), on_tick=on_tick, afterwards=afterwards)
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
@@ -78,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _traces(path: Path) -> Iterator[Sample]:
+def _traces(path: Path, *, functions: bool) -> Iterator[Sample]:
     """Traces of those that were seen to train."""
     from perfdoctor.timeline.job import JobTimeline
 
@@ -86,7 +92,7 @@ def _traces(path: Path) -> Iterator[Sample]:
         trainers = [trainer.pid for trainer in JobTimeline(recording).processes.trainers]
     if sys.stderr.isatty():
         print("perfdoctor: tracing the job …", file=sys.stderr)
-    yield from trace(trainers)
+    yield from trace(trainers, functions=functions)
 
 
 def _load_analysis(*, html: bool) -> None:

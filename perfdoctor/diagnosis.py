@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfdoctor.blocks import Block
 from perfdoctor.causes import CAUSES
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class Diagnosis:
         overhead: what the diagnosis cost: ``{"cpu_cores", "memory_bytes", "late_ticks", …}``.
         job: what was watched: command, pid, host, cores, torch and Python where known, seconds watched.
         activity: phases over time for the first trainer, for charts.
+        blocks: the same time stretch by stretch, to tell how much the job varies.
     """
 
     version: str
@@ -239,6 +241,7 @@ class Diagnosis:
     overhead: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     series: tuple[Series, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     def to_frame(self, part: Part = "findings") -> pd.DataFrame:
         """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.
@@ -249,3 +252,9 @@ class Diagnosis:
         from perfdoctor.reports.frames import render
 
         return render(self, part)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from perfdoctor.reports import notebook
+
+        return notebook.render(self)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any
 
+from perfdoctor.blocks import Block
 from perfdoctor.diagnosis import Diagnosis, Finding
 from perfdoctor.reports.wording import worded_diagnosis
 
@@ -16,6 +17,7 @@ SCHEMA = 1  # grows when a reader of the old one would misread the new one
 _VERDICT = (
     "bottleneck", "cause", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",
 )  # fmt: skip
+_DIGITS = 6  # of seconds and steps of a block
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -47,6 +49,16 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         "overhead": diagnosis.overhead,
         "job": diagnosis.job,
+        "blocks": [_block(block) for block in diagnosis.blocks],
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    """A block with numbers that are as long as they are known."""
+    return {
+        "seconds": round(block.seconds, _DIGITS),
+        "steps": None if block.steps is None else round(block.steps, _DIGITS),
+        "causes": {cause: round(seconds, _DIGITS) for cause, seconds in block.causes.items()},
     }
 
 
@@ -65,6 +77,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "share": finding.share,
         "predicted_speedup": finding.predicted_speedup,
+        "summary": finding.summary,
         "evidence": [asdict(item) for item in finding.evidence],
         "fixes": [asdict(fix) for fix in finding.fixes],
         "refuted_by": finding.refuted_by,

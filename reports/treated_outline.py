@@ -6,7 +6,18 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix
 from perfdoctor.reports.outline import Rows
-from perfdoctor.reports.text import clean, clean_lines, duration, lower_first, number, percent, sentence, size, speedup
+from perfdoctor.reports.text import (
+    clean,
+    clean_lines,
+    duration,
+    factor,
+    lower_first,
+    number,
+    percent,
+    sentence,
+    size,
+    speedup,
+)
 from perfdoctor.reports.wording import worded, worded_fix
 from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 
@@ -93,12 +104,12 @@ def treated_outline(treated: Treated) -> TreatedOutline:
 
 def _headline(treated: Treated, tried: list[Trial]) -> str:
     if treated.best and treated.best.measured:
-        return f"{_factor(treated.best.measured.speedup)} faster, as measured: {lower_first(_title(treated.best))}"
+        return f"{factor(treated.best.measured.speedup)} faster, as measured: {lower_first(_title(treated.best))}"
     if not tried:
         return "Nothing was tried"
     if found := _unconfirmed(tried):
         measured = found.measured.speedup if found.measured else 1.0
-        return f"{_factor(measured)} faster when it was tried, but not confirmed: {lower_first(_title(found))}"
+        return f"{factor(measured)} faster when it was tried, but not confirmed: {lower_first(_title(found))}"
     if all(trial.outcome is not Outcome.UNDECIDED for trial in tried):
         return "Nothing that was tried makes this job faster"
     return "No change is clearly faster"
@@ -115,7 +126,7 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
     if best and best.measured:
         measured = best.measured
         said.append(
-            f"Between {_factor(measured.low)} and {_factor(measured.high)} with 97% confidence, by "
+            f"Between {factor(measured.low)} and {factor(measured.high)} with 97% confidence, by "
             f"{measured.runs} runs that were made for this alone and {measured.controls} without it; "
             f"{_TRAINING[best.training or Training.UNKNOWN]}."
         )
@@ -166,13 +177,8 @@ def _measured(measured: Speedup | None) -> str:
         return NOT_RUN
     runs = f"{measured.runs} run{'' if measured.runs == 1 else 's'}"
     if measured.low is None or measured.high is None or measured.high > _WIDE * measured.speedup:
-        return f"{_factor(measured.speedup)} ({runs})"
-    return f"{_factor(measured.speedup)} ({_factor(measured.low)} to {_factor(measured.high)}, {runs})"
-
-
-def _factor(factor: float | None) -> str:
-    """With two digits behind the point: differences of some percent are what is measured."""
-    return "unknown" if factor is None else f"{factor:.2f}x" if factor < 10 else speedup(factor)
+        return f"{factor(measured.speedup)} ({runs})"
+    return f"{factor(measured.speedup)} ({factor(measured.low)} to {factor(measured.high)}, {runs})"
 
 
 def _title(trial: Trial) -> str:

@@ -10,9 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports import reading
+from perfdoctor.reports.json import render
 from tests.files import ROOT
 from tests.recordings import corpus, packing
 
@@ -27,9 +30,11 @@ KNOWN_MISSES: dict[str, str] = {
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_recording_gets_the_diagnosis_that_it_got_before(name: str) -> None:
-    told = corpus.replay(corpus.FOLDER / f"{name}{corpus.SUFFIX}")
-    changed = corpus.differences(corpus.load(name)["diagnosis"], told)
+    document = corpus.reported(corpus.FOLDER / f"{name}{corpus.SUFFIX}")
+    changed = corpus.differences(corpus.load(name)["diagnosis"], corpus.reduced(document))
     assert not changed, "\n".join([f"{name}: {len(changed)} differences", *changed[:40]])
+    jsonschema.validate(document, reading.schema())
+    assert json.loads(render(reading.diagnosis_of(document))) == document
 
 
 def test_every_example_is_in_the_corpus() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
@@ -59,6 +60,7 @@ def examine(recording: Recording) -> Diagnosis:
         overhead=_own_cost(recording),
         job=_describe_job(job, case),
         series=chart_series(job),
+        blocks=recorded_blocks(job, accounts, traced=level == TRACED),
     )
 
 
@@ -111,8 +113,27 @@ def _describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
         "processes": len(job.processes.by_pid),
         "trainers": len(job.processes.trainers),
         "world_size": job.processes.world_size,
+        **_versions(job),
+        **_neighbours(case),
         "settings": dict(case.settings),
     }
+
+
+def _versions(job: JobTimeline) -> dict[str, str]:
+    """Of Python and torch, in the first trainer of which they were read."""
+    found: dict[str, str] = {}
+    for trainer in job.processes.trainers:
+        for what in ("python", "torch"):
+            version = job.recording.facts.get((f"pid:{trainer.pid}", f"{what}_version"))
+            if version is not None:
+                found.setdefault(what, version)
+    return found
+
+
+def _neighbours(case: Case) -> dict[str, float]:
+    """How many cores processes outside the job kept busy, where that is known."""
+    cores = case.number("neighbour_cores")
+    return {} if cores is None else {"neighbour_cores": round(cores, 3)}
 
 
 def _own_cost(recording: Recording) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.analysis.blocks import traced_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
@@ -65,6 +66,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         steps=ranks[0].loop.summary(),
         not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
+        blocks=traced_blocks(ranks[0].loop.lengths.tolist(), merged.accounts),
     )
 
 

@@ -47,18 +47,25 @@ def load(name: str) -> dict[str, Any]:
 
 def replay(packed: Path) -> dict[str, Any]:
     """The diagnosis of a packed recording, made anew and reduced."""
+    return reduced(reported(packed))
+
+
+def reported(packed: Path) -> dict[str, Any]:
+    """The JSON report of a packed recording, made anew."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "job.perfdoctor")
         packing.unpack(packed, file)
-        return diagnosed(file)
+        return _report(file)
 
 
 def diagnosed(file: Path) -> dict[str, Any]:
     """The diagnosis of a recording, reduced."""
-    recording = Recording.open(file)
-    diagnosis = examine(recording)
-    recording.close()
-    return reduced(json.loads(report.render(diagnosis)))
+    return reduced(_report(file))
+
+
+def _report(file: Path) -> dict[str, Any]:
+    with Recording.open(file) as recording:
+        return json.loads(report.render(examine(recording)))  # type: ignore[no-any-return]
 
 
 def reduced(document: dict[str, Any]) -> dict[str, Any]:

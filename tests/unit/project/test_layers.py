@@ -7,8 +7,8 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: which causes there are, what a diagnosis and a treatment are, and what can stop one.
-WORDS = {"perfdoctor", "causes", "diagnosis", "treatment", "errors"}
+# What all sides speak: which causes there are, what a diagnosis, a treatment and a comparison are, what can stop one.
+WORDS = {"perfdoctor", "causes", "blocks", "diagnosis", "treatment", "comparison", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),
@@ -16,9 +16,9 @@ MAY_KNOW = {
     "api": {"probes"},
     "lightning": {"api"},
     "transformers": {"api"},
-    "capture": {"probes", "recording"},
-    "treat": {"capture", "probes", "recording", "knowledge"},
-    "commands": {"capture", "probes", "recording", "reports", "treat"},
+    "capture": {"probes", "recording", "knowledge"},
+    "treat": {"capture", "probes", "recording", "knowledge", "compare"},
+    "commands": {"capture", "probes", "recording", "reports", "treat", "compare"},
     "__main__": set(),
     "knowledge": set(),
     "timeline": {"recording", "knowledge"},
@@ -28,7 +28,9 @@ MAY_KNOW = {
     "operations": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces"},
     "rules": {"knowledge", "timeline", "metrics"},
     "facts": {"rules"},
+    "compare": {"knowledge"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
+    "exports": {"recording", "knowledge", "timeline"},
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_target(pid)
     require_torch(pid)
     report_leftovers()
-    _load_analysis(html=arguments.report is not None, live=arguments.live)
+    load_analysis(html=arguments.report is not None, live=arguments.live)
     from perfdoctor.analysis.from_recording import examine
 
     with recording_file(arguments.recording, force=arguments.force) as path:
@@ -137,7 +137,7 @@ def _traces(path: Path) -> Iterator[Sample]:
     yield from trace(trainers)
 
 
-def _load_analysis(*, html: bool, live: bool = False) -> None:
+def load_analysis(*, html: bool, live: bool = False) -> None:
     """Loads what the diagnosis and its reports need, before the watching.
 
     Beside a job that takes every core, loading numpy costs seconds, which the user would otherwise

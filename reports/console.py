@@ -114,7 +114,7 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         yield indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, FAINT)
     yield from heading("Not examined")
     yield from _not_examined(report)
-    for title, rows in (("The job", report.job), *report.steps, (COST, report.overhead)):
+    for title, rows in (("The job", report.job_in_short), *report.steps, (COST, report.overhead)):
         if rows:
             yield from heading(title)
             yield table(rows)
@@ -196,7 +196,7 @@ def _title(place: int, card: Card) -> "Iterator[RenderableType]":
 def _in_short(card: Card) -> "Iterator[RenderableType]":
     """Of what costs little: what to change, without how."""
     if card.changes:
-        yield indented("To change: " + "; ".join(lower_first(change.title) for change in card.changes) + ".", 3)
+        yield indented("To change: " + "; ".join(lower_first(change.headline) for change in card.changes) + ".", 3)
 
 
 def _in_full(card: Card) -> "Iterator[RenderableType]":
@@ -208,7 +208,7 @@ def _in_full(card: Card) -> "Iterator[RenderableType]":
     if card.changes:
         yield indented("What to change", 3, "bold")
     for change in card.changes:
-        yield indented(f"- {change.title}", 5, "green")
+        yield indented(f"- {change.headline}", 5, "green")
         yield indented(change.why, 7)
         if change.prose:
             yield indented(change.prose, 9, "cyan")

@@ -69,16 +69,23 @@ def _whole_steps(steps: Mapping[str, Any], title: str) -> Rows:
 
 
 def job_rows(job: Mapping[str, Any]) -> Rows:
-    """What was watched, without what says nothing to a reader; the JSON report has it all."""
-    shown = dict(job)
+    """What was watched but its settings, without what says nothing to a reader; the JSON report has it all."""
+    shown = {name: value for name, value in job.items() if name != "settings"}
     if shown.get("root_pid") == shown.get("pid"):
         shown.pop("root_pid", None)
-    if isinstance(settings := shown.get("settings"), Mapping):
-        shown["settings"] = {name: value for name, value in settings.items() if _tells(name, str(value))}
     shown["stopped"] = _ENDS.get(str(shown.get("stopped")), shown.get("stopped"))
     if shown["stopped"] is None:
         del shown["stopped"]
     return _rows(_renamed(shown, _FACTS))
+
+
+def setting_rows(job: Mapping[str, Any]) -> Rows:
+    """The job's settings that matter, and the hardware that it has."""
+    settings = job.get("settings")
+    if not isinstance(settings, Mapping):
+        return ()
+    told = {name: value for name, value in settings.items() if _tells(str(name), str(value))}
+    return tuple((clean(str(name)), fact("", value)[1]) for name, value in told.items())
 
 
 def _tells(setting: str, value: str) -> bool:
@@ -114,7 +121,6 @@ class Part:
     Attributes:
         cause: cause id; "" for several.
         kind: ``bottleneck``, ``healthy``, ``rest`` (not attributed) or ``small`` (several small ones).
-        color: number of its colour among the bottlenecks, the same in all bars of a report.
     """
 
     cause: str
@@ -122,7 +128,6 @@ class Part:
     share: float
     percent: str
     kind: str
-    color: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +172,19 @@ class Outline:
     overhead: Rows
     steps: tuple[tuple[str, Rows], ...]
     job: Rows
+    settings: Rows
+
+    @property
+    def job_in_short(self) -> Rows:
+        """What was watched, with all settings in one row."""
+        if not self.settings:
+            return self.job
+        return (*self.job, ("Settings", ", ".join(f"{name} {value}" for name, value in self.settings)))
 
 
 def outline(diagnosis: Diagnosis) -> Outline:
     """What a report of this diagnosis says."""
     verdict = diagnosis.verdict
-    colors = {line.cause: number for number, line in enumerate(_bottlenecks(diagnosis.breakdown))}
     ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
     paths = ShortPaths(texts(diagnosis))
     return Outline(
@@ -185,8 +197,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
         figures=_figures(verdict),
         basis=_basis(verdict),
         straggler=_straggler(verdict),
-        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else (), colors),
-        ranks=tuple(_rank(rank, verdict, colors) for rank in ranks),
+        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else ()),
+        ranks=tuple(_rank(rank, verdict) for rank in ranks),
         cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
@@ -194,6 +206,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         overhead=cost_rows(diagnosis.overhead),
         steps=_steps(diagnosis),
         job=job_rows(diagnosis.job),
+        settings=setting_rows(diagnosis.job),
     )
 
 
@@ -263,15 +276,11 @@ def _is_known(diagnosis: Diagnosis) -> bool:
     return bool(diagnosis.ranks) or any(line.cause != UNATTRIBUTED for line in diagnosis.breakdown)
 
 
-def _bottlenecks(breakdown: Iterable[CauseShare]) -> list[CauseShare]:
-    return [line for line in breakdown if _kind(line.cause) == "bottleneck"]
-
-
 def _kind(cause: str) -> str:
     return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
-def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[Part, ...]:
+def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
     """The parts of a bar, largest first, small ones together at the end."""
     lines = sorted((line for line in breakdown if line.share > 0), key=lambda line: -line.share)
     small = [line for line in lines if line.share < SMALL_SHARE]
@@ -284,7 +293,6 @@ def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[
             line.share,
             percent(line.share),
             _kind(line.cause),
-            colors.get(line.cause, len(colors)),
         )
         for line in lines
         if line not in small
@@ -292,17 +300,17 @@ def _parts(breakdown: Iterable[CauseShare], colors: Mapping[str, int]) -> tuple[
     if small:
         share = sum(line.share for line in small)
         title = f"{len(small)} other causes, each below {SMALL_SHARE:.1%}"
-        parts.append(Part("", title, share, percent(share), "small", 0))
+        parts.append(Part("", title, share, percent(share), "small"))
     return tuple(parts)
 
 
-def _rank(rank: Mapping[str, Any], verdict: Verdict, colors: Mapping[str, int]) -> RankBar:
+def _rank(rank: Mapping[str, Any], verdict: Verdict) -> RankBar:
     lines = [CauseShare(line["cause"], line["share"]) for line in rank["breakdown"]]
     return RankBar(
         name=f"Rank {rank['rank']}",
         detail=_rank_detail(rank),
         straggler=rank["rank"] == verdict.straggler_rank,
-        parts=_parts(lines, colors),
+        parts=_parts(lines),
     )
 
 

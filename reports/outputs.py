@@ -21,7 +21,7 @@ from perfdoctor.reports.wording import worded
 _NEEDED = ("threads", "stacks")
 
 
-# How perfdoctor's reports begin: JSON, the page, and the patch of a treatment.
+# How perfdoctor's reports begin: JSON, the page, the patch of a treatment, and all of a comparison in Markdown.
 PATCH_BEGINS = "# Made by perfdoctor treat; for `patch -p1` in the working folder."
 _BEGINNING = 1 << 16  # the page's title stands before its style
 _REPORTS = tuple(
@@ -30,6 +30,7 @@ _REPORTS = tuple(
         rb'\s*\{\s*"schema": \d+,\s*"perfdoctor": "',
         rb"<!doctype html>.*?<title>[^<]*\bperfdoctor</title>",
         re.escape(PATCH_BEGINS).encode(),
+        rb"## .*\n\nperfdoctor [^\n]+\n\Z",
     )
 )
 
@@ -204,17 +205,17 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
         PerfDoctorError: with the reason and the next move.
     """
     if diagnosis.verdict.bottleneck is None:
-        hint = hint or _next_move(diagnosis)
-        if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
-            pid = diagnosis.job.get("pid", "PID")
-            hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
+        hint = hint or next_move(diagnosis)
         # Where the diagnosis stands on the same terminal already, the reason does too.
         why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {worded(diagnosis.verdict.summary)}"
         raise PerfDoctorError(f"No bottleneck can be named.{why}", hint=hint)
 
 
-def _next_move(diagnosis: Diagnosis) -> str:
-    """What to do where no probe is to blame."""
+def next_move(diagnosis: Diagnosis) -> str:
+    """What to do where no bottleneck of a job that was watched can be named."""
+    if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
+        pid = diagnosis.job.get("pid", "PID")
+        return f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
     if diagnosis.job.get("stopped") == "job ended":
         return "The job has ended. Attach to one that trains."
     missing = diagnosis.verdict.missing

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text
@@ -12,6 +13,11 @@ LANGUAGE = "english"
 def worded(text: Text) -> str:
     """The text of a message; what is text already passes."""
     return str(_words(text)) if isinstance(text, Message) else text
+
+
+def page_words() -> ModuleType:
+    """The page's own words: ``GOES``, ``WORDS``, ``METHOD`` and ``METHOD_ALWAYS``."""
+    return import_module(f"perfdoctor.reports.{LANGUAGE}.page")
 
 
 def worded_fix(fix: Fix | Advice) -> Fix:
@@ -40,6 +46,9 @@ def worded_finding(finding: Finding) -> Finding:
         evidence=tuple(map(worded_evidence, finding.evidence)),
         fixes=worded_fixes(finding),
         refuted_by=worded(finding.refuted_by),
+        look_alikes=tuple(
+            replace(one, evidence=tuple(map(worded_evidence, one.evidence))) for one in finding.look_alikes
+        ),
     )
 
 
@@ -50,6 +59,7 @@ def worded_diagnosis(diagnosis: Diagnosis) -> Diagnosis:
         verdict=replace(diagnosis.verdict, summary=worded(diagnosis.verdict.summary)),
         findings=tuple(map(worded_finding, diagnosis.findings)),
         not_examined=tuple(map(_worded_gap, diagnosis.not_examined)),
+        not_drawn=tuple(map(worded, diagnosis.not_drawn)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
@@ -28,6 +29,7 @@ from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -41,7 +43,16 @@ def examine(recording: Recording) -> Diagnosis:
     Args:
         recording: what was seen; may have been cut short by a crash.
     """
-    job = JobTimeline(recording)
+    return examine_job(JobTimeline(recording))
+
+
+def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
+    """Makes the diagnosis of a recording whose timeline is at hand.
+
+    Args:
+        job: what was seen.
+        drawn: with what reports draw, and what other runs are compared with; a live view does without.
+    """
     accounts = attribute(job)
     profiled = read_profiles(job.profiles)
     level = _level(job)
@@ -51,15 +62,25 @@ def examine(recording: Recording) -> Diagnosis:
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
     diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
-    return replace(
+    unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
+    found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
+        findings=with_look_alikes(diagnosis.findings, case, unseen),
         ranks=tuple(_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
         steps=_of_first(job, steps, profiled, trial),
-        not_examined=(*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined),
-        overhead=_own_cost(recording),
+        not_examined=unseen,
+        overhead=_own_cost(job.recording),
         job=_describe_job(job, case),
+    )
+    if not drawn:
+        return found
+    activity = read_activity(job, accounts, diagnosis.verdict.straggler_rank)
+    return replace(
+        found,
         series=chart_series(job),
+        activity=activity,
+        not_drawn=tuple(not_drawn(activity)),
         blocks=recorded_blocks(job, accounts, traced=level == TRACED),
     )
 
@@ -140,8 +161,8 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
     """CPU and memory of perfdoctor while it watched; values are None where the recorder was killed before it could say.
 
     Returns:
-        ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``; and
-        what ``_cost_of_traces`` returns.
+        ``cpu_cores`` (mean cores used, py-spy and a live view included), ``memory_bytes`` (peak), ``ticks`` and
+        ``late_ticks``; and what ``_cost_of_traces`` returns.
     """
 
     def read(name: str) -> tuple[list[int], list[float]]:
@@ -158,6 +179,7 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
         if len(values) >= 2:
             used += values[-1] - values[0]
             span = seconds(times[-1] - times[0])
+    used += last("view_cpu_seconds_total") or 0.0
     return {
         "cpu_cores": used / span if span > 0 else None,
         "memory_bytes": last("memory_peak_bytes"),

@@ -33,28 +33,38 @@ _NO_DISK = ("tmpfs", "devtmpfs", "ramfs", "proc", "sysfs", "cgroup", "cgroup2", 
 def step_rows(steps: Mapping[str, Any]) -> Rows:
     """How long a step takes, and what each phase takes of it, longest first."""
     if "phases" not in steps:
-        return _rows(steps)
-    median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
-    rows = [("Steps observed", number(steps["count"]))]
-    rows.append(("Time per step", f"{median} in the median, {mean} in the mean, {slow} or less in 95%"))
-    apart, device = steps.get("serialised"), steps.get("device")
-    alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
-    there = device["phases"] if device else {}
-    for name, spent in steps["phases"].items():
-        text = f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}"
-        text += f"; {duration(there[name])} on the device" if name in there else ""
-        text += f"; {duration(alone[name])} by itself" if name in alone else ""
-        rows.append((sentence(clean(name)), text))
-    if apart:
+        traced = steps.get("profiled", {})
+        return _whole_steps(traced, "Steps traced") if "phases" in traced else _rows(steps)
+    rows = list(_whole_steps(steps, "Steps observed"))
+    if apart := steps.get("serialised"):
         hidden = f"{duration(apart['sum_s'])} a step in sum, over {number(apart['count'])} steps"
         rows.append(("Parts by themselves", f"{hidden}; {percent(apart['overlap'])} of that overlaps"))
-    if steps["collector_s"]:
+    if steps.get("collector_s"):
         rows.append(("Of that, garbage collection (GC)", f"{duration(steps['collector_s'])} a step"))
-    if steps["outside_s"]:
+    if steps.get("outside_s"):
         rows.append(("Between steps", duration(steps["outside_s"])))
     for what, name in (("trial", "On a batch in memory"), ("profiled", "While profiled")):
         if made := steps.get(what):
             rows.append((name, f"{duration(made['median_s'])} per step, over {number(made['count'])} steps"))
+    return tuple(rows)
+
+
+def _whole_steps(steps: Mapping[str, Any], title: str) -> Rows:
+    """Steps, their phases, and in which functions of the job's own they pass, as far as that is known."""
+    median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
+    rows = [(title, number(steps["count"]))]
+    rows.append(("Time per step", f"{median} in the median, {mean} in the mean, {slow} or less in 95%"))
+    apart, device = steps.get("serialised"), steps.get("device")
+    alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
+    there = device["phases"] if device else {}
+    for phase, spent in steps["phases"].items():
+        text = f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}"
+        text += f"; {duration(there[phase])} on the device" if phase in there else ""
+        text += f"; {duration(alone[phase])} by itself" if phase in alone else ""
+        rows.append((sentence(clean(phase)), text))
+    for place, one in enumerate(steps.get("lines", ())):
+        label = "" if place else "In functions of the job's own"
+        rows.append((label, f"{percent(one['share'])} of a step: {clean(one['line'])}"))
     return tuple(rows)
 
 

@@ -2,8 +2,8 @@
 
 PID may be a trainer, a launcher (torchrun, a shell, a notebook kernel) or a loader worker: the job is found from there.
 Without PID it is this host's only training job; where there are several (`perfdoctor ps`), it asks on a terminal.
-Nothing in the job is changed, unless --trace asks for a short run of torch.profiler in it. Ctrl-C ends the watching
-early and diagnoses what was seen. --live shows the job meanwhile, until q is pressed.
+Nothing in the job is changed, unless --trace or --trace-lines asks for a short run of torch.profiler in it. Ctrl-C ends
+the watching early and diagnoses what was seen. --live shows the job meanwhile, until q is pressed.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="then run torch.profiler in the trainers for at most 5 s; puts code into the job, and takes it out again",
     )
+    parser.add_argument(
+        "--trace-lines",
+        action="store_true",
+        help="the same, with the Python functions that the job calls; costs it more",
+    )
     add_output_arguments(parser)
     parser.add_argument(
         "--recording", type=Path, metavar="FILE", help="keep what was recorded, for `perfdoctor report FILE`"
@@ -88,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     from perfdoctor.analysis.from_recording import examine
 
     with recording_file(arguments.recording, force=arguments.force) as path:
-        afterwards = partial(_traces, path) if arguments.trace else tuple
+        traced = arguments.trace or arguments.trace_lines
+        afterwards = partial(_traces, path, functions=arguments.trace_lines) if traced else tuple
         (_watch_live if arguments.live else _watch)(Job(pid), path, arguments.duration, afterwards)
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
@@ -126,7 +132,7 @@ def _watch_live(job: Job, path: Path, duration_s: float | None, afterwards: Call
         )
 
 
-def _traces(path: Path) -> Iterator[Sample]:
+def _traces(path: Path, *, functions: bool) -> Iterator[Sample]:
     """Traces of those that were seen to train."""
     from perfdoctor.timeline.job import JobTimeline
 
@@ -134,7 +140,7 @@ def _traces(path: Path) -> Iterator[Sample]:
         trainers = [trainer.pid for trainer in JobTimeline(recording).processes.trainers]
     if sys.stderr.isatty():
         print("perfdoctor: tracing the job …", file=sys.stderr)
-    yield from trace(trainers)
+    yield from trace(trainers, functions=functions)
 
 
 def load_analysis(*, html: bool, live: bool = False) -> None:

@@ -31,6 +31,11 @@ class Draw:
         return self.job.steps[0]
 
     @property
+    def use(self) -> Use:
+        """What the kernels of the passes use of a GPU."""
+        return self.step.forward.use
+
+    @property
     def gpu_ms(self) -> float:
         """The GPU's work in a step."""
         return sum(part.count * part.device_us for part in self._parts) / 1e3
@@ -117,7 +122,7 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         (step,) * ranks,
         model,
         exchange,
-        unsure=unsure(rng),
+        unsure=unsure(rng, seed),
         watch=watch(rng),
         own_thread=rng.random() < 0.06,
         host=Host(wait=some, worker_wait=some),
@@ -154,7 +159,7 @@ def compute_use(rng: random.Random) -> Use:
     )  # fmt: skip
 
 
-def unsure(rng: random.Random) -> Unsure:
+def unsure(rng: random.Random, seed: int) -> Unsure:
     """One of the possibilities wherever sources leave something open."""
     return Unsure(
         wait=rng.choices(("spin", "yield", "futex", "poll", "ioctl"), (12, 2, 1, 1, 1))[0],
@@ -168,6 +173,7 @@ def unsure(rng: random.Random) -> Unsure:
         libcuda=rng.choice(LIBRARIES),
         memory_factor=rng.uniform(1.0, 1.5),
         power_factor=rng.uniform(0.92, 1.08),
+        counts_links=random.Random(seed).random() < 0.7,  # on its own, so that seeds keep the jobs that they had before
     )
 
 

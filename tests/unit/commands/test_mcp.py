@@ -142,7 +142,7 @@ def test_the_skill_is_printed_and_names_what_there_is(capsys: pytest.CaptureFixt
 
 
 def test_a_server_that_nobody_talks_to_loads_no_analysis() -> None:
-    heavy = "{'numpy', 'pandas', 'torch', 'matplotlib'}"
+    heavy = "{'numpy', 'pandas', 'torch'}"
     script = f"import sys, perfdoctor.commands.mcp.server; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

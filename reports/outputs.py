@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from perfdoctor.diagnosis import Diagnosis, Why
+from perfdoctor.diagnosis import Diagnosis, Text, Why
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.wording import worded
+from perfdoctor.reports.language import LANGUAGES, for_stream
+from perfdoctor.reports.wording import label, worded
 
 # Without one of these probes there may be no verdict, whatever the job does.
 _NEEDED = ("threads", "stacks")
@@ -44,9 +45,12 @@ OUTPUTS = (
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options that say where reports go."""
+    """Options that say where reports go, and in which language."""
     for one in reversed(OUTPUTS):
         parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
+    parser.add_argument(
+        "--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)"
+    )
 
 
 def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:
@@ -113,7 +117,8 @@ def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
     """The diagnosis as text for a stream: as wide as its terminal, and in colour there."""
     from perfdoctor.reports import console
 
-    return console.render(diagnosis, **looks(stream))
+    with for_stream(stream):
+        return console.render(diagnosis, **looks(stream))
 
 
 def looks(stream: TextIO) -> dict[str, Any]:
@@ -148,7 +153,7 @@ def write_outputs(diagnosis: Diagnosis, *, recording: Path | None = None, **file
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
 
 
-def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
+def conclude(diagnosis: Diagnosis, *, hint: Text = "") -> None:
     """Raises if no bottleneck could be named.
 
     Args:
@@ -158,26 +163,27 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
     Raises:
         PerfDoctorError: with the reason and the next move.
     """
-    if diagnosis.verdict.bottleneck is None:
-        hint = hint or _next_move(diagnosis)
+    if diagnosis.verdict.bottleneck is not None:
+        return
+    with for_stream(sys.stderr):
+        next_move = worded(hint) or _next_move(diagnosis)
         if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
-            pid = diagnosis.job.get("pid", "PID")
-            hint = f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
+            next_move = label("check_probes", pid=diagnosis.job.get("pid", "PID"))
         # Where the diagnosis stands on the same terminal already, the reason does too.
-        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {worded(diagnosis.verdict.summary)}"
-        raise PerfDoctorError(f"No bottleneck can be named.{why}", hint=hint)
+        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else diagnosis.verdict.summary
+        raise PerfDoctorError(label("no_verdict", why=why), hint=next_move)
 
 
 def _next_move(diagnosis: Diagnosis) -> str:
     """What to do where no probe is to blame."""
     if diagnosis.job.get("stopped") == "job ended":
-        return "The job has ended. Attach to one that trains."
+        return label("job_has_ended")
     missing = diagnosis.verdict.missing
     if missing is not None and missing.why is Why.HUNG:
-        return f"`py-spy dump --pid {missing.pid}` shows what all of its threads do. Attach again once the job trains."
+        return label("dump_stacks", pid=missing.pid)
     if diagnosis.job.get("trainers") == 0:
-        return "Attach once the job trains, and name the process that trains or one above it."
-    return "Attach again while the job trains, or watch longer with --duration SECONDS."
+        return label("attach_to_training")
+    return label("attach_again")
 
 
 def _names_one(path: Path) -> bool:
@@ -192,7 +198,7 @@ def _names_one(path: Path) -> bool:
 def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis) -> list[str]:
     """Writes a file whole or not at all, or keeps the one that is there; returns what went wrong."""
     if diagnosis.verdict.bottleneck is None and _names_one(path):
-        print(f"perfdoctor: {path} is left as it was: an earlier diagnosis that names a bottleneck.", file=sys.stderr)
+        print(f"perfdoctor: {label('left_as_it_was', path=str(path))}", file=sys.stderr)
         return []
     return write_text(path, render(diagnosis))
 

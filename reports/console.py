@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
-from perfdoctor.reports.outline import COST, Outline, Part, RankBar, Rows, outline
 from perfdoctor.reports.language import can_write
+from perfdoctor.reports.outline import COST, Outline, Part, RankBar, Rows, outline
 from perfdoctor.reports.text import lower_first
 from perfdoctor.reports.wording import label
 from perfdoctor.reports.wrapping import wrapped

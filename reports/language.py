@@ -44,7 +44,8 @@ class Choice(NamedTuple):
     asked: bool
 
 
-_current: ContextVar[Choice] = ContextVar("language", default=Choice(ENGLISH, asked=False))
+_UNSAID = Choice(ENGLISH, asked=False)
+_current: ContextVar[Choice] = ContextVar("language", default=_UNSAID)
 
 
 def catalogue() -> Catalogue:
@@ -74,7 +75,7 @@ def language(code: str, asked: bool = True) -> Iterator[None]:
 @contextmanager
 def for_programs() -> Iterator[None]:
     """English within, unless another language was asked for: a program reads the same text whatever the locale."""
-    with language(*(_current.get() if _current.get().asked else Choice(ENGLISH, asked=False))):
+    with language(*(_current.get() if _current.get().asked else _UNSAID)):
         yield
 
 

@@ -48,9 +48,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go, and in which language."""
     for one in reversed(OUTPUTS):
         parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
-    parser.add_argument(
-        "--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)"
-    )
+    parser.add_argument("--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)")
 
 
 def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:

@@ -110,13 +110,13 @@ def number(value: float) -> str:
 def quantity(value: float | Text | None, unit: str) -> str:
     """A measured value with its unit, as a person would write it. None is ``unknown``, never a zero."""
     if isinstance(value, (str, Message)):
-        return clean(f"{worded(value)} {worded(unit)}")
+        return clean(f"{worded(value)} {label('unit', unit=unit)}")
     if value is None or not math.isfinite(value):
         return label("unknown")
     kind, slash, per = unit.strip().partition("/")
     kind = kind.lower()
     if kind.startswith("of "):  # a fraction of something: of the time, of the memory
-        return clean(f"{percent(value)} {worded(unit)}")
+        return clean(f"{percent(value)} {label('unit', unit=unit)}")
     if kind in _FRACTIONS:
         written = percent(value)
     elif kind in _PERCENTS:
@@ -128,7 +128,9 @@ def quantity(value: float | Text | None, unit: str) -> str:
     elif kind in _DECIMAL:
         written = size(value * _DECIMAL[kind], binary=False)
     else:
-        return clean(f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {worded(unit)}")
+        return clean(
+            f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {label('unit', unit=unit)}"
+        )
     return clean(written + slash + per)
 
 

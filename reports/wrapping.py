@@ -1,4 +1,4 @@
-"""Wraps text in which words are not set apart by blanks: Han may be broken between any two letters, but for punctuation.
+"""Wraps text in which words are not set apart by blanks: Han may be broken anywhere but at punctuation.
 
 Rich breaks at blanks only, and would leave half of a line empty before a long sentence in Chinese.
 """

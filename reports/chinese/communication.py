@@ -57,8 +57,7 @@ def exchange_seldom(*, world: int, share: float, received: Evidence | None, with
     moved = f"有 {amount(received)} 经过{'本机回环' if within else '网络'}。" if received else ""
     return fix(
         "每隔几步才交换一次梯度",
-        f"{_all(world)} rank 有 {percent(share)} 的时间在做交换。{moved}"
-        "把梯度累积 4 步再交换，字节数就只有四分之一。",
+        f"{_all(world)} rank 有 {percent(share)} 的时间在做交换。{moved}把梯度累积 4 步再交换，字节数就只有四分之一。",
     )
 
 
@@ -91,8 +90,7 @@ def shard_within_host(*, way: str, ranks: int) -> Fix:
 def split_within_host(*, ranks: int) -> Fix:
     return fix(
         "只在每台主机内部切分层",
-        "共同持有一层的 rank（张量并行）在每一层的前向和反向传播中都要交换激活，而且无法掩盖："
-        "跨主机时就要等待网络。",
+        "共同持有一层的 rank（张量并行）在每一层的前向和反向传播中都要交换激活，而且无法掩盖：跨主机时就要等待网络。",
     )
 
 

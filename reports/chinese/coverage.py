@@ -1,5 +1,7 @@
 """What was not examined, and what would enable it."""
 
+from perfdoctor.reports.wording import worded
+
 
 def watch_longer() -> str:
     return "用 --duration 延长观测时间，占比就有同样多的采样点作为依据"
@@ -11,7 +13,7 @@ def none_kept() -> str:
 
 def no_stacks(*, reason: str) -> str:
     return (
-        f"{reason.rstrip('.。')}。没有调用栈，就不知道 Python 代码是在准备输入数据还是在调用模型，"
+        f"{worded(reason).rstrip('.。')}。没有调用栈，就不知道 Python 代码是在准备输入数据还是在调用模型，"
         "也不知道在哪些行；这部分时间仍未归因。"
     )
 
@@ -28,7 +30,10 @@ def gpu_use_unread() -> str:
 
 
 def trace_it() -> str:
-    return "perfdoctor attach PID --trace：用 torch.profiler 跑几步，就能看到每个 kernel、拷贝、启动和等待，以及 GPU 为何空闲"
+    return (
+        "perfdoctor attach PID --trace：用 torch.profiler 跑几步，"
+        "就能看到每个 kernel、拷贝、启动和等待，以及 GPU 为何空闲"
+    )
 
 
 def around_training(*, before_s: float, after_s: float) -> str:

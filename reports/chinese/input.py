@@ -49,11 +49,7 @@ def prepare_once(*, kind: str, arrow: bool) -> Fix:
 
 
 def rows_in_order(*, by_number: bool) -> Fix:
-    now = (
-        "这个数据集经过打乱或选取的行，要通过行号列表逐行查找"
-        if by_number
-        else "这个数据集的行是逐行查找的"
-    )
+    now = "这个数据集经过打乱或选取的行，要通过行号列表逐行查找" if by_number else "这个数据集的行是逐行查找的"
     return fix(
         "按顺序读取数据集的行",
         f"{now}。按顺序读取时一次就是一个批次；打乱的是分片和缓冲区里的内容。",

@@ -152,7 +152,8 @@ def save_behind(*, path: str | None, share: float, line: str | None, together: b
 def save_less_often(*, share: float, times: int, bearable: float) -> Fix:
     return fix(
         f"把保存频率降到 {times} 分之一",
-        f"按现在的保存频率，{percent(share)} 的时间花在保存上；频率降到 {times} 分之一，就只剩不到 {percent(bearable)}。",
+        f"按现在的保存频率，{percent(share)} 的时间花在保存上；"
+        f"频率降到 {times} 分之一，就只剩不到 {percent(bearable)}。",
     )
 
 

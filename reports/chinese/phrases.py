@@ -1,7 +1,7 @@
 """Numbers, counts and phrases as several findings write them; no messages."""
 
 from perfdoctor.diagnosis import Evidence, Fix
-from perfdoctor.reports.chinese.terms import unit
+from perfdoctor.reports.chinese.labels import unit
 
 
 def fix(title: str, why: str, change: str = "") -> Fix:

@@ -83,6 +83,10 @@ def aside(*, text: str, more: str) -> str:
     return f"{text} ({more})"
 
 
+def unit(*, unit: str) -> str:
+    return unit
+
+
 def unknown() -> str:
     return "unknown"
 

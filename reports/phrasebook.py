@@ -45,8 +45,14 @@ class Phrasebook:
 
 @cache
 def phrasebook(package: str) -> Phrasebook:
-    """The phrasebook of a catalogue: the ``PHRASES`` of its package."""
+    """The phrasebook of a catalogue."""
     return Phrasebook(import_module(f"perfdoctor.reports.{package}").PHRASES)
+
+
+@cache
+def commentary(package: str) -> Phrasebook:
+    """That for comments in code: as these are written nowhere else, short phrases may leave much open."""
+    return Phrasebook(import_module(f"perfdoctor.reports.{package}").COMMENTS)
 
 
 def _pattern(phrase: str) -> re.Pattern[str]:

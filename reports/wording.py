@@ -1,14 +1,16 @@
 """From messages to text, in the language of the reports (``perfdoctor.reports.language``)."""
 
+import re
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
-from perfdoctor.reports.phrasebook import phrasebook
+from perfdoctor.reports.phrasebook import commentary, phrasebook
 
 _SOURCE = LANGUAGES[ENGLISH].package
+_COMMENT = re.compile(r"((?:^|\s)# ?)(.*)$", re.MULTILINE)
 
 
 def worded(text: Text) -> str:
@@ -33,9 +35,15 @@ def worded_fix(fix: Fix | Advice) -> Fix:
     if not isinstance(fix, Advice):
         return fix
     words: Fix = _words(fix.message, catalogue().package)
-    if not words.change:  # code is written once
-        words = replace(words, change=_words(fix.message, _SOURCE).change)
+    if not words.change:  # code is written once, and its comments are looked up
+        words = replace(words, change=_commented(_words(fix.message, _SOURCE).change))
     return replace(words, predicted_speedup=fix.predicted_speedup, speedup_range=fix.speedup_range)
+
+
+def _commented(code: str) -> str:
+    """Code with its comments in the language."""
+    comments = commentary(catalogue().package)
+    return _COMMENT.sub(lambda comment: comment[1] + comments.look_up(comment[2]), code)
 
 
 def worded_fixes(finding: Finding) -> tuple[Fix, ...]:

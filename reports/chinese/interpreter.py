@@ -230,8 +230,7 @@ def collecting_refuted() -> str:
 
 
 def collect_rarely(*, share: float, several_ranks: bool) -> Fix:
-    when = "所有 rank 要在同一步回收，否则任何一个的停顿都会让每个 rank 等待。" if several_ranks else ""
-    return fix("在自己选定的时刻回收", f"GC 反复遍历所有 Python 对象：占 {percent(share)} 的时间。{when}")
+    return fix("在自己选定的时刻回收", f"GC 反复遍历所有 Python 对象：占 {percent(share)} 的时间。")
 
 
 def fewer_objects() -> Fix:

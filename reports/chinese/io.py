@@ -42,11 +42,9 @@ def larger_files(*, size: float, rate: float | None) -> Fix:
 
 
 def copy_to_local(*, path: str, system: str, available: float | None) -> Fix:
-    memory = f"内存中还有 {available / 1000:,.1f} GB 可用。" if available is not None else ""
     return fix(
         "训练前把数据拷贝到本地存储",
-        f"{path} 位于网络文件系统（{system}）。本地 NVMe 磁盘完成一次小读取只需十分之一毫秒，"
-        f"服务器则需要几毫秒。{memory}",
+        f"{path} 位于网络文件系统（{system}）。本地 NVMe 磁盘完成一次小读取只需十分之一毫秒，服务器则需要几毫秒。",
     )
 
 

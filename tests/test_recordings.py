@@ -5,17 +5,28 @@ Where another verdict is wanted, `python tests/recordings/corpus.py update` writ
 
 import json
 import lzma
+import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports import console
+from perfdoctor.reports.language import language
+from perfdoctor.reports.text import is_prose
+from perfdoctor.reports.wording import worded_fixes
 from tests.files import ROOT
 from tests.recordings import corpus, packing
 
+# Three plain words or more, one after another: names, paths and options have other characters in or around them.
+ENGLISH = re.compile(r"(?<![\w./`=-])(?:[A-Za-z][a-z]+,? ){2,}[a-z]+(?![\w./=(])")
 SECRET = "s3cr3t-Value_77"
 # Recordings in which perfdoctor names another cause than the true one, and why.
 KNOWN_MISSES: dict[str, str] = {
@@ -25,11 +36,42 @@ KNOWN_MISSES: dict[str, str] = {
 }
 
 
+@cache
+def examined(name: str) -> Diagnosis:
+    return corpus.examined(corpus.FOLDER / f"{name}{corpus.SUFFIX}")
+
+
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_recording_gets_the_diagnosis_that_it_got_before(name: str) -> None:
-    told = corpus.replay(corpus.FOLDER / f"{name}{corpus.SUFFIX}")
+    told = corpus.as_kept(examined(name))
     changed = corpus.differences(corpus.load(name)["diagnosis"], told)
     assert not changed, "\n".join([f"{name}: {len(changed)} differences", *changed[:40]])
+
+
+def code_of(diagnosis: Diagnosis) -> Iterator[str]:
+    for finding in diagnosis.findings:
+        for fix in worded_fixes(finding):
+            if not is_prose(fix.change):
+                yield from map(str.strip, fix.change.splitlines())
+
+
+def english_in(diagnosis: Diagnosis) -> list[str]:
+    """What is English in the Chinese report of a diagnosis, the code of its fixes and the names of the job left out."""
+    with language("zh"):
+        text = console.render(replace(diagnosis, job={}), width=110, color=False, encoding="utf-8")
+        code = set(code_of(diagnosis))
+    return ENGLISH.findall("\n".join(line for line in text.splitlines() if line.strip() not in code))
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_a_recording_is_told_in_chinese(name: str) -> None:
+    assert english_in(examined(name)) == []
+
+
+def test_english_is_seen_where_it_is_left() -> None:
+    diagnosis = examined("slow_store")
+    verdict = replace(diagnosis.verdict, summary="Waiting for data from the network takes most of the time.")
+    assert english_in(replace(diagnosis, verdict=verdict))
 
 
 def test_every_example_is_in_the_corpus() -> None:

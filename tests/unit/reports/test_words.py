@@ -12,6 +12,7 @@ import pytest
 
 import perfdoctor.reports
 from perfdoctor.diagnosis import Advice, Fix, advise, say
+from perfdoctor.reports import language
 from perfdoctor.reports.wording import worded, worded_fix
 from tests.unit.project.sources import modules
 
@@ -37,7 +38,7 @@ def said() -> list[Said]:
         for call in ast.walk(module.tree):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
                 continue
-            if call.func.id not in ("say", "advise") or module.path.as_posix() == "perfdoctor/diagnosis.py":
+            if call.func.id not in ("say", "advise", "label") or module.path.as_posix() == "perfdoctor/diagnosis.py":
                 continue
             where = f"{module.path}:{call.lineno}"
             what = call.args[0]
@@ -46,16 +47,17 @@ def said() -> list[Said]:
             assert all(value.arg for value in call.keywords), f"{where}: values by name only"
             for branch in branches:
                 assert isinstance(branch, ast.Constant), f"{where}: the id of a message is a literal"
-                found.append(Said(where, branch.value, values, Fix if call.func.id == "advise" else str))
+                id = f"labels.{branch.value}" if call.func.id == "label" else branch.value
+                found.append(Said(where, id, values, Fix if call.func.id == "advise" else str))
     return found
 
 
-def words(language: str) -> dict[str, FunctionType]:
+def words(package: str) -> dict[str, FunctionType]:
     """The functions of a language by the ids of their messages."""
     found = {}
-    for file in (REPORTS / language).glob("*.py"):
+    for file in (REPORTS / package).glob("*.py"):
         if file.stem not in NOT_MESSAGES:
-            module = import_module(f"perfdoctor.reports.{language}.{file.stem}")
+            module = import_module(f"perfdoctor.reports.{package}.{file.stem}")
             functions = inspect.getmembers(module, inspect.isfunction)
             own = [(name, one) for name, one in functions if one.__module__ == module.__name__ and name[0] != "_"]
             found.update({f"{file.stem}.{name}": one for name, one in own})
@@ -63,27 +65,27 @@ def words(language: str) -> dict[str, FunctionType]:
 
 
 def test_messages_are_found() -> None:
-    assert "english" in LANGUAGES
+    assert set(LANGUAGES) == {catalogue.package for catalogue in language.LANGUAGES.values()}
     assert len(said()) > 50
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_message_has_its_words(language: str) -> None:
-    known = words(language)
+@pytest.mark.parametrize("package", LANGUAGES)
+def test_every_message_has_its_words(package: str) -> None:
+    known = words(package)
     assert [one for one in said() if one.id not in known] == []
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_words_take_the_values_that_are_said(language: str) -> None:
-    known = words(language)
+@pytest.mark.parametrize("package", LANGUAGES)
+def test_words_take_the_values_that_are_said(package: str) -> None:
+    known = words(package)
     wrong = [one for one in said() if set(inspect.signature(known[one.id]).parameters) != one.values]
     assert wrong == []
     assert [one for one in said() if inspect.get_annotations(known[one.id])["return"] is not one.returns] == []
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_no_words_are_left_over(language: str) -> None:
-    assert words(language).keys() - {one.id for one in said()} == set()
+@pytest.mark.parametrize("package", LANGUAGES)
+def test_no_words_are_left_over(package: str) -> None:
+    assert words(package).keys() - {one.id for one in said()} == set()
 
 
 def test_messages_in_messages_become_text_too() -> None:

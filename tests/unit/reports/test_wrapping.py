@@ -1,11 +1,11 @@
-from rich.cells import cell_len
-
 from perfdoctor.reports.wrapping import lines_of
 
 TEXT = "作业有 31% 的时间在等待读取，“现有的一个” worker 进程（pid 12）每秒只有 0.3 秒的工作。" * 3  # noqa: RUF001
 
 
 def test_lines_are_full_and_none_is_too_long() -> None:
+    from rich.cells import cell_len
+
     for width in (20, 33, 60):
         lines = lines_of(TEXT, width)
         assert max(map(cell_len, lines)) <= width

@@ -84,7 +84,7 @@ def test_every_cause_metric_and_unit_has_its_name() -> None:
     with language("zh"):
         assert [cause for cause in CAUSES if not HAN.search(cause_title(cause))] == []
         assert [one.meaning for one in METRICS.values() if not HAN.search(worded(one.meaning.format("x")))] == []
-        units = {one.unit for one in METRICS.values() if re.search("[a-z]{3}", one.unit)}
+        units = {one.unit for one in METRICS.values() if re.match(".*[a-z]{3}", one.unit) and one.unit[0] != "/"}
         assert [unit for unit in units if not HAN.search(label("unit", unit=unit))] == []
     assert worded("kept busy by the job") == "kept busy by the job"
 
@@ -104,7 +104,7 @@ def test_phrases_keep_what_differs(phrases: dict[str, str]) -> None:
         assert words.format(*"ABCDE").count("{") == 0
         said = Counter(words.format(*(f"<{place}>" for place in range(9))).split("<"))
         assert len(said) - 1 == phrase.count("{}"), phrase
-        assert HAN.search(words) or words in ("Tensor Core", "trace", "world size"), phrase
+        assert HAN.search(words) or words.partition("（")[0] in ("Tensor Core", "trace", "world size"), phrase  # noqa: RUF001
 
 
 def test_what_stands_in_a_phrase_is_looked_up_too() -> None:

@@ -2,11 +2,13 @@
 
 import ast
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from string import Formatter
 from types import FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,6 +22,8 @@ REPORTS = Path(perfdoctor.reports.__path__[0])
 LANGUAGES = [folder.name for folder in REPORTS.iterdir() if (folder / "finding.py").exists()]
 # What messages share, and no message.
 NOT_MESSAGES = ("__init__", "phrases")
+# What `perfdoctor explain` says, and docs/causes.md with it.
+ENGLISH_ONLY = ("explanations",)
 
 
 class Said(NamedTuple):
@@ -81,6 +85,26 @@ def test_words_take_the_values_that_are_said(package: str) -> None:
     wrong = [one for one in said() if set(inspect.signature(known[one.id]).parameters) != one.values]
     assert wrong == []
     assert [one for one in said() if inspect.get_annotations(known[one.id])["return"] is not one.returns] == []
+
+
+@pytest.mark.parametrize("package", LANGUAGES)
+def test_modules_and_tables_are_the_same_in_every_language(package: str) -> None:
+    """Tables of words are named in capitals; what is open in one of them is so in each language."""
+    for file in (REPORTS / "english").glob("*.py"):
+        if file.stem not in (*NOT_MESSAGES, *ENGLISH_ONLY):
+            english = import_module(f"perfdoctor.reports.english.{file.stem}")
+            other = import_module(f"perfdoctor.reports.{package}.{file.stem}")
+            for name in (name for name in vars(english) if name.isupper() and name[0] != "_"):
+                assert outline_of(getattr(other, name)) == outline_of(getattr(english, name)), f"{file.stem}.{name}"
+
+
+def outline_of(words: Any) -> Any:
+    """Keys, lengths and names of what is open, without the words."""
+    if isinstance(words, str):
+        return sorted(str(field) for _, field, _, _ in Formatter().parse(words) if field is not None)
+    if isinstance(words, Mapping):
+        return {key: outline_of(value) for key, value in words.items()}
+    return [outline_of(value) for value in words]
 
 
 @pytest.mark.parametrize("package", LANGUAGES)

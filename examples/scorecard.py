@@ -160,15 +160,15 @@ def try_fixes(arguments: argparse.Namespace) -> int:
     for example in (e for e in chosen if e.name not in jobs.left_out(chosen)):
         jobs.wait_until_quiet()
         try:
-            found = treating.treat(example, arguments.treat)
+            found = treating.treat(example, arguments.treat, arguments.details)
         except RuntimeError as problem:
             print(f"{example.name}: {problem}", file=sys.stderr)
             continue
         rows += found
         print("\n".join(map(str, found)), flush=True)
+        if arguments.write:  # after each job: the whole takes an hour or two
+            treating.write(rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
     print("\n".join(["", *treating.summary(rows)]))
-    if arguments.write:
-        treating.write(rows, [f"Measured on {jobs.machine()}, {arguments.treat:g} minutes for each job."])
     return 0 if rows else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,8 +57,13 @@ class Row:
 HEADER = "| job | change | predicted | measured, with its interval | error |\n|---|---|---|---|---|"
 
 
-def treat(example: jobs.Example, minutes: float) -> list[Row]:
+def treat(example: jobs.Example, minutes: float, details: Path | None = None) -> list[Row]:
     """Tries what may help an example.
+
+    Args:
+        example: which.
+        minutes: how long.
+        details: the folder in which the whole report is kept; None keeps nothing.
 
     Raises:
         RuntimeError: it could not be tried.
@@ -71,6 +77,9 @@ def treat(example: jobs.Example, minutes: float) -> list[Row]:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError((done.stderr or done.stdout).strip())
+        if details is not None:
+            details.mkdir(parents=True, exist_ok=True)
+            shutil.copy(report, details / f"{example.name.replace('/', '-')}-treated.json")
         told = json.loads(report.read_text(encoding="utf-8"))
     best = told["best"]
     rows = [

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -142,7 +142,7 @@ def _is_alive(one: psutil.Process) -> bool:
         return False
 
 
-def _reap(family: Sequence[psutil.Process], process: subprocess.Popen[bytes]) -> None:
+def _reap(family: Iterable[psutil.Process], process: subprocess.Popen[bytes]) -> None:
     """Lets those go that have ended and were left to us; the first process is waited for by who started it."""
     for one in family:
         if one.pid != process.pid:

@@ -172,10 +172,13 @@ def _run_rounds(found: Found, lab: Lab) -> None:
         arm.skip(say("treat.no_time", needed=2 * lab.run_s()))
     for number in range(int(thresholds.ROUNDS)):
         open_arms = [arm for arm in found.arms if not arm.closed]
-        # While nothing is faster there is no best for which time would have to be kept.
-        best = number < _ROUNDS_OF_ALL or any(arm.outcome is Outcome.FASTER for arm in found.arms)
-        reserve_s = _reserve_s(lab) if best else 0.0
-        if not open_arms or not _run_round(_rotated(open_arms, number), found, lab, reserve_s):
+        if not open_arms:
+            break
+        faster = any(arm.outcome is Outcome.FASTER for arm in found.arms)
+        reserve_s = _reserve_s(lab) if faster or number < _ROUNDS_OF_ALL else 0.0
+        # While nothing is faster there is no best for which time would have to be kept: what looks best gets it.
+        order = _rotated(open_arms, number) if reserve_s else sorted(open_arms, key=lambda arm: -arm.speedup)
+        if not _run_round(order, found, lab, reserve_s) and (faster or not reserve_s):
             break
     for arm in found.arms:
         arm.judge()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Treatment:
         general: it is against no cause in particular.
         slow_start: the first step may take minutes.
         keywords: arguments that make it permanent, by the kind of fact that tells where the call is.
-        fix: the message of the diagnosis's advice that means the same; "" if it has none.
+        fixes: messages of the diagnosis's advice that mean the same.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Treatment:
     general: bool = False
     slow_start: bool = False
     keywords: Mapping[str, Mapping[str, str]] | None = None
-    fix: str = ""
+    fixes: tuple[str, ...] = ()
 
 
 class Situation:
@@ -104,7 +104,7 @@ class Situation:
     def predicted(self, treatment: Treatment) -> float | None:
         """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
         fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
-        same = [fix.predicted_speedup for fix in fixes if fix.message.id == treatment.fix and fix.predicted_speedup]
+        same = [fix.predicted_speedup for fix in fixes if fix.message.id in treatment.fixes and fix.predicted_speedup]
         return max(same, default=None)
 
     def most(self, treatment: Treatment) -> float | None:
@@ -114,10 +114,10 @@ class Situation:
 
 
 def choose(situation: Situation) -> list[Treatment]:
-    """The treatments whose causes take enough time to be worth a trial, the most promising first."""
+    """The treatments whose causes take enough time to be worth a trial: first what is advised, by what it promises."""
     found = [treatment for family in FAMILIES for treatment in family(situation)]
     worth = [one for one in found if situation.share(one.causes) >= thresholds.WORTH_A_TRIAL]
-    return sorted(worth, key=lambda one: -_promise(situation, one))
+    return sorted(worth, key=lambda one: (-(situation.predicted(one) or 0.0), -_promise(situation, one)))
 
 
 # A bound is worth knowing, and less than a change that can be kept; what helps against much often helps a little.
@@ -145,39 +145,43 @@ def _more_workers(s: Situation) -> Iterator[Treatment]:
         loader = {"num_workers": count, "persistent_workers": True}
         keywords = {"loader": {"num_workers": str(count), "persistent_workers": "True"}}
         advice = advise("treat.more_workers", workers=count, now=s.workers)
+        fixes = ("input.more_workers",) if count == useful else ()
         threads = max(1, s.cores_each - count)
         if threads < s.threads:
             both = advise("treat.workers_and_threads", workers=count, now=s.workers, threads=threads)
             change = _with_threads(threads, {"loader": loader})
             name = f"num_workers={count}, threads={threads}"
             keywords_too = {**keywords, **_thread_keywords(threads)}
-            yield Treatment(
-                name, both, _INPUT, change, keywords=keywords_too, fix="input.more_workers" if with_threads else ""
-            )
+            yield Treatment(name, both, _INPUT, change, keywords=keywords_too, fixes=fixes if with_threads else ())
         change = Change({"loader": loader})
-        fix = "" if with_threads else "input.more_workers"
-        yield Treatment(f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fix=fix)
+        yield Treatment(
+            f"num_workers={count}", advice, _INPUT, change, keywords=keywords, fixes=() if with_threads else fixes
+        )
 
 
 def _fewer_workers(s: Situation) -> Iterator[Treatment]:
     against = (causes.CONTENTION, causes.THROTTLED, causes.DATA_TRANSFER, causes.WORKER_STARTUP, causes.SWAP)
     if any(fact["iterable"] for fact in s.all("loader")):
         return
-    for count in sorted({0, max(1, min(s.workers // 2, s.cores_each - 1))}):
+    fix = "cores.fewer_workers"
+    advised = s.advised(fix).get("fitting")
+    for count in sorted({0, advised or max(1, min(s.workers // 2, s.cores_each - 1))}):
         if count < s.workers:
             advice = advise("treat.fewer_workers", workers=count, now=s.workers)
             keywords = {"loader": {"num_workers": str(count)}}
             if not count:  # then these must be as they are without workers
                 keywords["loader"] |= {"persistent_workers": "False", "prefetch_factor": "None"}
             change = Change({"loader": {"num_workers": count}})
-            yield Treatment(f"num_workers={count}", advice, against, change, keywords=keywords)
+            fixes = (fix,) if count == advised else ()
+            yield Treatment(f"num_workers={count}", advice, against, change, keywords=keywords, fixes=fixes)
 
 
 def _workers_otherwise(s: Situation) -> Iterator[Treatment]:
     if not s.workers:
         return
     if not any(fact["values"].get("persistent_workers") for fact in s.all("loader")):
-        yield _of_loader("persistent_workers", True, advise("treat.keep_workers"), (causes.WORKER_STARTUP,))
+        kept = _of_loader("persistent_workers", True, advise("treat.keep_workers"), (causes.WORKER_STARTUP,))
+        yield replace(kept, fixes=("input.keep_workers",))
     yield _of_loader("prefetch_factor", 8, advise("treat.prefetch_more"), (*_INPUT, causes.DATA_TRANSFER), exact=True)
     yield Treatment(
         "sharing_strategy=file_system",
@@ -190,7 +194,8 @@ def _workers_otherwise(s: Situation) -> Iterator[Treatment]:
 
 def _pinned(s: Situation) -> Iterator[Treatment]:
     if s.on_gpu and s.all("loader") and not any(fact["values"].get("pin_memory") for fact in s.all("loader")):
-        yield _of_loader("pin_memory", True, advise("treat.pin"), (causes.HOST_TRANSFER,), exact=True)
+        pinned = _of_loader("pin_memory", True, advise("treat.pin"), (causes.HOST_TRANSFER,), exact=True)
+        yield replace(pinned, fixes=("gpu_idle.pin_batches",))
 
 
 def _of_loader(
@@ -207,11 +212,22 @@ def _kept_batches(s: Situation) -> Iterator[Treatment]:
         yield Treatment("cached batches", advise("treat.cached_batches"), against, change, bound=True)
 
 
+# Advice on the threads of the arithmetic, and which of its values says how many.
+_ADVISED_THREADS = {
+    "cores.fewer_threads": "fitting",
+    "cores.fewer_threads_beside": "fitting",
+    "cores.more_threads": "more",
+}
+
+
 def _threads(s: Situation) -> Iterator[Treatment]:
     against = _CORES if s.on_gpu else (*_CORES, causes.PYTHON_OVERHEAD, *_CPU_ARITHMETIC, *_INPUT)
-    for count in sorted({1, s.cores_each} - {s.threads}):
+    advised = {fix: s.advised(fix).get(value) for fix, value in _ADVISED_THREADS.items()}
+    for count in sorted({1, s.cores_each, *filter(None, advised.values())} - {s.threads}):
         advice = advise("treat.threads", threads=count, now=s.threads)
-        yield Treatment(f"threads={count}", advice, against, _with_threads(count), keywords=_thread_keywords(count))
+        fixes = tuple(fix for fix, threads in advised.items() if threads == count)
+        change, keywords = _with_threads(count), _thread_keywords(count)
+        yield Treatment(f"threads={count}", advice, against, change, keywords=keywords, fixes=fixes)
 
 
 def _with_threads(count: int, settings: Mapping[str, Any] | None = None) -> Change:
@@ -234,11 +250,12 @@ def _waiting_threads(s: Situation) -> Iterator[Treatment]:
 def _garbage(s: Situation) -> Iterator[Treatment]:
     against = (causes.GARBAGE_COLLECTION,)
     if places := [fact for fact in s.all("collect") if "file" in fact]:
-        line = f"{places[0]['file']}:{places[0]['line']}"
-        change = Change({"collect_every": 100})
-        yield Treatment("gc.collect() rarely", advise("treat.collect_rarely", line=line), against, change, exact=True)
+        advice = advise("treat.collect_rarely", line=f"{places[0]['file']}:{places[0]['line']}")
+        change, same = Change({"collect_every": 100}), ("interpreter.no_call", "interpreter.collected_by_hand")
+        yield Treatment("gc.collect() rarely", advice, against, change, exact=True, fixes=same)
     change = Change({"gc": [50_000, 20, 20]})
-    yield Treatment("gc.freeze()", advise("treat.freeze"), against, change, exact=True)
+    fixes = ("interpreter.collect_rarely",)
+    yield Treatment("gc.freeze()", advise("treat.freeze"), against, change, exact=True, fixes=fixes)
 
 
 def _allocators(s: Situation) -> Iterator[Treatment]:
@@ -267,9 +284,8 @@ def _growing_segments(s: Situation) -> Iterator[Treatment]:
     if not any(name in s.variables for name in environment.ALLOCATOR):
         variables = dict.fromkeys(environment.ALLOCATOR, "expandable_segments:True")
         change = Change(variables=variables)
-        yield Treatment(
-            "expandable_segments", advise("treat.growing_segments"), (causes.MEMORY_PRESSURE,), change, exact=True
-        )
+        advice, fixes = advise("treat.growing_segments"), ("gpu_idle.growing_segments",)
+        yield Treatment("expandable_segments", advice, (causes.MEMORY_PRESSURE,), change, exact=True, fixes=fixes)
 
 
 def _optimizers(s: Situation) -> Iterator[Treatment]:
@@ -281,7 +297,8 @@ def _optimizers(s: Situation) -> Iterator[Treatment]:
         if option in options and not chosen:
             change, keywords = Change({"optimizer": {option: True}}), {"optimizer": {option: "True"}}
             advice = advise("treat.optimizer", option=option)
-            yield Treatment(f"{option}=True", advice, against, change, keywords=keywords)
+            fixes = ("interpreter.fused_optimizer",) if option == "fused" else ()
+            yield Treatment(f"{option}=True", advice, against, change, keywords=keywords, fixes=fixes)
 
 
 def _models(s: Situation) -> Iterator[Treatment]:
@@ -301,7 +318,8 @@ def _gpu_switches(s: Situation) -> Iterator[Treatment]:
         change = Change({"flags": {"backends.cudnn.benchmark": True}})
         yield Treatment("cudnn.benchmark", advise("treat.cudnn_benchmark"), _GPU_ARITHMETIC, change)
     change = Change({"matmul_precision": "high", "flags": {"backends.cudnn.allow_tf32": True}})
-    yield Treatment("TF32", advise("treat.tf32"), (causes.NO_TENSOR_CORES, causes.GPU_COMPUTE), change)
+    against = (causes.NO_TENSOR_CORES, causes.GPU_COMPUTE)
+    yield Treatment("TF32", advise("treat.tf32"), against, change, fixes=("gpu.tf32", "gpu.allow_tf32_again"))
 
 
 def _ranks(s: Situation) -> Iterator[Treatment]:
@@ -320,9 +338,8 @@ def _debugging(s: Situation) -> Iterator[Treatment]:
             yield Treatment(f"without {name}", advise("treat.unset", name=name), against, change, exact=True)
     if s.all("anomaly"):
         change = Change({"no_anomaly_detection": True})
-        yield Treatment(
-            "no anomaly detection", advise("treat.no_anomaly_detection"), (causes.PYTHON_OVERHEAD,), change, exact=True
-        )
+        advice, fixes = advise("treat.no_anomaly_detection"), ("interpreter.no_anomaly_detection",)
+        yield Treatment("no anomaly detection", advice, (causes.PYTHON_OVERHEAD,), change, exact=True, fixes=fixes)
 
 
 def _saves(s: Situation) -> Iterator[Treatment]:

@@ -155,7 +155,7 @@ class Trials:
                 diagnosis = examine(recording)
         if diagnosis.job.get("stopped") == "interrupted":
             raise KeyboardInterrupt
-        return diagnosis
+        return self.workplace.as_of_the_source(diagnosis)
 
     def _plan(self, seen: Run) -> StepWindow:
         """Which steps to measure: after those that are not steady, and for as long as starting takes."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 
+T = TypeVar("T")
+
 # The file that every virtual environment has (PEP 405). Such a folder is only read, and is linked.
 _ENVIRONMENT = "pyvenv.cfg"
+_RUN = "run-"  # folders of copies begin so
 _LARGEST = 3  # of what is too large, so many are named
 
 
@@ -44,6 +50,16 @@ class Workplace:
         """Takes everything away again."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
+    def as_of_the_source(self, found: T) -> T:
+        """What was found in a run, with paths of its copy as those of the source.
+
+        Args:
+            found: text, or dataclasses, tuples and dictionaries with text in them.
+        """
+        own = re.compile(rf"{re.escape(str(self.scratch))}/{_RUN}[^/]+")
+        source: T = _rewritten(found, own)
+        return source
+
     @contextmanager
     def copy(self) -> Iterator[Path]:
         """A new copy, for one run: none sees what another one has left.
@@ -51,7 +67,7 @@ class Workplace:
         Yields:
             The folder in which the job is to run.
         """
-        root = Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
+        root = Path(tempfile.mkdtemp(prefix=_RUN, dir=self.scratch))
         try:
             folder = self._mirror(root)
             self._copy(self.source, folder)
@@ -128,3 +144,18 @@ def _same_storage(source: Path) -> Path | None:
         return None
     beside = source.parent
     return beside if beside.stat().st_dev == device and os.access(beside, os.W_OK) else None
+
+
+def _rewritten(value: Any, unwanted: re.Pattern[str]) -> Any:
+    """A value without what a pattern matches in any text of it."""
+    if isinstance(value, str):
+        return unwanted.sub("", value)
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        return replace(value, **{name: _rewritten(one, unwanted) for name, one in held.items()})
+    if isinstance(value, tuple):
+        parts = [_rewritten(one, unwanted) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, dict):
+        return {_rewritten(key, unwanted): _rewritten(one, unwanted) for key, one in value.items()}
+    return value

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfdoctor import causes
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Finding, Verdict, advise
+from perfdoctor.diagnosis import Advice, CauseShare, Diagnosis, Finding, Verdict, advise
 from perfdoctor.treat.treatments import Situation, Treatment, choose
 
 LOADER = {"kind": "loader", "name": "DataLoader", "iterable": False, "values": {"num_workers": 0}}
@@ -59,10 +59,33 @@ def test_the_number_of_workers_is_the_diagnosis_s() -> None:
     finding = Finding(causes.INPUT_PREPROCESSING, 0.6, "high", 2.5, "", fixes=(fix,))
     situation = case({causes.INPUT_PREPROCESSING: 0.6}, LOADER, findings=(finding,))
     found = {one.id: one for one in choose(situation)}
-    assert "num_workers=2" in found
+    assert next(iter(found)) == "num_workers=2"  # what is advised is tried first
     assert situation.predicted(found["num_workers=2"]) == 1.7
     assert situation.predicted(found["cached batches"]) is None
     assert situation.most(found["cached batches"]) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice", "name"),
+    [
+        (
+            causes.GARBAGE_COLLECTION,
+            advise("interpreter.collect_rarely", share=0.5, several_ranks=False),
+            "gc.freeze()",
+        ),
+        (causes.PYTHON_OVERHEAD, advise("interpreter.fused_optimizer", share=0.5), "fused=True"),
+        (causes.CONTENTION, advise("cores.fewer_threads", fitting=3), "threads=3"),
+        (causes.CONTENTION, advise("cores.fewer_workers", fitting=2), "num_workers=2"),
+        (causes.WORKER_STARTUP, advise("input.keep_workers"), "persistent_workers=True"),
+    ],
+)
+def test_what_the_diagnosis_advises_is_tried_with_its_prediction(cause: str, advice: Advice, name: str) -> None:
+    finding = Finding(cause, 0.5, "high", 1.6, "", fixes=(replace(advice, predicted_speedup=1.6),))
+    loader = {**LOADER, "values": {"num_workers": 5}}
+    situation = case({cause: 0.5}, loader, ADAM, findings=(finding,))
+    first = choose(situation)[0]
+    assert first.id == name
+    assert situation.predicted(first) == 1.6
 
 
 def test_an_iterable_dataset_keeps_its_workers() -> None:

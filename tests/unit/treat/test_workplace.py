@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.diagnosis import Evidence, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.treat.workplace import Workplace
@@ -74,3 +75,14 @@ def test_what_is_too_large_is_named(project: Path, monkeypatch: pytest.MonkeyPat
 def test_only_what_is_in_the_folder_is_linked(project: Path, link: str) -> None:
     with pytest.raises(PerfDoctorError, match="not in the working folder"):
         Workplace(project, [Path(link)])
+
+
+def test_what_is_found_in_a_copy_is_told_of_the_source(project: Path) -> None:
+    def found(folder: Path) -> Evidence:
+        return Evidence("read", say("io.reading", places=(f"{folder}/train.py:3", 1)), "", "stacks")
+
+    place = Workplace(project, [])
+    with place.copy() as copy:
+        told = place.as_of_the_source(found(copy))
+    place.remove()
+    assert told == found(project)

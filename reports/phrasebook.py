@@ -8,38 +8,43 @@ differs, and what stands there is looked up again:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
 
-
-class _Template(NamedTuple):
-    pattern: re.Pattern[str]
-    words: str
+# How far texts in texts go: a probe's reason with what denies it the right, and the command that grants that.
+_DEEPEST = 3
+_OPEN = "{}"
 
 
 class Phrasebook:
-    """Looks up English phrases.
+    """Looks up English phrases, in a time that grows with the length of a text only: it may come from a stranger.
 
     Args:
         phrases: with their words; ``{1}`` in these is the second ``{}`` of the phrase.
     """
 
     def __init__(self, phrases: Mapping[str, str]) -> None:
-        self._whole = {phrase: words for phrase, words in phrases.items() if "{" not in phrase}
+        self._whole = {phrase: words for phrase, words in phrases.items() if _OPEN not in phrase}
         # The one that leaves least open comes first.
-        templates = sorted((phrase for phrase in phrases if "{" in phrase), key=len, reverse=True)
-        self._templates = [_Template(_pattern(phrase), phrases[phrase]) for phrase in templates]
+        self._open = [
+            (phrase.split(_OPEN), phrases[phrase])
+            for phrase in sorted(phrases, key=len, reverse=True)
+            if _OPEN in phrase
+        ]
 
     def look_up(self, text: str) -> str:
         """The words for a text; the text itself where there are none."""
+        return self._look_up(text, 0)
+
+    def _look_up(self, text: str, depth: int) -> str:
         if text in self._whole:
             return self._whole[text]
-        for pattern, words in self._templates:
-            if match := pattern.fullmatch(text):
-                return words.format(*map(self.look_up, match.groups()))
+        if depth < _DEEPEST:
+            for pieces, words in self._open:
+                differs = _between(pieces, text)
+                if differs is not None:
+                    return words.format(*(self._look_up(one, depth + 1) for one in differs))
         return text
 
 
@@ -55,5 +60,17 @@ def commentary(package: str) -> Phrasebook:
     return Phrasebook(import_module(f"perfdoctor.reports.{package}").COMMENTS)
 
 
-def _pattern(phrase: str) -> re.Pattern[str]:
-    return re.compile("(.*?)".join(map(re.escape, phrase.split("{}"))), re.DOTALL)
+def _between(pieces: list[str], text: str) -> list[str] | None:
+    """What stands between the pieces of a phrase, each as early as it can be; None if the text has not all of them."""
+    begin, *middle, end = pieces
+    at, last = len(begin), len(text) - len(end)
+    if at > last or not (text.startswith(begin) and text.endswith(end)):
+        return None
+    found = []
+    for piece in middle:
+        place = text.find(piece, at, last)
+        if place < 0:
+            return None
+        found.append(text[at:place])
+        at = place + len(piece)
+    return [*found, text[at:last]]

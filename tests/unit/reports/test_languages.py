@@ -118,6 +118,13 @@ def test_the_phrase_that_leaves_least_open_is_taken() -> None:
     assert book.look_up("process 7 ended") == "进程 7 结束"
 
 
+def test_a_long_text_of_a_strangers_is_looked_up_once_through() -> None:
+    hostile = "process 1: " * 2_000 + "x: 1 of " * 2_000
+    with language("zh"):
+        assert worded(hostile).count("process 1: ") >= 1_990
+        assert worded(f"{hostile}(9 of their time)").endswith("）")  # noqa: RUF001
+
+
 def test_users_own_texts_pass_as_they_are() -> None:
     with language("zh"):
         for text in ("My rule found something.", "/data/train (1).bin", "train.py:12 step (30 %)", "threads", "high"):

@@ -51,13 +51,13 @@ class Phrasebook:
 @cache
 def phrasebook(package: str) -> Phrasebook:
     """The phrasebook of a catalogue."""
-    return Phrasebook(import_module(f"perfdoctor.reports.{package}").PHRASES)
+    return Phrasebook(import_module(f"perfdoctor.reports.{package}.phrasebook").PHRASES)
 
 
 @cache
 def commentary(package: str) -> Phrasebook:
     """That for comments in code: as these are written nowhere else, short phrases may leave much open."""
-    return Phrasebook(import_module(f"perfdoctor.reports.{package}").COMMENTS)
+    return Phrasebook(import_module(f"perfdoctor.reports.{package}.phrasebook").COMMENTS)
 
 
 def _between(pieces: list[str], text: str) -> list[str] | None:

@@ -49,9 +49,9 @@ def _blocks(report: TreatedOutline, diagnosed: str) -> Iterator[RenderableType]:
         yield console.indented(why, 4)
         for line in change.split("\n"):
             yield Text(" " * 6 + line, style="cyan")
-    for title, rows in (say("treated.as_it_is"), report.control), (say("treated.cost"), report.spent):
+    for heading, rows in (say("treated.as_it_is"), report.control), (say("treated.cost"), report.spent):
         if rows:
-            yield from console.heading(worded(title))
+            yield from console.heading(worded(heading))
             yield console.table(rows)
 
 

@@ -29,8 +29,3 @@ speed-up, confidence       加速比、置信度
 
 Sentences have full-width punctuation, and a blank stands between Han and Latin letters or digits.
 """
-
-from perfdoctor.reports.chinese import comments, measured, unseen
-
-PHRASES = {**measured.PHRASES, **unseen.PHRASES}
-COMMENTS = comments.COMMENTS

@@ -9,7 +9,7 @@ import pytest
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Fix, Message
 from perfdoctor.metrics.names import METRICS
-from perfdoctor.reports.chinese import COMMENTS, PHRASES
+from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
 from perfdoctor.reports.language import LANGUAGES, language
 from perfdoctor.reports.phrasebook import Phrasebook
 from perfdoctor.reports.text import is_prose
@@ -34,6 +34,7 @@ NO_WORDS = {
 }
 # Reasons that are a command or name only, and what is put together from others.
 NO_REASONS = {
+    "",
     "{}: {}", "profile=1", "perfdoctor attach PID", "perfdoctor analyze TRACE", "dyno gputrace", "kill -CONT {}",
     "unset {}", "pip install --upgrade py-spy", "sudo sysctl kernel.perf_event_paranoid=2",
     "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",

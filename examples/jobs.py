@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -156,13 +156,16 @@ def running(
 
 
 @contextlib.contextmanager
-def started(script: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Job]:
+def started(
+    script: Path, *arguments: str, variables: Mapping[str, str] | None = None, through: Sequence[str] = ()
+) -> Iterator[Job]:
     """A script that counts its steps, run in a folder of its own; it is ended, descendants included, with this context.
 
     Args:
         script: which.
         arguments: its command line.
         variables: added to its environment.
+        through: what starts the script in place of Python.
     """
     with tempfile.TemporaryDirectory() as folder:
         progress, log = Path(folder, "progress"), Path(folder, "output")
@@ -171,7 +174,7 @@ def started(script: Path, *arguments: str, variables: Mapping[str, str] | None =
         environment = {**os.environ, **(variables or {}), common.PROGRESS: str(progress)}
         with log.open("wb") as out, progress.open("r+b") as file:
             counter = mmap.mmap(file.fileno(), common.PROGRESS_BYTES)
-            command = [sys.executable, str(script), *arguments]
+            command = [*(through or [sys.executable]), str(script), *arguments]
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
         try:
             yield Job(process, counter, log)

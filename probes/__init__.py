@@ -124,6 +124,17 @@ class Thinnable(Protocol):
     share: float
 
 
+@runtime_checkable
+class LeavesFiles(Protocol):
+    """A probe with helpers that go on for a moment when perfdoctor is killed, and then leave files.
+
+    Attributes:
+        recording: the file beside which they lie; the recorder sets it. None keeps them in memory, and loses them.
+    """
+
+    recording: Path | None
+
+
 def all_probes(root: Path = Path("/")) -> list[Probe]:
     """All probes that can look from outside, in the order in which they are opened; they are closed in the reverse.
 
@@ -155,4 +166,14 @@ def all_probes(root: Path = Path("/")) -> list[Probe]:
     ]
 
 
-__all__ = ["Availability", "Probe", "Processes", "Refusal", "Sample", "Thinnable", "Unavailable", "all_probes"]
+__all__ = [
+    "Availability",
+    "LeavesFiles",
+    "Probe",
+    "Processes",
+    "Refusal",
+    "Sample",
+    "Thinnable",
+    "Unavailable",
+    "all_probes",
+]

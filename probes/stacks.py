@@ -1,6 +1,7 @@
 """Python stacks of every process of the job, through py-spy, without stopping anything (``--nonblocking``).
 
-py-spy writes its trace only when it ends, so it is run in segments of a few seconds: a kill loses one segment at most.
+py-spy writes its trace only when it ends, so it is run in segments of a few seconds. Where perfdoctor is killed, the
+kernel interrupts it, and it leaves its trace beside the recording (``perfdoctor.recording.left_stacks``).
 Idle threads are included, because a wait is as telling as work, and because in py-spy's chrometrace format an idle gap
 would otherwise prolong whatever ran before it. Each segment is kept as py-spy wrote it; reading it costs time that the
 recorder does not have.
@@ -20,7 +21,6 @@ import resource
 import signal
 import subprocess
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +30,12 @@ from perfdoctor.probes.readers import cpython_stacks
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.permissions import memory_refusal
 from perfdoctor.probes.readers.process import Candidate, python_of
-from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
-from perfdoctor.probes.readers.py_spy import ENVIRONMENT, complaint, find_py_spy, knows, missed_stacks
+from perfdoctor.probes.readers.procfs import stat_fields
+from perfdoctor.probes.readers.py_spy import complaint, find_py_spy, knows, missed_stacks
+from perfdoctor.probes.readers.py_spy_run import PySpyRun
 from perfdoctor.probes.readers.training_stacks import TrainingStacks
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.schema import Event, PythonThread, Sample, StackSegment, Unavailable
+from perfdoctor.recording.schema import Event, PythonThread, Sample, Unavailable
 
 # Cores that py-spy may use for all processes together; the rest of DESIGN's budget is the recorder's.
 BUDGET = 0.022
@@ -59,13 +60,11 @@ MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones
 SEGMENT_S = 11
 LONG_SEGMENT_S = 16  # for few samples: to start a py-spy costs as much as 30 of them, and less is lost
-# py-spy's clock starts when it has read its arguments. Measured with a process that changes its function every 50 ms of
-# CLOCK_MONOTONIC: 2 to 4 ms after it was spawned; on a machine with no free core it can take longer.
-START_NS = 2_500_000
-START_ERROR_NS = 2_000_000
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
 _DUMP_THREADS = 64  # and so many threads they may have: py-spy looks at all of them
 _POLL_S = 0.2  # whether py-spy has ended
+# What is sampled without py-spy goes into the recording so often: a kill loses no more.
+_OWN_SEGMENT_NS = NS_PER_S
 # Processes that are sampled without py-spy: in one round, and workers in all, of which one is sampled in each round.
 _A_ROUND = 8
 _OWN_WORKERS = 6
@@ -75,11 +74,7 @@ _NOT_INSTALLED = Refusal("py-spy is not installed.", "pip install py-spy (0.4 or
 
 @dataclass
 class _Segment:
-    pid: int
-    process: subprocess.Popen[bytes]
-    trace: int
-    log: int
-    spawned_ns: int
+    run: PySpyRun
     expected_s: float
 
 
@@ -116,6 +111,7 @@ class StacksProbe:
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
         self._cost_factor = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
+        self.recording: Path | None = None
 
     def check(self, process: Candidate) -> Availability:
         """Stacks of a process without torch are seen too; they just do not show phases of training."""
@@ -160,13 +156,13 @@ class StacksProbe:
     def _collect_ended(self) -> Iterator[Sample]:
         for pid, segment in list(self._running.items()):
             before_s = _helpers_s()
-            if segment.process.poll() is not None:
+            if segment.run.status is not None:
                 self._learn(segment, _helpers_s() - before_s)
                 del self._running[pid]
-                yield from self._collect(segment)
-            elif _overruns(segment):
+                yield from self._collect(segment.run)
+            elif segment.run.cpu_s() > _OVERRUN * segment.expected_s + _OVERRUN_S:
                 self._cost_factor = _COSTLIEST
-                segment.process.send_signal(signal.SIGINT)
+                segment.run.interrupt()
 
     def _take_up(self, pid: int, processes: int, workers: int, time_ns: int) -> Iterator[Sample]:
         """Begins to sample a process that may train: through py-spy where that can be done often enough."""
@@ -194,7 +190,7 @@ class StacksProbe:
         except (OSError, LayoutError):
             self._not_directly.add(pid)
             return False
-        self._direct[pid] = _Direct(stacks, time_ns + FIRST_SEGMENT_S * NS_PER_S)
+        self._direct[pid] = _Direct(stacks, time_ns + _OWN_SEGMENT_NS)
         return True
 
     def _sample_directly(self, may_train: list[int], workers: list[int], time_ns: int) -> Iterator[Sample]:
@@ -214,7 +210,7 @@ class StacksProbe:
             direct = self._direct[pid]
             yield from direct.stacks.sample(now_ns())
             if time_ns >= direct.segment_ns:
-                direct.segment_ns = time_ns + SEGMENT_S * NS_PER_S
+                direct.segment_ns = time_ns + _OWN_SEGMENT_NS
                 yield from filter(None, [direct.stacks.segment(time_ns)])
 
     def _let_go(self, pid: int, time_ns: int) -> Iterator[Sample]:
@@ -227,15 +223,11 @@ class StacksProbe:
         for pid in list(self._direct):
             yield from self._let_go(pid, now_ns())
         for segment in self._running.values():
-            segment.process.send_signal(signal.SIGINT)
+            segment.run.interrupt()
         while self._running:
             _, segment = self._running.popitem()
-            try:
-                segment.process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                segment.process.kill()
-                segment.process.wait()
-            yield from self._collect(segment)
+            segment.run.wait()
+            yield from self._collect(segment.run)
 
     def _refusal(self, process: Candidate) -> Refusal | None:
         if self._py_spy is None:
@@ -272,60 +264,30 @@ class StacksProbe:
         return _START_S + _START_THREAD_S * python, sample_s
 
     def _learn(self, segment: _Segment, used_s: float) -> None:
-        if segment.process.returncode == 0:
+        if segment.run.status == 0:
             self._cost_factor = min(used_s / segment.expected_s, _COSTLIEST)
 
     def _start(self, pid: int, rate: int, seconds: int) -> Iterator[Sample]:
         assert self._py_spy is not None
-        # Files in memory: they need no disk that may be full, and nothing of them stays if perfdoctor is killed.
-        trace, log = os.memfd_create("trace"), os.memfd_create("log")
-        command = [
-            self._py_spy,
-            "record",
-            "--pid",
-            str(pid),
-            "--rate",
-            str(rate),
-            "--duration",
-            str(seconds),
-        ]
-        command += ["--nonblocking", "--idle", "--full-filenames", "--format", "chrometrace"]
-        command += ["--output", f"/proc/self/fd/{trace}"]
-        spawned_ns = now_ns()
-        # A session of its own: Ctrl-C in the terminal is for perfdoctor, which then ends py-spy itself.
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[trace],
-                start_new_session=True,
-                env={**os.environ, **ENVIRONMENT},
-            )
+            run = PySpyRun(self._py_spy, pid, rate, seconds, self.recording)
         except OSError as error:
-            os.close(trace)
-            os.close(log)
             yield self._failure(pid, f"{self._py_spy} cannot be started: {error.strerror}")
         else:
             start_s, sample_s = self._expected_cost(pid)
-            expected_s = start_s + sample_s * rate * seconds
-            self._running[pid] = _Segment(pid, process, trace, log, spawned_ns, expected_s)
+            self._running[pid] = _Segment(run, start_s + sample_s * rate * seconds)
 
-    def _collect(self, segment: _Segment) -> Iterator[Sample]:
-        payload = _contents(segment.trace)
-        log = _contents(segment.log)
-        said = log.decode(errors="replace").strip()
-        if payload:
-            zero_ns = segment.spawned_ns + START_NS
-            yield StackSegment(zero_ns, START_ERROR_NS, now_ns(), segment.pid, zlib.compress(payload, 1))
+    def _collect(self, run: PySpyRun) -> Iterator[Sample]:
+        segment, log = run.take()
+        if segment is not None:
+            yield segment
             yield from missed_stacks(log)
-        elif segment.process.returncode == -signal.SIGINT:
+        elif run.status == -signal.SIGINT:
             return  # ended by us while it was still starting, before it takes signals for itself
-        elif os.path.exists(f"/proc/{segment.pid}"):
-            yield self._failure(segment.pid, complaint(said))
+        elif os.path.exists(f"/proc/{run.pid}"):
+            yield self._failure(run.pid, complaint(log.decode(errors="replace").strip()))
         else:
-            yield Event(now_ns(), "process ended", f"process {segment.pid} ended before its stacks were read")
+            yield Event(now_ns(), "process ended", f"process {run.pid} ended before its stacks were read")
 
     def _failure(self, pid: int, why: str, enable: str | None = None) -> Unavailable:
         self._failed.add(pid)
@@ -368,26 +330,9 @@ def _helpers_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _overruns(segment: _Segment) -> bool:
-    """Whether a segment has used more CPU time than it should have in all of its time."""
-    try:
-        with open(f"/proc/{segment.process.pid}/stat", "rb") as file:
-            user, system = stat_fields(file.read())[11:13]
-    except OSError:
-        return False
-    return (int(user) + int(system)) / CLOCK_TICKS_PER_S > _OVERRUN * segment.expected_s + _OVERRUN_S
-
-
 def _threads_of(pid: int, root: Path) -> int:
     """How many threads a process has; 1 if it has gone."""
     try:
         return int(stat_fields((root / f"proc/{pid}/stat").read_bytes())[17])
     except OSError:
         return 1
-
-
-def _contents(file: int) -> bytes:
-    """All of a file in memory, which is then given back."""
-    with open(file, "rb") as reader:
-        reader.seek(0)
-        return reader.read()

@@ -23,7 +23,6 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
-    StackSegment,
     Symbol,
     ThreadSample,
     ThreadSeen,
@@ -71,7 +70,7 @@ def _thread_samples(recording: Recording) -> pd.DataFrame:
 
 
 def _stacks(recording: Recording) -> pd.DataFrame:
-    stacks = Stacks.read(recording.rows(StackSegment))
+    stacks = Stacks.read(recording.stacks())
     names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
     rows = []
     for series in stacks.series:

@@ -20,7 +20,7 @@ from perfdoctor import __version__
 from perfdoctor.capture.cpu_budget import Governor, Used, used_so_far
 from perfdoctor.capture.job import Job
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.probes import Probe, Thinnable
+from perfdoctor.probes import LeavesFiles, Probe, Thinnable
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.schema import Event, Reading, Sample
 from perfdoctor.recording.writer import RecordingWriter
@@ -51,6 +51,9 @@ class Recorder:
         self.job = job
         self.probes = list(probes)
         self.writer = writer
+        for probe in self.probes:
+            if isinstance(probe, LeavesFiles):
+                probe.recording = writer.path
         self._thinnable = [probe for probe in self.probes if isinstance(probe, Thinnable)]
         self._open: list[Probe] = []
         self._due_ns: dict[str, int] = {}

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.schema import (
     ADDED,
     FORMAT,
@@ -22,6 +23,7 @@ from perfdoctor.recording.schema import (
     ProcessSeen,
     Reading,
     Sample,
+    StackSegment,
     ThreadSeen,
 )
 
@@ -99,6 +101,16 @@ class Recording:
             return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
         except (sqlite3.Error, MemoryError) as error:
             raise _unreadable(self.path, error) from None
+
+    def stacks(self) -> list[StackSegment]:
+        """Segments of stacks in order of time, with those that a killed perfdoctor left beside the file.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        held = self.rows(StackSegment)
+        known = {(one.pid, one.time_ns) for one in held}
+        return sorted([*held, *(one for one in left_stacks(self.path) if (one.pid, one.time_ns) not in known)])
 
     @cached_property
     def series(self) -> dict[tuple[str, str], tuple[list[int], list[float]]]:

@@ -30,10 +30,20 @@ def _say_who_has_them(case: Case) -> Iterator[Message]:
 
 
 def _left_without_queues(case: Case) -> float | None:
-    """The CPU time that the job uses today needs its cores even if nobody queues, unless it is burnt at barriers."""
+    """The CPU time that the job uses today needs its cores even if nobody queues, but for what pools may burn.
+
+    Threads of a pool meet at barriers, where those that have a core spin for the one that lacks it (measured: 3.3 times
+    the pace where a bound by all of their CPU time said 1.1, and 2.2 times where it said 1.5).
+    """
     cores, used = case.setting("cores"), case.number("job_cores")
     room = case.setting("host_cores") if cores and _has_narrow_mask(case) else cores
-    return used / room if used and room and cores and not _burns(case, cores) else None
+    return max(0.0, used - _pool_cores(case)) / room if used and room and cores else None
+
+
+def _pool_cores(case: Case) -> float:
+    """Cores that threads of trainers use beside the main ones; 0 where that is not known."""
+    main, cores = case.number("trainer_running"), case.number("trainer_cores")
+    return len(case.trainers) * max(0.0, cores - main) if main is not None and cores is not None else 0.0
 
 
 def _has_neighbours(case: Case) -> bool:
@@ -50,19 +60,6 @@ def _by_neighbours(case: Case) -> bool:
     """Whether others take the cores, and not the job's own threads."""
     neighbours, used = case.number("neighbour_cores") or 0.0, case.number("job_cores") or 0.0
     return _has_neighbours(case) and (not _is_crowded(case) or neighbours > used)
-
-
-def _burns(case: Case, cores: float) -> bool:
-    """Whether most CPU time of the job is burnt by threads that wait for each other at barriers.
-
-    They do where each process alone has more threads than there are cores (measured: 3.3 times the pace where the bound
-    by its CPU time said 1.1), and where a pool shares its cores with neighbours (2.2 times where it said 1.5).
-    """
-    runnable = case.number("runnable_threads")
-    if runnable is None:
-        return False
-    beside = _has_neighbours(case) and _pool_threads(case) > 1
-    return beside or runnable > thresholds.CROWDED_CORES * cores * _count_processes(case)
 
 
 def _pool_threads(case: Case) -> int:

@@ -136,6 +136,14 @@ def _by_even_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain 
     return _exactly(case, cause, 1.0).within(left)
 
 
+def _by_no_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
+    """Nothing is handed over, and the trainer prepares what its workers do now, without what sending takes of that."""
+    plan = plan_workers(case, cause)
+    if plan is None or not plan.now:
+        return None
+    return Gain(0.0, min(case.share(cause), max(0.0, 1 - plan.own - plan.busy)), case.range_of(cause)[1])
+
+
 def _beside(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     """All of it, where the work goes on beside the training: it still takes its time, and its share of the cores."""
     share, cores = case.share(cause), case.setting("cores")
@@ -195,6 +203,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.keep_workers": _ALL,
     "input.longer_epochs": _UP_TO_ALL,
     "input.fewer_tensors": _UP_TO_ALL,
+    "input.without_workers": _by_no_workers,
     "input.pin_less": _UP_TO_ALL,
     "input.own_resource": _on_other_cores,
     "input.lock_shared_part": _UP_TO_ALL,

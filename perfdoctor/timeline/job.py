@@ -16,7 +16,6 @@ from perfdoctor.recording.schema import (
     PythonThread,
     SerialMark,
     StackMissed,
-    StackSegment,
     Symbol,
     ThreadSample,
     TrialSeen,
@@ -91,7 +90,7 @@ class JobTimeline:
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code)
-        self.stacks = Stacks.read(rows(StackSegment))
+        self.stacks = Stacks.read(recording.stacks())
         main_threads = _main_threads(self.stacks, rows(PythonThread))
         started = frozenset(thread.tid for thread in rows(PythonThread) if thread.name)
         self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads, started)

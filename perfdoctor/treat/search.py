@@ -152,11 +152,15 @@ def search(found: Found, lab: Lab) -> None:
         lab: where runs are made.
     """
     _run_rounds(found, lab)
-    winners = [arm for arm in found.arms if arm.outcome is Outcome.FASTER and not arm.is_bound]
-    winners.sort(key=lambda arm: -arm.speedup)
-    if winners:
+    if winners := _winners(found.arms):
         best = _combine(winners, found, lab)
         found.best = _confirm(best, found, lab)
+
+
+def _winners(arms: Sequence[Arm]) -> list[Arm]:
+    """Those that are faster and can be kept, the fastest first."""
+    faster = [arm for arm in arms if arm.outcome is Outcome.FASTER and not arm.is_bound]
+    return sorted(faster, key=lambda arm: -arm.speedup)
 
 
 def _reserve_s(lab: Lab) -> float:
@@ -174,7 +178,7 @@ def _run_rounds(found: Found, lab: Lab) -> None:
         open_arms = [arm for arm in found.arms if not arm.closed]
         if not open_arms:
             break
-        faster = any(arm.outcome is Outcome.FASTER for arm in found.arms)
+        faster = bool(_winners(found.arms))
         reserve_s = _reserve_s(lab) if faster or number < _ROUNDS_OF_ALL else 0.0
         # While nothing is faster there is no best for which time would have to be kept: what looks best gets it.
         order = _rotated(open_arms, number) if reserve_s else sorted(open_arms, key=lambda arm: -arm.speedup)

@@ -172,7 +172,7 @@ def _fewer_workers(s: Situation) -> Iterator[Treatment]:
             if not count:  # then these must be as they are without workers
                 keywords["loader"] |= {"persistent_workers": "False", "prefetch_factor": "None"}
             change = Change({"loader": {"num_workers": count}})
-            fixes = (fix,) if count == advised else ()
+            fixes = ("input.without_workers",) if not count else (fix,) if count == advised else ()
             yield Treatment(f"num_workers={count}", advice, against, change, keywords=keywords, fixes=fixes)
 
 

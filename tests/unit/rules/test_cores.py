@@ -112,9 +112,11 @@ def test_a_free_core_is_worth_no_more_than_the_cores() -> None:
     numbers = {"job_cores": 1.8, "runnable_threads": 14.0}
     crowded = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, workers=16)
     assert crowded.predicted_speedup == pytest.approx(2 / 1.8, abs=0.01)
-    burnt_at_barriers = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0})
+    pool = {"trainer_running": 0.5, "trainer_cores": 1.7}
+    burnt_at_barriers = finding("cpu.contention", numbers={**numbers, **pool}, settings={"cores": 2.0}, workers=16)
     assert burnt_at_barriers.predicted_speedup == pytest.approx(2.0)
-    numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0}
+    pool = {"trainer_running": 0.1, "trainer_cores": 1.0}
+    numbers = {"job_cores": 1.0, "runnable_threads": 2.0, "neighbour_cores": 1.0, **pool}
     beside = finding("cpu.contention", numbers=numbers, settings={"cores": 2.0}, share=0.86)
     assert beside.predicted_speedup == pytest.approx(7.1, abs=0.1)  # measured: 7.5
     light = finding("cpu.contention", numbers={"job_cores": 0.5, "neighbour_cores": 2.0}, settings={"cores": 2.0})

@@ -1,0 +1,31 @@
+"""Stacks that a killed perfdoctor leaves beside its recording."""
+
+import json
+import zlib
+from pathlib import Path
+
+from perfdoctor.recording.left_stacks import file_for
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import StackSegment
+from tests.builders.jobs import START, write
+
+EVENTS = [{"pid": 7, "tid": 1, "ts": 20, "ph": "B", "name": "f", "args": {"filename": "a.py", "line": 1}}]
+TRACE = json.dumps(EVENTS).encode()
+
+
+def test_they_are_read_with_those_in_it(tmp_path: Path) -> None:
+    held = StackSegment(START + 5, 2, START + 9, 7, zlib.compress(TRACE, 1))
+    path = write(tmp_path / "a.perfdoctor", [held])
+    file_for(path, 7, START + 10, 2).write_bytes(TRACE)
+    file_for(path, 7, START + 5, 2).write_bytes(TRACE)  # taken into the recording already
+    file_for(path, 8, START + 20, 2).write_bytes(TRACE[:-3])  # py-spy has not finished it
+    file_for(path, 9, START + 30, 2).touch()
+    file_for(tmp_path / "b-a.perfdoctor", 10, START, 2).write_bytes(TRACE)
+    file_for(tmp_path / "a.perfdoctor2", 11, START, 2).write_bytes(TRACE)
+    with Recording.open(path) as recording:
+        assert recording.stacks() == [held, held._replace(time_ns=START + 10, until_ns=START + 10 + 20_000)]
+
+
+def test_a_recording_alone_has_its_own(tmp_path: Path) -> None:
+    with Recording.open(write(tmp_path / "a.perfdoctor", [])) as recording:
+        assert recording.stacks() == []

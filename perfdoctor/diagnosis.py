@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfdoctor.activity import Activity
 from perfdoctor.causes import CAUSES
 
 if TYPE_CHECKING:
@@ -93,6 +94,22 @@ def advise(what: str, /, **values: Any) -> Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAlike:
+    """Another cause that shows itself like the one that was found, and what was measured of it.
+
+    Attributes:
+        share: fraction of wall time that goes there; None where that was not examined.
+        ruled_out: too little goes there to be reported.
+        evidence: numbers that tell the two apart, as far as they were measured.
+    """
+
+    cause: str
+    share: float | None
+    ruled_out: bool
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One cause that costs time.
 
@@ -104,6 +121,7 @@ class Finding:
         summary: one sentence that says what happens.
         refuted_by: the test that would prove this finding wrong.
         ranks: the ranks in which the cause lies; empty for a job of one trainer.
+        look_alikes: causes that look like this one, and what was measured of them.
     """
 
     cause: str
@@ -115,6 +133,7 @@ class Finding:
     fixes: tuple[Fix | Advice, ...] = ()
     refuted_by: Text = ""
     ranks: tuple[int, ...] = ()
+    look_alikes: tuple[LookAlike, ...] = ()
 
     @property
     def bottleneck(self) -> str | None:
@@ -226,7 +245,8 @@ class Diagnosis:
         steps: what is known of the steps, ``{}`` if nothing.
         overhead: what the diagnosis cost: ``{"cpu_cores", "memory_bytes", "late_ticks", …}``.
         job: what was watched: command, pid, host, cores, torch and Python where known, seconds watched.
-        activity: phases over time for the first trainer, for charts.
+        activity: what was seen over time, over the code and over the steps, for pictures.
+        not_drawn: what of that was not seen, and why, one sentence each.
     """
 
     version: str
@@ -239,6 +259,8 @@ class Diagnosis:
     overhead: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     series: tuple[Series, ...] = ()
+    activity: Activity = field(default_factory=Activity)
+    not_drawn: tuple[Text, ...] = ()
 
     def to_frame(self, part: Part = "findings") -> pd.DataFrame:
         """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.

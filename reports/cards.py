@@ -3,15 +3,17 @@
 Lines of the job's code stand with their whole path where a file is first named, and by its name after that.
 """
 
+from __future__ import annotations
+
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, Text
+from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, LookAlike, Text
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, speedup
-from perfdoctor.reports.wording import worded, worded_fixes
+from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 
 _LOCATION = re.compile(r"(?<![\w./~])(/(?:[^\s/:'\"]+/)+([^\s/:'\"]+)):(?=\d)")
 
@@ -45,12 +47,40 @@ class ShortPaths:
 
 @dataclass(frozen=True, slots=True)
 class ShownFix:
-    """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is ""."""
+    """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is "".
+
+    Attributes:
+        gain: what it brings, ``1.3x to 1.5x`` for instance; "" where it is not known.
+        after: what is left of the time with it, as a fraction: expected, at least and at most; None likewise.
+    """
 
     title: str
     why: str
     prose: str
     code: str
+    gain: str = ""
+    after: tuple[float, float, float] | None = None
+
+    @property
+    def headline(self) -> str:
+        """The title with what it brings."""
+        return label("aside", text=self.title, more=self.gain) if self.gain else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Another cause that it could have been.
+
+    Attributes:
+        share: what goes there; "" where that was not examined.
+        evidence: rows of what was measured and the value.
+        ruled_out: too little goes there to be reported.
+    """
+
+    title: str
+    share: str
+    evidence: tuple[tuple[str, str], ...]
+    ruled_out: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +89,7 @@ class Card:
 
     Attributes:
         evidence: rows of what was measured, the value, and the probe that saw it.
+        look_alikes: what else it could have been.
         ranks: e.g. ``ranks 0 and 3``; "" for a job of one trainer.
         summary: one sentence; "" where the verdict says it already.
     """
@@ -74,6 +105,7 @@ class Card:
     evidence: tuple[tuple[str, str, str], ...]
     changes: tuple[ShownFix, ...]
     refuted_by: str
+    look_alikes: tuple[Alike, ...] = ()
 
 
 def texts(diagnosis: Diagnosis) -> Iterator[str]:
@@ -90,7 +122,7 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
     """A finding as it is shown; ``said`` is the verdict's summary, which is not repeated."""
     cause = CAUSES[finding.cause]
     return Card(
-        title=sentence(cause.title),
+        title=sentence(cause_title(cause.id)),
         cause=cause.id,
         severity="no bottleneck" if cause.healthy else clean(finding.severity),
         healthy=cause.healthy,
@@ -101,6 +133,16 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
         evidence=_evidence(finding.evidence, paths),
         changes=tuple(_change(fix, paths) for fix in worded_fixes(finding)),
         refuted_by=clean(finding.refuted_by),
+        look_alikes=tuple(map(_alike, finding.look_alikes)),
+    )
+
+
+def _alike(one: LookAlike) -> Alike:
+    return Alike(
+        title=sentence(cause_title(one.cause)),
+        share="" if one.share is None else percent(one.share),
+        evidence=tuple((clean(item.name), quantity(item.value, item.unit)) for item in one.evidence),
+        ruled_out=one.ruled_out,
     )
 
 
@@ -118,21 +160,33 @@ def _evidence(items: Iterable[Evidence], paths: ShortPaths) -> tuple[tuple[str, 
 def _change(fix: Fix, paths: ShortPaths) -> ShownFix:
     change = clean_lines(fix.change)
     prose, code = (change, "") if is_prose(change) else ("", change)
-    return ShownFix(paths.shorten(clean(fix.title)) + _pace(fix), paths.shorten(clean(fix.why)), prose, code)
+    return ShownFix(
+        paths.shorten(clean(fix.title)), paths.shorten(clean(fix.why)), prose, code, _gain(fix), _after(fix)
+    )
 
 
-def _pace(fix: Fix) -> str:
-    """What a fix brings: `` (1.3x to 1.5x)``, or up to something where nothing is sure; "" where it is not known."""
+def _gain(fix: Fix) -> str:
+    """What a fix brings, ``1.3x to 1.5x``, or up to something where nothing is sure; "" where it is not known."""
     if not fix.predicted_speedup:
         return ""
-    least, most = map(speedup, fix.speedup_range or (1.0, fix.predicted_speedup))
+    least, most = map(speedup, _range(fix, fix.predicted_speedup))
     if least == speedup(1.0):
-        return f" (up to {most})"
-    return f" ({least})" if least == most else f" ({least} to {most})"
+        return label("up_to", most=most)
+    return least if least == most else label("between", least=least, most=most)
+
+
+def _after(fix: Fix) -> tuple[float, float, float] | None:
+    """What is left of the time with a fix: expected, at least and at most."""
+    if not fix.predicted_speedup:
+        return None
+    least, most = _range(fix, fix.predicted_speedup)
+    return 1 / fix.predicted_speedup, 1 / most, 1 / least
+
+
+def _range(fix: Fix, expected: float) -> tuple[float, float]:
+    """What a fix brings at least and at most; nothing at least where only the most is known."""
+    return fix.speedup_range or (1.0, expected)
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    if not ranks:
-        return ""
-    *first, last = map(str, ranks)
-    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
+    return label("ranks", ranks=ranks) if ranks else ""

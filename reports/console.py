@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
 from perfdoctor.reports.language import can_write
-from perfdoctor.reports.outline import COST, Outline, Part, RankBar, Rows, outline
+from perfdoctor.reports.outline import Outline, Part, RankBar, Rows, outline
 from perfdoctor.reports.text import lower_first
 from perfdoctor.reports.wording import label
 from perfdoctor.reports.wrapping import wrapped
@@ -109,7 +109,8 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         yield indented(label("all_in_files"), 2, FAINT)
     yield from heading(label("not_examined"))
     yield from _not_examined(report)
-    for title, rows in ((label("the_job"), report.job), *report.steps, (COST, report.overhead)):
+    facts = (label("the_job"), report.job_in_short), *report.steps, (label("diagnosis_cost"), report.overhead)
+    for title, rows in facts:
         if rows:
             yield from heading(title)
             yield table(rows)
@@ -191,7 +192,7 @@ def _title(place: int, card: Card) -> "Iterator[RenderableType]":
 def _in_short(card: Card) -> "Iterator[RenderableType]":
     """Of what costs little: what to change, without how."""
     if card.changes:
-        yield indented(label("to_change", titles=tuple(lower_first(change.title) for change in card.changes)), 3)
+        yield indented(label("to_change", titles=tuple(lower_first(change.headline) for change in card.changes)), 3)
 
 
 def _in_full(card: Card) -> "Iterator[RenderableType]":
@@ -203,7 +204,7 @@ def _in_full(card: Card) -> "Iterator[RenderableType]":
     if card.changes:
         yield indented(label("what_to_change"), 3, "bold")
     for change in card.changes:
-        yield indented(f"- {change.title}", 5, "green")
+        yield indented(f"- {change.headline}", 5, "green")
         yield indented(change.why, 7)
         if change.prose:
             yield indented(change.prose, 9, "cyan")

@@ -1,12 +1,15 @@
-"""The diagnosis as one page that opens anywhere: no script, nothing loaded from elsewhere."""
+"""The diagnosis as one page that opens anywhere: nothing loaded from elsewhere, and whole without its script."""
 
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from importlib.resources import files
 
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.reports.charts import charts
 from perfdoctor.reports.outline import outline
+from perfdoctor.reports.page_outline import page_outline
 from perfdoctor.reports.text import lower_first
+from perfdoctor.reports.wording import label, page_words
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -32,13 +35,16 @@ def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
         loader=FunctionLoader(_asset),
     )
     environment.filters["lower_first"] = lower_first
-    drawn = charts(diagnosis.series)
-    titles = {one.chart for one in diagnosis.series}
+    environment.filters["severity"] = lambda severity: label("severity", severity=severity)
+    report, script = outline(diagnosis), _asset("report.js")
     return environment.get_template(template).render(
-        report=outline(diagnosis),
-        charts=drawn,
-        charts_left_out=len(titles) - len(drawn),
+        report=report,
+        page=page_outline(diagnosis, report),
+        words=page_words().WORDS,
         style=_asset("report.css"),
+        script=script,
+        # The page's policy lets this very script run and no other.
+        script_hash=b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii"),
         **more,
     )
 

@@ -25,16 +25,14 @@ class Catalogue(NamedTuple):
 
     Attributes:
         package: in ``perfdoctor.reports``.
-        tag: of a page in it, as HTML wants it (BCP 47).
         letter: one that it cannot do without.
     """
 
     package: str
-    tag: str
     letter: str
 
 
-LANGUAGES = {ENGLISH: Catalogue("english", "en", "e"), "zh": Catalogue("chinese", "zh-CN", "中")}
+LANGUAGES = {ENGLISH: Catalogue("english", "e"), "zh": Catalogue("chinese", "中")}
 
 
 class Choice(NamedTuple):

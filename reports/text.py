@@ -52,6 +52,12 @@ def clean_lines(text: str) -> str:
     return "\n".join(_UNPRINTABLE.sub(_REPLACEMENT, line).rstrip() for line in lines)
 
 
+def brief(text: Text, most: int = 120) -> str:
+    """A name of the job's as a label: one line of printable text, the middle of a very long one left out."""
+    said = clean(text)
+    return said if len(said) <= most else f"{said[: most // 2 - 1]}…{said[-(most // 2) :]}"
+
+
 def is_prose(change: str) -> bool:
     """Whether a change is a sentence, which may be wrapped, and no code."""
     return "\n" not in change and (_SENTENCE.match(change) is not None or change.endswith(_FULL_STOP))

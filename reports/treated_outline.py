@@ -199,7 +199,7 @@ def _permanent(fix: Fix) -> tuple[str, str, str]:
 def _control_rows(control: Control) -> Rows:
     steps = say("treated.after_warmup", steps=number(control.steps), warmup=number(control.warmup_steps))
     rows: list[tuple[Text, Text]] = [
-        (say("treated.time_per_step"), say("treated.step_is", time=duration(control.step_s), what=control.step_is)),
+        (say("labels.time_per_step"), say("treated.step_is", time=duration(control.step_s), what=control.step_is)),
         (say("treated.control_runs"), number(control.runs)),
         (say("treated.steps_of_run"), steps),
         (say("treated.first_step"), duration(control.first_step_s)),

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
@@ -28,6 +29,11 @@ def label(name: str, /, **values: Any) -> str:
 def cause_title(cause: str) -> str:
     """What a cause is, as a short noun phrase."""
     return worded(say("causes.title", cause=cause))
+
+
+def page_words() -> ModuleType:
+    """The page's own words: ``GOES``, ``WORDS``, ``METHOD`` and ``METHOD_ALWAYS``."""
+    return import_module(f"perfdoctor.reports.{catalogue().package}.page")
 
 
 def worded_fix(fix: Fix | Advice) -> Fix:
@@ -65,6 +71,9 @@ def worded_finding(finding: Finding) -> Finding:
         evidence=tuple(map(worded_evidence, finding.evidence)),
         fixes=worded_fixes(finding),
         refuted_by=worded(finding.refuted_by),
+        look_alikes=tuple(
+            replace(one, evidence=tuple(map(worded_evidence, one.evidence))) for one in finding.look_alikes
+        ),
     )
 
 
@@ -75,6 +84,7 @@ def worded_diagnosis(diagnosis: Diagnosis) -> Diagnosis:
         verdict=replace(diagnosis.verdict, summary=worded(diagnosis.verdict.summary)),
         findings=tuple(map(worded_finding, diagnosis.findings)),
         not_examined=tuple(map(_worded_gap, diagnosis.not_examined)),
+        not_drawn=tuple(map(worded, diagnosis.not_drawn)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
 from perfdoctor.analysis.profiled import Profiled, read_profiles
@@ -27,6 +28,7 @@ from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
@@ -50,15 +52,20 @@ def examine(recording: Recording) -> Diagnosis:
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
     diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
+    unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
+    activity = read_activity(job, accounts, diagnosis.verdict.straggler_rank)
     return replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
+        findings=with_look_alikes(diagnosis.findings, case, unseen),
         ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in case.trainers),
         steps=_steps(job, steps, profiled, trial),
-        not_examined=(*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined),
+        not_examined=unseen,
         overhead=_own_cost(recording),
         job=_describe_job(job, case),
         series=chart_series(job),
+        activity=activity,
+        not_drawn=tuple(not_drawn(activity)),
     )
 
 

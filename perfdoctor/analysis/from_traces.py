@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.activity import Activity
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why
+from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
@@ -66,6 +67,8 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         steps=_steps(ranks),
         not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
+        activity=Activity(watched_s=case.watched_s),
+        not_drawn=(say("activity.of_traces"),),
     )
 
 

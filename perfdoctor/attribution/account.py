@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfdoctor.causes import BANDWIDTH, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 _FORWARD, _BACKWARD = ("forward", "loss"), "backward"
 _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
+
+
+class Sampled(NamedTuple):
+    """One sample of a process: when, and the seconds that it stands for by cause."""
+
+    time_ns: int
+    causes: Amounts[str]
 
 
 @dataclass
@@ -41,6 +48,7 @@ class Account:
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
+        samples: what was attributed, sample by sample, before any pass over the account; empty for a trace.
     """
 
     trainer: Process
@@ -60,6 +68,7 @@ class Account:
     _compilations_after_a_run: int = 0
     interpreter: float | None = None
     libraries: float | None = None
+    samples: list[Sampled] = field(default_factory=list)
 
     def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
         """Attributes a span of time."""
@@ -204,6 +213,13 @@ class Account:
         """All causes in one second of the recording."""
         waited = [amounts for (block, _), amounts in self.waits.items() if block == number]
         return Amounts.summed([self.own.get(number, {}), *waited])
+
+    def by_block(self) -> dict[int, Amounts[str]]:
+        """All causes, by second of the recording."""
+        found: dict[int, Amounts[str]] = {}
+        for block, amounts in (*self.own.items(), *((block, amounts) for (block, _), amounts in self.waits.items())):
+            found[block] = Amounts.summed([found.get(block, {}), amounts])
+        return found
 
     def late_block(self, number: int) -> Amounts[str]:
         """Causes in other ranks that this one waited for, in one second of the recording."""

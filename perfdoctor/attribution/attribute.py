@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.context import Context, read_context
 from perfdoctor.attribution.gpu import settle_with_gpus
 from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
@@ -19,6 +19,7 @@ from perfdoctor.attribution.share import LAUNCHING
 from perfdoctor.attribution.trainers import TrainerClassifier
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import weigh_excess
 from perfdoctor.timeline.processes import Process
@@ -66,7 +67,10 @@ def _account_for(context: Context, classifier: TrainerClassifier, trainer: Proce
         if seconds <= 0:
             continue
         seen = job.observe(trainer, time)
-        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, classifier.shares(seen))
+        shares = classifier.shares(seen)
+        account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
+        causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
+        account.samples.append(Sampled(time, causes))
     return account.with_backward_at_forward(_OF_OPERATIONS)
 
 

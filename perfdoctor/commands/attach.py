@@ -33,8 +33,7 @@ _ANALYSIS = (
     *("perfdoctor.analysis.from_recording", "perfdoctor.reports.console"),
     *("rich.console", "rich.table", "rich.padding"),
 )
-_CHARTS = ("matplotlib.backends.backend_svg", "matplotlib.figure", "matplotlib.ticker")
-_HTML = ("perfdoctor.reports.html", "jinja2", *_CHARTS)
+_HTML = ("perfdoctor.reports.html", "jinja2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +91,7 @@ def _traces(path: Path) -> Iterator[Sample]:
 def _load_analysis(*, html: bool) -> None:
     """Loads what the diagnosis and its reports need, before the watching.
 
-    Beside a job that takes every core, loading numpy and matplotlib costs seconds, which the user would otherwise
+    Beside a job that takes every core, loading numpy costs seconds, which the user would otherwise
     wait for after the watching. What is loaded stays: the collector, which would look through it time and again while
     it grows, waits for the end and passes it over from then on.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,20 +11,51 @@ from perfdoctor.diagnosis import Series
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.readings import Counter, Counters
-from perfdoctor.timeline.threads import Times
+from perfdoctor.timeline.threads import Floats, Times
 
 _GRID_S = 0.5  # the slower probes' readings are this far apart, or farther
-# (chart, reading, label, unit, factor to that unit, whether it is a counter)
-_CHARTS = (
-    ("Storage of the job", "storage_read_bytes_total", "read", "MB/s", 1e-6, True),
-    ("Storage of the job", "storage_write_bytes_total", "written", "MB/s", 1e-6, True),
-    ("Memory", "rss_bytes", "resident", "GB", 1e-9, False),
-    ("Network", "received_bytes_total", "received", "MB/s", 1e-6, True),
-    ("GPU", "busy_fraction", "busy", "fraction", 1.0, False),
-    ("GPU", "sm_active_fraction", "SM active", "fraction", 1.0, False),
-    ("GPU", "tensor_active_fraction", "tensor cores", "fraction", 1.0, False),
-    ("GPU", "dram_bandwidth_fraction", "memory bandwidth", "fraction", 1.0, False),
-    ("GPU memory", "memory_used_bytes", "used", "GB", 1e-9, False),
+
+
+class Drawn(NamedTuple):
+    """A reading that is drawn.
+
+    Attributes:
+        chart: title of the chart.
+        subjects: whose readings: how they begin, or ``trainer`` for those of the trainers' processes.
+        reading: its name; of a counter (``_total``) the growth per second is drawn.
+        label: name of the line.
+        factor: from the reading's unit to this one.
+    """
+
+    chart: str
+    subjects: str
+    reading: str
+    label: str
+    unit: str
+    factor: float = 1.0
+
+
+_TRAINER = "trainer"
+_DRAWN = (
+    Drawn("Storage of the job", "job", "storage_read_bytes_total", "read", "MB/s", 1e-6),
+    Drawn("Storage of the job", "job", "storage_write_bytes_total", "written", "MB/s", 1e-6),
+    Drawn("Storage devices", "device:", "busy_seconds_total", "busy", "fraction"),
+    Drawn("Memory", _TRAINER, "rss_bytes", "resident", "GB", 1e-9),
+    Drawn("Swap of the host", "host", "swapped_in_bytes_total", "read back", "MB/s", 1e-6),
+    Drawn("Swap of the host", "host", "swapped_out_bytes_total", "written", "MB/s", 1e-6),
+    Drawn("Network", "interface:", "received_bytes_total", "received", "MB/s", 1e-6),
+    Drawn("Network", "interface:", "sent_bytes_total", "sent", "MB/s", 1e-6),
+    Drawn("Network", "fabric:", "received_bytes_total", "received", "MB/s", 1e-6),
+    Drawn("GPU", "gpu:", "busy_fraction", "busy", "fraction"),
+    Drawn("GPU", "gpu:", "sm_active_fraction", "SM active", "fraction"),
+    Drawn("GPU", "gpu:", "tensor_active_fraction", "tensor cores", "fraction"),
+    Drawn("GPU", "gpu:", "dram_bandwidth_fraction", "memory bandwidth", "fraction"),
+    Drawn("GPU memory", "gpu:", "memory_used_bytes", "used", "GB", 1e-9),
+    Drawn("GPU links", "gpu:", "pcie_received_bytes_per_second", "PCIe received", "MB/s", 1e-6),
+    Drawn("GPU links", "gpu:", "pcie_sent_bytes_per_second", "PCIe sent", "MB/s", 1e-6),
+    Drawn("GPU links", "gpu:", "nvlink_received_bytes_per_second", "NVLink received", "MB/s", 1e-6),
+    Drawn("GPU clock", "gpu:", "sm_clock_hertz", "SM clock", "MHz", 1e-6),
+    Drawn("GPU power", "gpu:", "power_watts", "power", "W"),
 )
 
 
@@ -32,23 +64,23 @@ def chart_series(job: JobTimeline) -> tuple[Series, ...]:
     grid = np.arange(job.recording.start_ns, job.recording.end_ns, int(_GRID_S * NS_PER_S))
     if len(grid) < 3:
         return ()
-    found = [*_main_threads(job, grid), *_job_cores(job.counters, grid)]
+    found = [*_main_threads(job, grid), *_worker_threads(job, grid), *_job_cores(job.counters, grid)]
     trainers = {f"pid:{trainer.pid}" for trainer in job.processes.trainers}
-    for chart, name, label, unit, factor, counts in _CHARTS:
-        for subject in job.counters.subjects(name):
-            counter = job.counters.get(subject, name)
-            if counter is not None and _belongs(chart, subject, trainers):
-                text = label if subject == "job" else f"{label} ({subject})"
-                found.append(_series(chart, text, unit, counter, grid, factor, counts=counts))
+    for drawn in _DRAWN:
+        for subject in job.counters.subjects(drawn.reading):
+            counter = job.counters.get(subject, drawn.reading)
+            if counter is not None and _belongs(drawn.subjects, subject, trainers):
+                text = drawn.label if subject in ("job", "host") else f"{drawn.label} ({subject})"
+                counts = drawn.reading.endswith("_total")
+                found.append(_series(drawn.chart, text, drawn.unit, counter, grid, drawn.factor, counts=counts))
     return tuple(series for series in found if any(value for value in series.values))
 
 
-def _belongs(chart: str, subject: str, trainers: Collection[str]) -> bool:
-    if chart == "Storage of the job":
-        return subject == "job"
-    if chart == "Memory":
+def _belongs(wanted: str, subject: str, trainers: Collection[str]) -> bool:
+    if wanted == _TRAINER:
         return subject in trainers
-    return subject.startswith(("interface:", "fabric:")) or (subject.startswith("gpu:") and "/" not in subject)
+    # What one process uses of a GPU has a subject below the GPU's.
+    return subject.startswith(wanted) and not (wanted == "gpu:" and "/" in subject)
 
 
 def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor: float, *, counts: bool) -> Series:
@@ -64,15 +96,35 @@ def _series(chart: str, name: str, unit: str, read: Counter, grid: Times, factor
 
 
 def _main_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
-    """How the main thread of each trainer spends each half second: on a CPU, waiting for one, or asleep."""
-    for trainer in job.processes.trainers:
-        main = job.threads.main(trainer.pid)
-        if main is None:
-            continue
-        chart = f"Main thread of the trainer (process {trainer.pid})"
-        times_ns = main.counted_ns.astype(np.float64)
-        for used, label in ((main.run_ns, "on a CPU"), (main.delay_ns, "waiting for a CPU")):
-            yield _series(chart, label, "fraction", Counter(times_ns, used), grid, 1 / NS_PER_S, counts=True)
+    """What part of each half second the trainers' main threads are on a CPU, and waiting for one."""
+    trainers = [(trainer, job.threads.main(trainer.pid)) for trainer in job.processes.trainers]
+    for used, label in (("run_ns", "on a CPU"), ("delay_ns", "waiting for a CPU")):
+        for trainer, main in trainers:
+            if main is None:
+                continue
+            several = len(trainers) > 1
+            chart = f"Main threads of the trainers, {label}" if several else "Main thread of the trainer"
+            name = f"rank {trainer.rank or 0}" if several else label
+            counter = Counter(main.counted_ns.astype(np.float64), getattr(main, used))
+            yield _series(chart, name, "fraction", counter, grid, 1 / NS_PER_S, counts=True)
+
+
+def _worker_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
+    """How many cores the main threads of all loader workers have together, and how many wait for one."""
+    pids = [worker.pid for trainer in job.processes.trainers for worker in job.processes.workers_of(trainer.pid)]
+    mains = [main for pid in pids if (main := job.threads.main(pid)) is not None and len(main.counted_ns) >= 2]
+    if not mains:
+        return
+    times_ns = grid.astype(np.float64)
+    for name, label in (("run_ns", "on a CPU"), ("delay_ns", "waiting for a CPU")):
+        used = sum(_grown(main.counted_ns, getattr(main, name), grid) for main in mains)
+        counter = Counter(times_ns, np.asarray(used))
+        yield _series("Loader workers", label, "cores", counter, grid, 1 / NS_PER_S, counts=True)
+
+
+def _grown(times_ns: Times, counter: Floats, grid: Times) -> Floats:
+    """By how much a counter has grown since it was first read; before and after its thread lived it stands still."""
+    return np.asarray(np.interp(grid, times_ns, counter) - counter[0])
 
 
 def _job_cores(counters: Counters, grid: Times) -> Iterator[Series]:

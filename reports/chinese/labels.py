@@ -39,6 +39,7 @@ _UNITS = {
     "times as long as on others": "倍于其他 rank",
     "bytes": "字节",
 }
+_RESOURCES = {"cpu": "CPU ", "gpu": "GPU ", "io": "I/O ", "communication": "通信"}
 
 
 def time_goes() -> str:
@@ -91,6 +92,154 @@ def straggler() -> str:
 
 def severity(*, severity: str) -> str:
     return _SEVERITIES.get(severity, severity)
+
+
+def no_bottleneck_named() -> str:
+    return "未能指出瓶颈：证据不足"
+
+
+def unequal_ranks() -> str:
+    return "各 rank 不均衡，拖慢了这个作业"
+
+
+def no_bottleneck() -> str:
+    return "没有发现瓶颈"
+
+
+def bottleneck(*, resource: str, title: str) -> str:
+    return f"{_RESOURCES[resource]}瓶颈：{title}"
+
+
+def headline(*, claim: str, share: str, speedup: str) -> str:
+    return f"{claim}，占 {share} 的时间" + (f"，修复后可加速 {speedup}" if speedup else "")
+
+
+def headline_healthy(*, claim: str, share: str, title: str, speedup: str) -> str:
+    return f"{claim}{f'，均衡后可加速 {speedup}' if speedup else ''}：{share} 是{title}"
+
+
+def share_of_time() -> str:
+    return "墙钟时间占比"
+
+
+def predicted_speedup() -> str:
+    return "修复后的预计加速比"
+
+
+def confidence() -> str:
+    return "置信度"
+
+
+def straggler_rank() -> str:
+    return "掉队 rank"
+
+
+def rank(*, rank: int) -> str:
+    return f"rank {rank}"
+
+
+def how_known() -> str:
+    return "依据"
+
+
+def cause() -> str:
+    return "原因"
+
+
+def others_wait(*, rank: int) -> str:
+    return f"rank {rank} 掉队：其他 rank 都在等它。"
+
+
+def small_causes(*, count: int, limit: str) -> str:
+    return f"另外 {count} 个原因，每个低于 {limit}"
+
+
+def pid_and_workers(*, pid: int | None, workers: int) -> str:
+    return f"pid {pid}，{workers} 个 worker 进程"
+
+
+def ranks(*, ranks: tuple[int, ...]) -> str:
+    return f"rank {'、'.join(map(str, ranks))}"
+
+
+def up_to(*, most: str) -> str:
+    return f"最多 {most}"
+
+
+def between(*, least: str, most: str) -> str:
+    return f"{least} 到 {most}"
+
+
+def diagnosis_cost() -> str:
+    return "这次诊断的开销"
+
+
+def its_steps() -> str:
+    return "训练步"
+
+
+def steps_of(*, rank: int, straggler: bool) -> str:
+    return f"rank {rank} 的训练步" + ("（掉队）" if straggler else "")
+
+
+def steps_of_waiting(*, rank: int, waits_for: int) -> str:
+    return f"rank {rank} 的训练步（它在等 rank {waits_for}）"
+
+
+def steps_observed() -> str:
+    return "观测的步数"
+
+
+def time_per_step() -> str:
+    return "每步耗时"
+
+
+def step_times(*, median: str, mean: str, slow: str) -> str:
+    return f"中位数 {median}，平均 {mean}，95% 的步不超过 {slow}"
+
+
+def a_step(*, time: str) -> str:
+    return f"每步 {time}"
+
+
+def on_device(*, time: str) -> str:
+    return f"在设备上 {time}"
+
+
+def by_itself(*, time: str) -> str:
+    return f"单独执行 {time}"
+
+
+def parts_by_themselves() -> str:
+    return "各部分单独执行"
+
+
+def in_sum(*, time: str, steps: str) -> str:
+    return f"每步合计 {time}，共 {steps} 步"
+
+
+def overlaps(*, share: str) -> str:
+    return f"其中 {share} 互相重叠"
+
+
+def of_that_gc() -> str:
+    return "其中垃圾回收（GC）"
+
+
+def between_steps() -> str:
+    return "训练步之间"
+
+
+def trial_batch() -> str:
+    return "使用内存中的批次"
+
+
+def profiled() -> str:
+    return "性能分析期间"
+
+
+def over_steps(*, time: str, steps: str) -> str:
+    return f"每步 {time}，共 {steps} 步"
 
 
 def of_the_time(*, share: str) -> str:

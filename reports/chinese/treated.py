@@ -132,6 +132,14 @@ def permanent() -> str:
     return "如何长期保留"
 
 
+def patch() -> str:
+    return "作为补丁"
+
+
+def diagnosis() -> str:
+    return "诊断"
+
+
 def cost() -> str:
     return "这次试验的开销"
 
@@ -150,10 +158,6 @@ def measured() -> str:
 
 def verdict() -> str:
     return "结论"
-
-
-def time_per_step() -> str:
-    return "每步耗时"
 
 
 def step_is(*, time: str, what: str) -> str:

@@ -124,6 +124,14 @@ def permanent() -> str:
     return "To make it permanent"
 
 
+def patch() -> str:
+    return "As a patch"
+
+
+def diagnosis() -> str:
+    return "The diagnosis"
+
+
 def cost() -> str:
     return "What this treatment cost"
 
@@ -142,10 +150,6 @@ def measured() -> str:
 
 def verdict() -> str:
     return "verdict"
-
-
-def time_per_step() -> str:
-    return "Time per step"
 
 
 def step_is(*, time: str, what: str) -> str:

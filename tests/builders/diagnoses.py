@@ -3,12 +3,24 @@
 import math
 from dataclasses import replace
 
+from perfdoctor.activity import (
+    TRAINER,
+    WORKER,
+    Activity,
+    CodeNode,
+    CodeTree,
+    HotLine,
+    StepParts,
+    StepTimes,
+    Track,
+)
 from perfdoctor.diagnosis import (
     CauseShare,
     Diagnosis,
     Evidence,
     Finding,
     Fix,
+    LookAlike,
     NotExamined,
     Series,
     Verdict,
@@ -70,6 +82,11 @@ def input_bound() -> Diagnosis:
             ),
         ),
         refuted_by="The pace stays the same when the loader hands out one cached batch over and over.",
+        look_alikes=(
+            LookAlike("io.storage_read", 0.002, True, (Evidence("read from storage", 1.4, "MB/s", "io"),)),
+            LookAlike("cpu.contention", 0.08, False),
+            LookAlike("cpu.lock_contention", None, False),
+        ),
     )
     logs = Finding(
         cause="io.log_write",
@@ -130,6 +147,47 @@ def input_bound() -> Diagnosis:
             "watched_s": 15.02,
         },
         series=input_bound_series(),
+        activity=input_bound_activity(),
+    )
+
+
+def input_bound_activity() -> Activity:
+    """What was seen of the input-bound job: its second worker came late, and one step was long."""
+    bins = 60
+    waits = tuple(0.4 + 0.4 * (place % 2) for place in range(bins))
+    trainer = {"cpu.input_preprocessing": waits, "cpu.model_compute": tuple(1 - part for part in waits)}
+    late = tuple(place >= 20 for place in range(bins))
+    decode = CodeNode("Flowers.__getitem__", "/home/me/dataset.py", 41, {"cpu.input_preprocessing": 0.62})
+    forward = CodeNode("Net.forward", "/home/me/train.py", 12, {"cpu.model_compute": 0.2, "cpu.python_overhead": 0.1})
+    main = CodeNode("main", "/home/me/train.py", 31, {"cpu.input_preprocessing": 0.62, **forward.causes}, (forward,))
+    usual = StepParts(2, 0.1, (("data", 0.0, 0.06), ("forward", 0.06, 0.04)))
+    slowest = StepParts(3, 0.4, (("data", 0.0, 0.36), ("forward", 0.36, 0.04)))
+    return Activity(
+        watched_s=15.0,
+        tracks=(
+            Track(TRAINER, 0, 4242, 0.25, (True,) * bins, trainer),
+            Track(WORKER, 0, 4250, 0.25, (True,) * bins, {"cpu.input_preprocessing": (0.97,) * bins}),
+            Track(WORKER, 0, 4251, 0.25, late, {"cpu.input_preprocessing": tuple(0.5 * seen for seen in late)}),
+        ),
+        code=(
+            CodeTree(TRAINER, 0, 4242, (main,)),
+            CodeTree(WORKER, 0, 4250, (decode,)),
+        ),
+        lines=(HotLine("/home/me/dataset.py:41 Flowers.__getitem__", "cpu.input_preprocessing", 0.6),),
+        steps=(StepTimes(0, (0.0, 0.1, 0.2), (0.1, 0.1, 0.4), 0.15, usual, slowest),),
+    )
+
+
+def hostile_activity(text: str) -> Activity:
+    """The same of a job whose files, functions and phases have such names."""
+    activity = input_bound_activity()
+    node = CodeNode(text, text, 1, {"cpu.input_preprocessing": 1.0})
+    parts = StepParts(1, 0.1, ((text, 0.0, 0.1),))
+    return replace(
+        activity,
+        code=(CodeTree(TRAINER, 0, 4242, (node,)),),
+        lines=(HotLine(text, "cpu.input_preprocessing", 0.6),),
+        steps=(replace(activity.steps[0], usual=parts, slowest=parts),),
     )
 
 
@@ -270,6 +328,8 @@ def hostile() -> Diagnosis:
         overhead={"cpu_cores": None, "note": nasty},
         job={"command": nasty, "environment": {nasty: [nasty, None, True]}},
         series=tuple(replace(line, chart=nasty, name=nasty, unit=nasty) for line in base.series),
+        activity=hostile_activity(nasty + 10_000 * "x"),
+        not_drawn=(nasty,),
     )
 
 

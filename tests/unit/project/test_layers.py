@@ -7,8 +7,9 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: which causes there are, what a diagnosis and a treatment are, and what can stop one.
-WORDS = {"perfdoctor", "causes", "diagnosis", "treatment", "errors"}
+# What all sides speak: which causes there are, what a diagnosis (and what is drawn of it) and a treatment are, and what
+# can stop one.
+WORDS = {"perfdoctor", "activity", "causes", "diagnosis", "treatment", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),

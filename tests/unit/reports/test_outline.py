@@ -51,7 +51,9 @@ def test_settings_of_launchers_and_mounts_without_a_disk_are_left_to_json() -> N
         "env.TORCHELASTIC_RUN_ID": "x", "env.GROUP_RANK": "0",
     }  # fmt: skip
     job = {"pid": 7, "root_pid": 7, "stopped": "duration", "settings": settings}
-    rows = dict(outline(replace(diagnoses.sound(), job=job)).job)
+    report = outline(replace(diagnoses.sound(), job=job))
+    rows = dict(report.job_in_short)
+    assert report.settings == (("workers", "2"), ("mount./data", "nfs network"), ("env.OMP_NUM_THREADS", "1"))
     assert rows["Settings"] == "workers 2, mount./data nfs network, env.OMP_NUM_THREADS 1"
     assert rows["Watching ended"] == "when its time was up"
     assert "Top process" not in rows

@@ -1,0 +1,132 @@
+"""What was seen of a job over time, over its code and over its steps: what reports draw. Plain values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TRAINER, WORKER = "trainer", "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What the main thread of one process did over the watched time, in bins of equal length.
+
+    Attributes:
+        role: ``TRAINER`` or ``WORKER`` (of a loader).
+        rank: of the trainer, or of the one that the worker serves.
+        bin_s: the length of a bin in seconds; the first one begins with the recording.
+        seen: by bin, whether the thread was sampled in it.
+        shares: by cause, largest first: by bin, the fraction of its time. What a trainer was seen in sums to 1; a
+            worker idles for what is left.
+    """
+
+    role: str
+    rank: int
+    pid: int
+    bin_s: float
+    seen: tuple[bool, ...]
+    shares: dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeNode:
+    """A function in the calls of one process, and what it calls.
+
+    Attributes:
+        line: where in the function its time goes, most often.
+        causes: fraction of the process's time by cause, largest first; "" where it idles.
+        calls: functions that it calls, largest first; small ones are left out.
+    """
+
+    function: str
+    file: str
+    line: int
+    causes: dict[str, float]
+    calls: tuple[CodeNode, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Fraction of the process's time in which the function is on the stack."""
+        return sum(self.causes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTree:
+    """Where in the code the main thread of one process was.
+
+    Attributes:
+        role: as of a track.
+        rank: as of a track.
+        calls: the outermost functions, largest first. Library code that all stacks begin with is left out.
+    """
+
+    role: str
+    rank: int
+    pid: int
+    calls: tuple[CodeNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HotLine:
+    """A line of the job's own code that costs time, as ``file:line function``.
+
+    Attributes:
+        share: the mean over all ranks of the fraction of wall time that goes there, by itself or by making others wait.
+    """
+
+    line: str
+    cause: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """One step in parts.
+
+    Attributes:
+        number: of the step among those observed, from 1.
+        parts: name, seconds since the step began, and length in seconds.
+    """
+
+    number: int
+    length_s: float
+    parts: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """The observed steps of one rank.
+
+    Attributes:
+        starts_s: when each began, in seconds since the recording did.
+        lengths_s: what each is charged with: an evaluation before it is not.
+        outlier_s: a longer step is a long one (``perfdoctor.timeline.long_steps``).
+        every: after so many steps there is a long one, within one step; None where they come irregularly.
+        usual: the step of the median length.
+        slowest: the longest one.
+    """
+
+    rank: int
+    starts_s: tuple[float, ...]
+    lengths_s: tuple[float, ...]
+    outlier_s: float
+    usual: StepParts
+    slowest: StepParts
+    every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """All that reports draw of a job beside its measurements.
+
+    Attributes:
+        watched_s: how long the job was watched; 0 where that is not known.
+        workers_left_out: loader workers without a track, where there are very many.
+    """
+
+    watched_s: float = 0.0
+    tracks: tuple[Track, ...] = ()
+    code: tuple[CodeTree, ...] = ()
+    lines: tuple[HotLine, ...] = ()
+    steps: tuple[StepTimes, ...] = ()
+    workers_left_out: int = 0

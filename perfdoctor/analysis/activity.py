@@ -1,0 +1,207 @@
+"""What reports draw of a recording: who did what over time, where in the code, and how long steps took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from perfdoctor.activity import TRAINER, WORKER, Activity, CodeTree, HotLine, StepParts, StepTimes, Track
+from perfdoctor.analysis.code_tree import code_tree
+from perfdoctor.attribution.account import Account, Sampled
+from perfdoctor.attribution.attribute import BLOCK_NS
+from perfdoctor.attribution.settled import settled_samples
+from perfdoctor.attribution.share import read_writing
+from perfdoctor.attribution.suppliers import supplier_shares
+from perfdoctor.diagnosis import Text, say
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.long_steps import longest_ordinary
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.steps import Step, Steps
+
+# As many bins as can be told apart on a wide screen, and for all tracks together what a page has room for.
+_MOST_BINS, _MOST_CELLS = 240, 9_600
+_SAMPLES_PER_BIN = 2  # fewer say little of a bin
+# A sample of a worker costs some 0.1 ms: so many of one, and of all of them together.
+_WORKER_SAMPLES, _ALL_WORKER_SAMPLES = 1_500, 8_000
+_WORKER_TRACKS = 16
+_HOT_LINES = 12
+# Steps of which the times are kept; of more, neighbours are told by the longest of them.
+_STEPS_KEPT = 2_000
+
+_GAPS = 2  # fewer are no rhythm
+
+# A process and what it did at each of its samples.
+Found = tuple[Process, list[Sampled]]
+
+
+def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int | None) -> Activity:
+    """All of it.
+
+    Args:
+        job: the job.
+        accounts: of its trainers.
+        straggler: the rank of which the code is drawn; None for the first one: ranks mostly run the same.
+    """
+    trainers = [(account.trainer, settled_samples(account, job.span[0], BLOCK_NS)) for account in accounts]
+    workers = [(account.trainer, worker) for account in accounts for worker in _workers(job, account)]
+    most = min(_WORKER_SAMPLES, _ALL_WORKER_SAMPLES // max(1, len(workers)))
+    worked = [(worker, _of_worker(job, trainer, worker, most)) for trainer, worker in workers]
+    seen = [found for found in worked if found[1]]
+    shown = _longest_seen(seen)
+    drawn = [(TRAINER, *found) for found in trainers if found[1]] + [(WORKER, *found) for found in shown]
+    return Activity(
+        watched_s=(job.span[1] - job.span[0]) / NS_PER_S,
+        tracks=tuple(_track(job, *found, of=len(drawn)) for found in drawn),
+        code=tuple(_code(job, trainers, seen, straggler)),
+        lines=_hot_lines(accounts),
+        steps=tuple(_step_times(job, account) for account in accounts if _has_steps(job, account)),
+        workers_left_out=len(seen) - len(shown),
+    )
+
+
+def not_drawn(activity: Activity) -> Iterator[Text]:
+    """What was not seen of a recorded job, and why."""
+    if not activity.tracks:
+        yield say("activity.no_tracks")
+    if not activity.code:
+        yield say("activity.no_code")
+    if activity.tracks and not activity.steps:
+        yield say("activity.no_steps")
+    if activity.workers_left_out:
+        yield say("activity.workers_left_out", count=activity.workers_left_out)
+
+
+def _code(job: JobTimeline, trainers: list[Found], workers: list[Found], straggler: int | None) -> Iterator[CodeTree]:
+    """The calls of one trainer, and of the worker that works most."""
+    trainer = next((found for found in trainers if found[0].rank == straggler), None) or next(iter(trainers), None)
+    busiest = max(workers, key=lambda found: _busy(found[1]), default=None)
+    for role, found in ((TRAINER, trainer), (WORKER, busiest)):
+        if found is not None:
+            tree = code_tree(job, found[0], role, found[1])
+            if tree.calls:
+                yield tree
+
+
+def _workers(job: JobTimeline, account: Account) -> list[Process]:
+    return sorted(job.processes.workers_of(account.trainer.pid), key=lambda worker: (worker.started_ns, worker.pid))
+
+
+def _longest_seen(workers: list[Found]) -> list[Found]:
+    """Those that can be drawn, in their own order."""
+    longest = sorted(workers, key=lambda found: -len(found[1]))[:_WORKER_TRACKS]
+    return [found for found in workers if found in longest]
+
+
+def _busy(samples: Sequence[Sampled]) -> float:
+    """Seconds in which a worker works."""
+    return sum(amount for sample in samples for cause, amount in sample.causes.items() if cause)
+
+
+def _of_worker(job: JobTimeline, trainer: Process, worker: Process, most: int) -> list[Sampled]:
+    """What a worker does at its samples, "" where it idles; at evenly chosen ones where there are more."""
+    writing = read_writing(job, trainer)
+    times = job.threads.main_times(worker.pid, most=most)
+    if len(times) < 2:
+        return []
+    edges = np.concatenate([times[:1], (np.array(times[1:]) + times[:-1]) / 2, times[-1:]])
+    found = []
+    for time_ns, seconds in zip(times, (np.diff(edges) / NS_PER_S).tolist(), strict=True):
+        shares = supplier_shares(job, worker, time_ns, writing)
+        causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
+        causes[""] += seconds - causes.total
+        found.append(Sampled(time_ns, causes))
+    return found
+
+
+def _track(job: JobTimeline, role: str, process: Process, samples: list[Sampled], *, of: int) -> Track:
+    """One of so many tracks."""
+    start, end = job.span
+    bins = max(1, min(_MOST_BINS, _MOST_CELLS // of, len(samples) // _SAMPLES_PER_BIN))
+    cells: list[Amounts[str]] = [Amounts() for _ in range(bins)]
+    for time_ns, causes in samples:
+        cell = cells[min(bins - 1, (time_ns - start) * bins // max(1, end - start))]
+        for cause, amount in causes.items():
+            cell[cause] += amount
+    by_cause = Amounts.summed(causes for _, causes in samples)
+    parts = [cell.fractions() for cell in cells]
+    return Track(
+        role,
+        _rank(job, process),
+        process.pid,
+        (end - start) / NS_PER_S / bins,
+        tuple(bool(part) for part in parts),
+        {cause: tuple(part.get(cause, 0.0) for part in parts) for cause in by_cause.fractions() if cause},
+    )
+
+
+def _rank(job: JobTimeline, process: Process) -> int:
+    trainer = job.processes.by_pid.get(process.trainer_pid) if process.role == "worker" else process
+    return (trainer.rank or 0) if trainer else 0
+
+
+def _hot_lines(accounts: Sequence[Account]) -> tuple[HotLine, ...]:
+    """The lines that cost most, each rank's time counting alike."""
+    watched = [account.seconds or 1.0 for account in accounts]
+    found = Amounts.summed(
+        {(line, cause): amount / seconds / len(accounts) for line, amount in lines.items()}
+        for account, seconds in zip(accounts, watched, strict=True)
+        for cause, lines in account.lines.items()
+    )
+    first = sorted(found.items(), key=lambda item: -item[1])[:_HOT_LINES]
+    return tuple(HotLine(line, cause, share) for (line, cause), share in first)
+
+
+def _has_steps(job: JobTimeline, account: Account) -> bool:
+    return account.trainer.pid in job.steps and bool(job.steps[account.trainer.pid].all)
+
+
+def _step_times(job: JobTimeline, account: Account) -> StepTimes:
+    steps, start = job.steps[account.trainer.pid], job.span[0]
+    lengths = steps.lengths_ns
+    order = np.argsort(lengths, kind="stable")
+    usual, slowest = int(order[(len(order) - 1) // 2]), int(order[-1])
+    kept, limit_ns = _longest_of_neighbours(lengths.tolist()), longest_ordinary(lengths)
+    return StepTimes(
+        account.trainer.rank or 0,
+        tuple((steps.all[number].from_ns - start) / NS_PER_S for number in kept),
+        tuple(float(lengths[number]) / NS_PER_S for number in kept),
+        limit_ns / NS_PER_S,
+        _parts(steps, usual),
+        _parts(steps, slowest),
+        period(np.flatnonzero(lengths > limit_ns).tolist()),
+    )
+
+
+def period(numbers: Sequence[int]) -> int | None:
+    """After how many steps one of those comes again, within one step; None where that is not always so, or too few."""
+    gaps = [after - before for before, after in pairwise(numbers)]
+    return round(sum(gaps) / len(gaps)) if len(gaps) >= _GAPS and max(gaps) - min(gaps) <= 1 and min(gaps) > 1 else None
+
+
+def _longest_of_neighbours(lengths: Sequence[int]) -> list[int]:
+    """Numbers of the steps that are kept, so that no long one is missing."""
+    together = -(-len(lengths) // _STEPS_KEPT)
+    return [
+        max(range(first, min(first + together, len(lengths))), key=lambda number: lengths[number])
+        for first in range(0, len(lengths), together)
+    ]
+
+
+def _parts(steps: Steps, number: int) -> StepParts:
+    step = steps.all[number]
+    return StepParts(number + 1, (step.end_ns - step.from_ns) / NS_PER_S, tuple(_parts_of(steps, step)))
+
+
+def _parts_of(steps: Steps, step: Step) -> Iterator[tuple[str, float, float]]:
+    time_ns = step.from_ns
+    while time_ns < step.end_ns:
+        segment = steps.at(time_ns)
+        if segment is None:
+            return
+        end_ns = min(segment.end_ns, step.end_ns)
+        yield segment.name, (time_ns - step.from_ns) / NS_PER_S, (end_ns - time_ns) / NS_PER_S
+        time_ns = end_ns

@@ -1,0 +1,172 @@
+"""The page's own words: labels, captions and what it says of its method, and the verdict in one sentence."""
+
+from perfdoctor import causes
+
+# What goes on in the time that a cause takes, after "62% of the time ...".
+GOES = {
+    causes.INPUT_PREPROCESSING: "goes into preparing the input",
+    causes.WORKER_STARTUP: "goes into starting loader workers anew",
+    causes.DATA_TRANSFER: "goes into handing batches from workers to the trainer",
+    causes.LOCK_CONTENTION: "is spent queueing for a lock of the job's own",
+    causes.PYTHON_OVERHEAD: "goes into Python and operator dispatch instead of arithmetic",
+    causes.KERNEL_LAUNCH: "the GPU waits for small kernels to be launched",
+    causes.SYNCHRONIZATION: "goes into waiting for the GPU's queue to drain",
+    causes.GIL_CONTENTION: "is spent waiting for the GIL",
+    causes.GARBAGE_COLLECTION: "goes into garbage collection",
+    causes.CONTENTION: "is spent waiting for a core: more threads want one than there are",
+    causes.THROTTLED: "the job is stopped by its control group's CPU quota",
+    causes.STARTUP: "goes into one-off work at the job's start",
+    causes.EVALUATION: "goes into evaluation, which trains nothing",
+    causes.STORAGE_READ: "goes into reading from storage",
+    causes.NETWORK_READ: "goes into reading from the network",
+    causes.CHECKPOINT_WRITE: "goes into saving checkpoints",
+    causes.LOG_WRITE: "goes into writing logs",
+    causes.SWAP: "goes into memory that is paged in and out",
+    causes.MEMORY_BANDWIDTH: "goes into memory traffic on the GPU",
+    causes.LOW_OCCUPANCY: "goes into GPU kernels with too little work",
+    causes.NO_TENSOR_CORES: "goes into full-precision arithmetic without tensor cores",
+    causes.HOST_TRANSFER: "goes into copies between host and GPU",
+    causes.MEMORY_PRESSURE: "goes into making room in the GPU's memory",
+    causes.GPU_THROTTLED: "is lost to lowered GPU clocks",
+    causes.GPU_CONTENTION: "is lost to another process on the GPU",
+    causes.BANDWIDTH: "goes into moving gradients between ranks",
+    causes.LATENCY: "goes into many small collectives",
+    causes.DATA_PARALLEL: "goes into nn.DataParallel's scatter and gather",
+    causes.UNOBSERVED_RANK: "is spent waiting for a rank that was not observed",
+}
+
+WORDS = {
+    "lang": "en",
+    "skip": "Skip to the verdict",
+    "contents": "Contents",
+    "of_time": "{share} of the time {goes}",
+    "in_rank": "{sentence}; rank {rank} keeps the others waiting",
+    # --- the first screen
+    "second": "Where one second of training goes",
+    "second_unknown": "Where one second of the watched time goes",
+    "one_second": "one second",
+    "cause": "Cause",
+    "milliseconds": "Milliseconds",
+    "first": "Do this first",
+    "today": "today",
+    "afterwards": "with this change",
+    "one_second_becomes": "What takes one second today would take {after}",
+    "between": "{least} to {most}",
+    "a_step": "a step: {before} now, {after} then",
+    "up_to": "How much it brings cannot be told beforehand. If all of this cause went away: {speedup} at most.",
+    "next": "What limits it then: {title}, {share} of the time today.",
+    "gain": "{gain} faster",
+    "rests": "What this rests on",
+    "known": "How it is known",
+    "confidence": "Confidence",
+    "confidence_is": "how often this cause comes first when the seconds that were watched are drawn anew",
+    "watched": "Watched",
+    "watching_cost": "What watching cost",
+    "cost": "{cpu} of one core and {memory} of memory",
+    # --- over time
+    "over_time": "Over time",
+    "one_clock": "All rows share one clock. Threads are stacked by cause, from below in the order of the legend.",
+    "with_script": "Move the pointer over the rows, or focus them and use the arrow keys, to read all of them at once.",
+    "trainer": "Trainer",
+    "worker": "Worker",
+    "rank": "rank {rank}",
+    "pid": "process {pid}",
+    "idle": "idle",
+    "not_seen": "not seen",
+    "steps_row": "Steps",
+    "steps_detail": "{count} steps, {usual} in the median; {outliers}",
+    "no_outliers": "none is much longer",
+    "outlier": "one is longer than {limit}",
+    "outliers": "{count} are longer than {limit}",
+    "every": ", one every {every} steps",
+    "length": "length",
+    "at_most": "at most {value}",
+    "lines_left_out": "{count} smaller ones are not drawn",
+    "charts_left_out": "{count} more measurements are not drawn.",
+    "seconds": "seconds since the watching began",
+    # --- proof
+    "findings": "Findings",
+    "of_the_time": "{share} of the time",
+    "if_fixed": "{speedup} if fixed",
+    "when": "Of {whose} time, {first} in the first third of the watched time, {second} in the second, {third} in the "
+    "last.",
+    "of_one_rank": "rank {rank}'s",
+    "of_the_trainer": "the trainer's",
+    "evidence": "Evidence",
+    "measured": "Measured",
+    "value": "Value",
+    "source": "Source",
+    "alike": "What else it could have been",
+    "alike_measured": "What was measured",
+    "result": "Result",
+    "ruled_out": "ruled out",
+    "also": "also there",
+    "not_examined_cause": "not examined",
+    "too_little": "{share} of the time goes there",
+    "see_changes": "What to change",
+    "change_number": "change {number}: {title}",
+    "refuted": "What would prove this wrong:",
+    "changes": "What else to change",
+    "serves": "Helps against:",
+    # --- the code
+    "code": "Where in the code",
+    "flame_help": "A box is a function, as wide as its part of the time, with the functions that it calls below it. "
+    "Colours are causes, as in the legend.",
+    "flame_label": "Flame graph; the table below it lists the lines that cost most",
+    "hot_lines": "Lines of your code that cost most",
+    "line": "Line",
+    "share": "Share",
+    # --- steps
+    "two_steps": "A usual step and the slowest one",
+    "usual_step": "step {number}, of median length: {length}",
+    "slowest_step": "step {number}, the slowest: {length}",
+    "of_rank": "Rank {rank}: ",
+    "phase": "Part",
+    "usual": "Usual",
+    "slowest": "Slowest",
+    "difference": "Longer by",
+    # --- ranks
+    "ranks": "Rank by rank",
+    "heat_help": "Fractions of each rank's wall time; the darker, the more. The straggler is the rank that waits least "
+    "for the others.",
+    "waits": "waits for other ranks",
+    "straggler": "straggler",
+    # --- the rest
+    "not_examined": "Not examined",
+    "nothing_left_out": "Nothing was left out.",
+    "to_enable": "To enable:",
+    "method": "How these numbers were made",
+    "job": "The job",
+    "settings": "Its settings, limits and hardware",
+    "cost_title": "What this diagnosis cost",
+    "footer": "This page is one file that loads and sends nothing; its script only adds reading, search and copying.",
+    # --- added by scripts
+    "copy": "Copy",
+    "copied": "Copied",
+    "search": "Search functions",
+    "reset": "Whole graph",
+    "found": "{share} of the time in functions that match",
+}
+
+METHOD = {
+    "sampled from outside": (
+        "The states of all threads were read from the kernel several times a second, and Python stacks sampled beside "
+        "them; nothing in the job was changed.",
+        "Each sample of a trainer stands for the time around it. Where the trainer waited, the sample was given to "
+        "what those did for whom it waited at that instant.",
+    ),
+    "measured inside": (
+        "The training loop marked its steps and their phases, so their lengths are exact; what happened inside a phase "
+        "was sampled from outside.",
+    ),
+    "traced": (
+        "torch.profiler recorded every operator and every kernel; times are its own, and idle time of the GPU was "
+        "given to what the host did meanwhile.",
+    ),
+    "confirmed by trial": ("Besides being sampled, the cause was taken away for some steps, and the pace measured.",),
+}
+METHOD_ALWAYS = (
+    "The shares of all causes sum to the whole; what nothing explains stays visible as not attributed.",
+    "A predicted gain takes away only what the change frees, and stops where the next bottleneck sets in. Its range "
+    "has what the samples leave open, and what is not known of the change.",
+)

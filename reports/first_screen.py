@@ -1,0 +1,170 @@
+"""The first screen of the page: the verdict in a sentence, where a second goes, what to do first, what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfdoctor.diagnosis import Diagnosis, Verdict
+from perfdoctor.reports.cards import Card, ShownFix
+from perfdoctor.reports.outline import Outline
+from perfdoctor.reports.palette import Palette
+from perfdoctor.reports.text import clean, duration, percent, size, speedup
+from perfdoctor.reports.wording import cause_title, page_words, worded_fixes
+
+SECOND_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A row of the waterfall.
+
+    Attributes:
+        ms: of one second; those of all rows sum to 1000.
+        start: where it begins, in percent of the second.
+        width: in percent.
+    """
+
+    title: str
+    cause: str
+    look: str
+    ms: int
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change, with all findings that it serves.
+
+    Attributes:
+        number: from 1, the one to make first.
+        serves: titles of findings, and the numbers of their cards from 1.
+    """
+
+    number: int
+    fix: ShownFix
+    serves: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What the first change does to one second of today's training.
+
+    Attributes:
+        after: what is left of it, in percent: expected, at least and at most.
+        becomes: the same in words.
+        between: its range in words; "" where there is none.
+        step: what becomes of a step, "" where none was seen.
+    """
+
+    after: tuple[float, float, float]
+    becomes: str
+    between: str
+    step: str
+
+
+def verdict_sentence(verdict: Verdict, report: Outline) -> str:
+    """The verdict in one sentence."""
+    words = page_words()
+    if report.tone != "bottleneck" or verdict.cause not in words.GOES:
+        return report.claim
+    said = words.WORDS["of_time"].format(share=percent(verdict.share), goes=words.GOES[verdict.cause])
+    if verdict.straggler_rank is None:
+        return str(said)
+    return str(words.WORDS["in_rank"].format(sentence=said, rank=verdict.straggler_rank))
+
+
+def waterfall(report: Outline, palette: Palette) -> tuple[Slice, ...]:
+    """The breakdown in milliseconds of one second, which sum to it."""
+    parts = report.breakdown
+    whole = milliseconds([part.share for part in parts])
+    found, start = [], 0.0
+    for part, ms in zip(parts, whole, strict=True):
+        width = ms / SECOND_MS * 100
+        look = "more" if part.kind == "small" else palette.of(part.cause)
+        found.append(Slice(part.title, part.cause, look, ms, round(start, 1), round(width, 1)))
+        start += width
+    return tuple(found)
+
+
+def milliseconds(shares: Sequence[float]) -> list[int]:
+    """Shares of one second in whole milliseconds that sum to 1000: those with the largest remainders are rounded up."""
+    total = sum(shares)
+    if total <= 0:
+        return [0 for _ in shares]
+    exact = [SECOND_MS * share / total for share in shares]
+    whole = [int(amount) for amount in exact]
+    by_rest = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
+    for place in by_rest[: SECOND_MS - sum(whole)]:
+        whole[place] += 1
+    return whole
+
+
+def changes_of(diagnosis: Diagnosis, cards: Sequence[Card]) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
+    """All changes in the order of the findings, each once, and the numbers of those of each card."""
+    numbers: dict[tuple[str, str], int] = {}
+    fixes: list[ShownFix] = []
+    serves: list[list[tuple[int, str]]] = []
+    by_card = []
+    for place, (finding, card) in enumerate(zip(diagnosis.findings, cards, strict=True), start=1):
+        own = []
+        for fix, shown in zip(worded_fixes(finding), card.changes, strict=True):
+            number = numbers.setdefault((fix.title, fix.change), len(numbers))
+            if number == len(fixes):
+                fixes.append(shown)
+                serves.append([])
+            serves[number].append((place, card.title))
+            own.append(number + 1)
+        by_card.append(tuple(own))
+    changes = [Change(number + 1, fix, tuple(serves[number])) for number, fix in enumerate(fixes)]
+    return changes, tuple(by_card)
+
+
+def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
+    """What a change brings; None where that is not known.
+
+    Args:
+        fix: the change.
+        steps: what is known of the steps, as in a diagnosis.
+    """
+    if fix.after is None:
+        return None
+    words = page_words().WORDS
+    expected, least, most = fix.after
+    ranged = duration(least) != duration(most)
+    before = steps.get("median_s")
+    known = isinstance(before, (int, float)) and before > 0
+    return Prospect(
+        after=(round(100 * expected, 1), round(100 * least, 1), round(100 * most, 1)),
+        becomes=words["one_second_becomes"].format(after=duration(expected)),
+        between=words["between"].format(least=duration(least), most=duration(most)) if ranged else "",
+        step=words["a_step"].format(before=duration(before), after=duration(before * expected)) if known else "",
+    )
+
+
+def bounds(diagnosis: Diagnosis, first: Change | None, prospect: Prospect | None) -> Iterable[str]:
+    """What a first change can bring at most where no more is known, and what limits the job after it."""
+    words, verdict = page_words().WORDS, diagnosis.verdict
+    if first is None:
+        return
+    if prospect is None and verdict.predicted_speedup > 1:
+        yield words["up_to"].format(speedup=speedup(verdict.predicted_speedup))
+    others = [line for line in diagnosis.breakdown if line.cause != verdict.cause and line.share > 0]
+    largest = max(others, key=lambda line: line.share, default=None)
+    if largest is not None:
+        yield words["next"].format(title=cause_title(largest.cause), share=percent(largest.share))
+
+
+def rests_on(diagnosis: Diagnosis, span_s: float) -> Iterable[tuple[str, str, str]]:
+    """What the verdict rests on: label, value, and a remark."""
+    words, verdict, cost = page_words().WORDS, diagnosis.verdict, diagnosis.overhead
+    if verdict.cause is not None:
+        yield words["confidence"], percent(verdict.confidence), words["confidence_is"]
+    yield words["known"], clean(verdict.level), ""
+    if span_s > 0:
+        yield words["watched"], duration(span_s), ""
+    cores, memory = cost.get("cpu_cores"), cost.get("memory_bytes")
+    if isinstance(cores, (int, float)) and isinstance(memory, (int, float)):
+        yield words["watching_cost"], words["cost"].format(cpu=percent(cores), memory=size(memory)), ""

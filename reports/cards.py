@@ -141,7 +141,7 @@ def _alike(one: LookAlike) -> Alike:
     return Alike(
         title=sentence(cause_title(one.cause)),
         share="" if one.share is None else percent(one.share),
-        evidence=tuple((clean(item.name), quantity(item.value, item.unit)) for item in one.evidence),
+        evidence=tuple((clean(worded(item.name)), quantity(item.value, item.unit)) for item in one.evidence),
         ruled_out=one.ruled_out,
     )
 
@@ -151,7 +151,7 @@ def _evidence(items: Iterable[Evidence], paths: ShortPaths) -> tuple[tuple[str, 
     rows: list[tuple[str, str, str]] = []
     above = None
     for item in items:
-        name = sentence(clean(item.name))
+        name = sentence(clean(worded(item.name)))
         rows.append(("" if name == above else name, paths.shorten(quantity(item.value, item.unit)), clean(item.probe)))
         above = name
     return tuple(rows)

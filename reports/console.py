@@ -171,8 +171,8 @@ def _ranks(ranks: Iterable[RankBar]) -> "RenderableType":
     grid.add_column()
     for rank in ranks:
         shares = label("sequence", items=tuple(f"{part.percent} {lower_first(part.title)}" for part in rank.parts))
-        late = (f"{label('straggler')}: " if rank.straggler else "", "bold red")
-        grid.add_row("", Text(label("aside", text=rank.name, more=rank.detail)), Text.assemble(late, shares))
+        late = (label("named", name=label("straggler"), value="") if rank.straggler else "", "bold red")
+        grid.add_row("", Text(label("aside", text=rank.name, more=rank.detail)), wrapped(Text.assemble(late, shares)))
     return grid
 
 
@@ -223,7 +223,7 @@ def _evidence(card: Card) -> "RenderableType":
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold", style=FAINT)
     for name, value, probe in card.evidence:
-        grid.add_row("", Text(name), Text(value), Text(probe))
+        grid.add_row("", wrapped(Text(name)), wrapped(Text(value)), Text(probe))
     return grid
 
 
@@ -244,5 +244,5 @@ def table(rows: Rows) -> "RenderableType":
     grid.add_column(overflow="fold", style=FAINT)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row("", Text(name), Text(value))
+        grid.add_row("", Text(name), wrapped(Text(value)))
     return grid

@@ -11,7 +11,7 @@ from perfdoctor.reports.cards import Card, ShownFix
 from perfdoctor.reports.outline import Outline
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import clean, duration, percent, size, speedup
-from perfdoctor.reports.wording import cause_title, page_words, worded_fixes
+from perfdoctor.reports.wording import cause_title, page_words, worded, worded_fixes
 
 SECOND_MS = 1000
 
@@ -162,7 +162,7 @@ def rests_on(diagnosis: Diagnosis, span_s: float) -> Iterable[tuple[str, str, st
     words, verdict, cost = page_words().WORDS, diagnosis.verdict, diagnosis.overhead
     if verdict.cause is not None:
         yield words["confidence"], percent(verdict.confidence), words["confidence_is"]
-    yield words["known"], clean(verdict.level), ""
+    yield words["known"], clean(worded(verdict.level)), ""
     if span_s > 0:
         yield words["watched"], duration(span_s), ""
     cores, memory = cost.get("cpu_cores"), cost.get("memory_bytes")

@@ -11,7 +11,7 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.reports.cards import Card, ShortPaths, card, texts
 from perfdoctor.reports.text import clean, duration, fact, number, percent, sentence, speedup
-from perfdoctor.reports.wording import cause_title, label
+from perfdoctor.reports.wording import cause_title, label, worded
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -45,7 +45,7 @@ def step_rows(steps: Mapping[str, Any]) -> Rows:
         told = [label("sequence", items=(label("a_step", time=duration(spent["mean_s"])), percent(spent["share"])))]
         told += [label("on_device", time=duration(there[name]))] if name in there else []
         told += [label("by_itself", time=duration(alone[name]))] if name in alone else []
-        rows.append((sentence(clean(name)), label("listed", items=tuple(told))))
+        rows.append((sentence(clean(worded(name))), label("listed", items=tuple(told))))
     if apart:
         hidden = label("in_sum", time=duration(apart["sum_s"]), steps=number(apart["count"]))
         overlap = label("overlaps", share=percent(apart["overlap"]))
@@ -65,9 +65,8 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
     shown = {name: value for name, value in job.items() if name != "settings"}
     if shown.get("root_pid") == shown.get("pid"):
         shown.pop("root_pid", None)
-    shown["stopped"] = _ENDS.get(str(shown.get("stopped")), shown.get("stopped"))
-    if shown["stopped"] is None:
-        del shown["stopped"]
+    if (stopped := shown.pop("stopped", None)) is not None:
+        shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -167,7 +166,7 @@ class Outline:
         """What was watched, with all settings in one row."""
         if not self.settings:
             return self.job
-        return (*self.job, ("Settings", ", ".join(f"{name} {value}" for name, value in self.settings)))
+        return (*self.job, (label("settings"), ", ".join(f"{name} {value}" for name, value in self.settings)))
 
 
 def outline(diagnosis: Diagnosis) -> Outline:
@@ -189,7 +188,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
         ranks=tuple(_rank(rank, verdict) for rank in ranks),
         cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
-            (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
+            (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
+            for item in diagnosis.not_examined
         ),
         overhead=cost_rows(diagnosis.overhead),
         steps=_steps(diagnosis),
@@ -247,7 +247,7 @@ def _figures(verdict: Verdict) -> Rows:
 
 def _basis(verdict: Verdict) -> Rows:
     """What the verdict rests on, as label and text."""
-    level = (label("how_known"), clean(verdict.level))
+    level = (label("how_known"), clean(worded(verdict.level)))
     return (level,) if verdict.cause is None else (level, (label("cause"), verdict.cause))
 
 

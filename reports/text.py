@@ -43,7 +43,7 @@ _KEY_UNITS = {
 
 def clean(text: Text) -> str:
     """One line of printable text: blanks run together, what steers a terminal or breaks UTF-8 replaced."""
-    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(worded(text).split()))
+    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join((worded(text) if isinstance(text, Message) else text).split()))
 
 
 def clean_lines(text: str) -> str:

@@ -10,6 +10,7 @@ from perfdoctor.reports import console
 from perfdoctor.reports.outline import outline
 from perfdoctor.reports.treated_outline import Row, TreatedOutline, treated_outline
 from perfdoctor.reports.wording import worded
+from perfdoctor.reports.wrapping import wrapped
 from perfdoctor.treatment import Treated
 
 if TYPE_CHECKING:
@@ -64,5 +65,5 @@ def _table(rows: Iterable[Row]) -> Table:
         table.add_column(worded(name), overflow="fold", header_style=console.FAINT)
     for row in rows:
         title = Text.assemble(row.title, (f"\n{row.remark}" if row.remark else "", console.FAINT))
-        table.add_row(title, row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
+        table.add_row(wrapped(title), row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
     return table

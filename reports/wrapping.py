@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.measure import Measurement
     from rich.text import Text
 
 # A character of two columns with what may not begin the next line after it, or what may not end a line before it
@@ -32,17 +33,29 @@ class _Paragraph:
         """Called by Rich with the width that there is."""
         from rich.text import Text
 
-        lines = "\n".join(lines_of(self._text.plain, options.max_width))
-        yield Text(lines, style=self._text.style, overflow="fold")
+        lines = self._text.divide(line_ends(self._text.plain, options.max_width))
+        for line in lines:
+            line.rstrip()
+        yield Text("\n", style=self._text.style, overflow="fold").join(lines)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Called by Rich for a cell: the width of the longest piece, and of the whole."""
+        from rich.cells import cell_len
+        from rich.measure import Measurement
+
+        pieces = [cell_len(piece.rstrip()) for piece in _PIECE.findall(self._text.plain)]
+        return Measurement(max(pieces, default=0), cell_len(self._text.plain)).with_maximum(options.max_width)
 
 
-def lines_of(text: str, width: int) -> list[str]:
-    """The text in lines of so many columns; a word that is longer stays whole, in a line of its own."""
+def line_ends(text: str, width: int) -> list[int]:
+    """Where to break a text into lines of so many columns; a word that is longer stays whole, in a line of its own."""
     from rich.cells import cell_len
 
-    lines = [""]
-    for piece in _PIECE.findall(text):
-        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
-        lines[-1] += piece
-    return [line.rstrip() for line in lines]
+    ends, line = [], ""
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        if line and cell_len(line + piece.rstrip()) > width:
+            ends.append(match.start())
+            line = ""
+        line += piece
+    return ends

@@ -18,7 +18,7 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports import console
+from perfdoctor.reports import console, html
 from perfdoctor.reports.language import language
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.wording import worded_fixes
@@ -27,6 +27,11 @@ from tests.recordings import corpus, packing
 
 # Three plain words or more, one after another: names, paths and options have other characters in or around them.
 ENGLISH = re.compile(r"(?<![\w./`=-])(?:[A-Za-z][a-z]+,? ){2,}[a-z]+(?![\w./=(])")
+# Of a page: what is no text, and code; the texts that tags hold for screen readers and scripts stay.
+LEFT_OUT = re.compile(
+    r"<(style|script|pre|code)\b.*?</\1>|<meta[^>]*>|<[a-z]+|</[a-z0-9]+>|\b(?!aria-label|title|data-)[a-z-]+=\"[^\"]*\"",
+    re.DOTALL,
+)
 SECRET = "s3cr3t-Value_77"
 # Recordings in which perfdoctor names another cause than the true one, and why.
 KNOWN_MISSES: dict[str, str] = {
@@ -57,8 +62,10 @@ def code_of(diagnosis: Diagnosis) -> Iterator[str]:
 
 def english_in(diagnosis: Diagnosis) -> list[str]:
     """What is English in the Chinese report of a diagnosis, the code of its fixes and the names of the job left out."""
+    diagnosis = replace(diagnosis, job={})
     with language("zh"):
-        text = console.render(replace(diagnosis, job={}), width=110, color=False, encoding="utf-8")
+        text = console.render(diagnosis, width=110, color=False, encoding="utf-8")
+        text += "\n" + LEFT_OUT.sub("\n", html.render(diagnosis))
         code = set(code_of(diagnosis))
     return ENGLISH.findall("\n".join(line for line in text.splitlines() if line.strip() not in code))
 

@@ -66,6 +66,10 @@ def the_job() -> str:
     return "作业"
 
 
+def settings() -> str:
+    return "设置"
+
+
 def evidence() -> str:
     return "证据"
 

@@ -166,16 +166,29 @@ _TRACE = {
 
 _CHARTS = {
     "Storage of the job": "作业的存储读写",
+    "Storage devices": "存储设备",
+    "Swap of the host": "主机的交换区",
+    "GPU links": "GPU 链路",
+    "GPU power": "GPU 功率",
+    "Loader workers": "worker 进程",
     "Memory": "内存",
     "Network": "网络",
     "GPU memory": "显存",
     "Cores in use": "占用的核",
-    "Main thread of the trainer (process {})": "训练进程的主线程（进程 {}）",
+    "Main thread of the trainer": "训练进程的主线程",
+    "Main threads of the trainers, {}": "各训练进程的主线程，{}",
 }
 
 # What a chart's lines show, of the job or of a device or process.
 _LINES = {
     "read": "读取",
+    "read back": "读回",
+    "sent": "发送",
+    "PCIe received": "PCIe 接收",
+    "PCIe sent": "PCIe 发送",
+    "NVLink received": "NVLink 接收",
+    "SM clock": "SM 频率",
+    "power": "功率",
     "written": "写入",
     "resident": "常驻",
     "received": "接收",

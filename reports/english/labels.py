@@ -29,6 +29,10 @@ def the_job() -> str:
     return "The job"
 
 
+def settings() -> str:
+    return "Settings"
+
+
 def evidence() -> str:
     return "Evidence"
 

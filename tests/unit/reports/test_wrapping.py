@@ -1,6 +1,11 @@
-from perfdoctor.reports.wrapping import lines_of
+from perfdoctor.reports.wrapping import line_ends
 
 TEXT = "作业有 31% 的时间在等待读取，“现有的一个” worker 进程（pid 12）每秒只有 0.3 秒的工作。" * 3  # noqa: RUF001
+
+
+def lines_of(text: str, width: int) -> list[str]:
+    ends = line_ends(text, width)
+    return [text[begin:end].rstrip() for begin, end in zip([0, *ends], [*ends, None], strict=True)]
 
 
 def test_lines_are_full_and_none_is_too_long() -> None:

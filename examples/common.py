@@ -45,6 +45,8 @@ class Run:
         self.seconds = arguments.seconds
         self._diagnosed = arguments.diagnose
         self._files = {"json": arguments.json, "recording": arguments.recording}
+        self._slower = arguments.slower
+        self._began = time.monotonic()
         self.rank = int(os.environ.get("RANK", "0"))
         self._count = 0
         self._first = self._warm_time = self._warm_count = 0.0
@@ -87,6 +89,10 @@ class Run:
 
     def _step_done(self) -> bool:
         now = time.monotonic()
+        until = now + self._slower * (now - self._began)
+        while now < until:
+            now = time.monotonic()
+        self._began = now
         self._count += 1
         if self._count == 1:
             self._first = self._warm_time = now
@@ -123,6 +129,7 @@ def start(description: str | None) -> Run:
     parser.add_argument("state", nargs="?", choices=("bottleneck", "fixed"), default="bottleneck")
     parser.add_argument("--seconds", type=float, default=60.0, help="stop after so many seconds (default 60)")
     parser.add_argument("--diagnose", choices=("step", "loop"), help="put perfdoctor's diagnose() around this")
+    parser.add_argument("--slower", type=float, default=0.0, help="lengthen each step by this fraction (default 0)")
     parser.add_argument("--json", help="the file in which diagnose() writes its JSON report")
     parser.add_argument("--recording", help="the file in which it keeps its recording")
     arguments = parser.parse_args()

@@ -29,11 +29,13 @@ class Watched:
     Attributes:
         extra_s: beyond the time that was watched.
         stopwatch_s: median of the steps that ``diagnose()`` observed, by the example's own clock.
+        stopwatch_mean_s: their mean.
     """
 
     said: dict[str, Any]
     extra_s: float
     stopwatch_s: float | None = None
+    stopwatch_mean_s: float | None = None
 
 
 def attach(job: jobs.Job, duration: float) -> Watched:
@@ -75,7 +77,8 @@ class Inside:
         laps = job.laps(start_ns, end_ns)
         age_s = time.time() - self._json.stat().st_mtime
         extra_s = time.monotonic() - age_s - end_ns / 1e9
-        return Watched(json.loads(self._json.read_text()), extra_s, statistics.median(laps) if laps else None)
+        middles = (statistics.median(laps), statistics.fmean(laps)) if laps else ()
+        return Watched(json.loads(self._json.read_text()), extra_s, *middles)
 
     def _observed(self) -> tuple[int, int]:
         """When the observed steps of rank 0 began and ended."""

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
 
-COMMANDS = ("attach", "treat", "analyze", "report", "check")
+COMMANDS = ("attach", "treat", "analyze", "report", "compare", "check")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        0 a diagnosis was made, 1 it could not be, 2 wrong usage.
+        0 a diagnosis was made, 1 it could not be, 2 wrong usage; 3 of `compare`, the job is slower than allowed.
     """
     _open_closed_streams()
     try:

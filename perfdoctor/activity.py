@@ -120,7 +120,7 @@ class Activity:
     """All that reports draw of a job beside its measurements.
 
     Attributes:
-        watched_s: how long the job was watched; 0 where that is not known.
+        watched_s: for how long threads were sampled, where all pictures over time end; 0 where that is not known.
         workers_left_out: loader workers without a track, where there are very many.
     """
 

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfdoctor.activity import Activity
+from perfdoctor.blocks import Block
 from perfdoctor.causes import CAUSES
 
 if TYPE_CHECKING:
@@ -247,6 +248,7 @@ class Diagnosis:
         job: what was watched: command, pid, host, cores, torch and Python where known, seconds watched.
         activity: what was seen over time, over the code and over the steps, for pictures.
         not_drawn: what of that was not seen, and why, one sentence each.
+        blocks: the same time stretch by stretch, to tell how much the job varies.
     """
 
     version: str
@@ -261,6 +263,7 @@ class Diagnosis:
     series: tuple[Series, ...] = ()
     activity: Activity = field(default_factory=Activity)
     not_drawn: tuple[Text, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     def to_frame(self, part: Part = "findings") -> pd.DataFrame:
         """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.

@@ -6,7 +6,7 @@ reads from the drawing itself: its points, and the largest value that ``Chart.to
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Series
 from perfdoctor.reports.text import brief, quantity
@@ -27,6 +27,8 @@ _STEPS_S = (
     *(10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0, 86400.0),
 )
 _MOST_TICKS = 8
+
+_WHOLES = ("fraction", "share")
 
 Point = tuple[float, float | None]
 
@@ -54,7 +56,6 @@ class Chart:
     Attributes:
         unit: of its values, as ``quantity`` takes it.
         top: the value at the upper border; the lower one is ``bottom``.
-        highest: the largest value in words.
         label: all of it in words, for those who cannot see it.
         left_out: how many lines were not drawn.
     """
@@ -63,7 +64,6 @@ class Chart:
     unit: str
     bottom: float
     top: float
-    highest: str
     label: str
     lines: tuple[Line, ...]
     left_out: int
@@ -79,7 +79,7 @@ def charts(series: Sequence[Series], span_s: float) -> list[Chart]:
         span_s: seconds from the left border of all charts to the right one.
     """
     by_title: dict[str, list[Series]] = {}
-    for one in series:
+    for one in (_until(one, span_s) for one in series):
         if _values(one):
             by_title.setdefault(one.chart, []).append(one)
     groups = list(by_title.values())[:MAX_CHARTS]
@@ -116,6 +116,12 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _until(series: Series, span_s: float) -> Series:
+    """The series without what lies right of the right border."""
+    inside = sum(at <= span_s for at in series.times)
+    return replace(series, times=series.times[:inside], values=series.values[:inside])
+
+
 def _values(series: Series) -> list[float]:
     return [value for value in map(_finite, series.values) if value is not None]
 
@@ -133,6 +139,8 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
     highest = max(max(_values(one)) for one in drawn)
     bottom = min(0.0, *(min(_values(one)) for one in drawn))
     top = highest if highest > bottom else bottom + 1.0
+    if unit in _WHOLES:
+        top = max(1.0, top)  # a disk that is busy for 2% of the time is not to look busy
     lines = []
     for number, one in enumerate(drawn):
         values = _values(one)
@@ -142,7 +150,7 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
     told = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
     said = label("named", name=title, value=told)
     axis = brief(label("unit", unit=unit))
-    return Chart(title, axis, bottom, top, quantity(highest, unit), said, tuple(lines), len(group) - len(drawn))
+    return Chart(title, axis, bottom, top, said, tuple(lines), len(group) - len(drawn))
 
 
 def _path(points: Sequence[Point], span_s: float, bottom: float, top: float) -> str:

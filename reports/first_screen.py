@@ -10,7 +10,7 @@ from perfdoctor.diagnosis import Diagnosis, Verdict
 from perfdoctor.reports.cards import Card, ShownFix
 from perfdoctor.reports.outline import Outline
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import clean, duration, percent, size, speedup
+from perfdoctor.reports.text import brief, clean, duration, percent, size, speedup
 from perfdoctor.reports.wording import cause_title, page_words, worded, worded_fixes
 
 SECOND_MS = 1000
@@ -76,6 +76,15 @@ def verdict_sentence(verdict: Verdict, report: Outline) -> str:
     return str(words.WORDS["in_rank"].format(sentence=said, rank=verdict.straggler_rank))
 
 
+def subject(job: Mapping[str, Any]) -> str:
+    """Which job it is about: its command or its traces, its host, and when it was watched."""
+    traces = job.get("traces") or ()
+    command = job.get("command") or ", ".join(map(str, traces)) if not isinstance(traces, str) else traces
+    started = str(job.get("started") or "")[:16].replace("T", " ")
+    parts = (command, job.get("host"), started)
+    return " · ".join(brief(str(part), 80) for part in parts if part)
+
+
 def waterfall(report: Outline, palette: Palette) -> tuple[Slice, ...]:
     """The breakdown in milliseconds of one second, which sum to it."""
     parts = report.breakdown
@@ -135,12 +144,14 @@ def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
     expected, least, most = fix.after
     ranged = duration(least) != duration(most)
     before = steps.get("median_s")
-    known = isinstance(before, (int, float)) and before > 0
+    step = ""
+    if isinstance(before, (int, float)) and before > 0:
+        step = words["a_step"].format(before=duration(before), after=duration(before * expected))
     return Prospect(
         after=(round(100 * expected, 1), round(100 * least, 1), round(100 * most, 1)),
         becomes=words["one_second_becomes"].format(after=duration(expected)),
         between=words["between"].format(least=duration(least), most=duration(most)) if ranged else "",
-        step=words["a_step"].format(before=duration(before), after=duration(before * expected)) if known else "",
+        step=step,
     )
 
 
@@ -163,8 +174,9 @@ def rests_on(diagnosis: Diagnosis, span_s: float) -> Iterable[tuple[str, str, st
     if verdict.cause is not None:
         yield words["confidence"], percent(verdict.confidence), words["confidence_is"]
     yield words["known"], clean(worded(verdict.level)), ""
-    if span_s > 0:
-        yield words["watched"], duration(span_s), ""
+    watched = diagnosis.job.get("watched_seconds", span_s)
+    if isinstance(watched, (int, float)) and watched > 0:
+        yield words["watched"], duration(watched), ""
     cores, memory = cost.get("cpu_cores"), cost.get("memory_bytes")
     if isinstance(cores, (int, float)) and isinstance(memory, (int, float)):
         yield words["watching_cost"], words["cost"].format(cpu=percent(cores), memory=size(memory)), ""

@@ -4,6 +4,7 @@ from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from importlib.resources import files
+from types import SimpleNamespace
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.outline import outline
@@ -40,7 +41,7 @@ def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
     return environment.get_template(template).render(
         report=report,
         page=page_outline(diagnosis, report),
-        words=page_words().WORDS,
+        words=SimpleNamespace(**page_words().WORDS),
         style=_asset("report.css"),
         script=script,
         # The page's policy lets this very script run and no other.

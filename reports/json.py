@@ -8,6 +8,7 @@ from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any
 
+from perfdoctor.blocks import Block
 from perfdoctor.diagnosis import Diagnosis, Finding
 from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded_diagnosis
@@ -17,6 +18,7 @@ SCHEMA = 1  # grows when a reader of the old one would misread the new one
 _VERDICT = (
     "bottleneck", "cause", "share", "confidence", "predicted_speedup", "straggler_rank", "level", "summary",
 )  # fmt: skip
+_DIGITS = 6  # of seconds and steps of a block
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -49,6 +51,16 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         "overhead": diagnosis.overhead,
         "job": diagnosis.job,
+        "blocks": [_block(block) for block in diagnosis.blocks],
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    """A block with numbers that are as long as they are known."""
+    return {
+        "seconds": round(block.seconds, _DIGITS),
+        "steps": None if block.steps is None else round(block.steps, _DIGITS),
+        "causes": {cause: round(seconds, _DIGITS) for cause, seconds in block.causes.items()},
     }
 
 

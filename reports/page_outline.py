@@ -16,6 +16,7 @@ from perfdoctor.reports.first_screen import (
     changes_of,
     prospect_of,
     rests_on,
+    subject,
     verdict_sentence,
     waterfall,
 )
@@ -52,6 +53,7 @@ class Page:
     """What the page shows.
 
     Attributes:
+        subject: which job it is about.
         sentence: the verdict in one sentence.
         first: the change to make first; None where there is none.
         prospect: what it brings; None where that is not known.
@@ -64,6 +66,7 @@ class Page:
         tick: distance of two ticks in percent.
     """
 
+    subject: str
     sentence: str
     waterfall: tuple[Slice, ...]
     first: Change | None
@@ -103,6 +106,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     steps = [times for times in activity.steps if times in activity.steps[:1] or times.rank == verdict.straggler_rank]
     marks = ticks(span_s) if span_s > 0 else []
     return Page(
+        subject=subject(diagnosis.job),
         sentence=verdict_sentence(verdict, report),
         waterfall=waterfall(report, palette),
         first=first,

@@ -18,7 +18,6 @@ class StepsRow:
 
     Attributes:
         top_s: the length at the upper border.
-        top: the same in words.
         usual: ordinary steps, as an SVG path in a drawing of 1000 by 100.
         long: long ones.
     """
@@ -26,7 +25,6 @@ class StepsRow:
     rank: int
     detail: str
     top_s: float
-    top: str
     usual: str
     long: str
 
@@ -63,11 +61,12 @@ def steps_row(times: StepTimes, span_s: float) -> StepsRow:
     detail = words["steps_detail"].format(
         count=len(times.starts_s),
         usual=duration(times.usual.length_s),
+        top=duration(top),
         outliers=said.format(count=long, limit=limit),
     )
     if times.every is not None:
         detail += words["every"].format(every=times.every)
-    return StepsRow(times.rank, detail, top, duration(top), "".join(lines[False]), "".join(lines[True]))
+    return StepsRow(times.rank, detail, top, "".join(lines[False]), "".join(lines[True]))
 
 
 def _tallest(times: StepTimes) -> Iterator[tuple[float, float]]:

@@ -81,6 +81,11 @@ def speedup(factor: float) -> str:
     return f"{factor:.2f}x" if factor < 1.1 else f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
 
 
+def factor(value: float | None) -> str:
+    """A measured speed-up with two digits behind the point: differences of some percent are what is measured."""
+    return label("unknown") if value is None else f"{value:.2f}x" if value < 10 else speedup(value)
+
+
 def duration(seconds: float) -> str:
     """Seconds in the unit that reads best, from ``12 µs`` to ``3 h 20 min``."""
     size = abs(seconds)

@@ -6,7 +6,18 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix, Message, Text, say
 from perfdoctor.reports.outline import Rows
-from perfdoctor.reports.text import clean, clean_lines, duration, lower_first, number, percent, sentence, size, speedup
+from perfdoctor.reports.text import (
+    clean,
+    clean_lines,
+    duration,
+    factor,
+    lower_first,
+    number,
+    percent,
+    sentence,
+    size,
+    speedup,
+)
 from perfdoctor.reports.wording import label, worded, worded_fix
 from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 
@@ -93,13 +104,13 @@ def treated_outline(treated: Treated) -> TreatedOutline:
 
 def _headline(treated: Treated, tried: list[Trial]) -> str:
     if treated.best and treated.best.measured:
-        gained, title = _factor(treated.best.measured.speedup), lower_first(_title(treated.best))
+        gained, title = factor(treated.best.measured.speedup), lower_first(_title(treated.best))
         return worded(say("treated.faster", factor=gained, title=title))
     if not tried:
         return worded(say("treated.nothing_tried"))
     if found := _unconfirmed(tried):
         measured = found.measured.speedup if found.measured else 1.0
-        return worded(say("treated.not_confirmed", factor=_factor(measured), title=lower_first(_title(found))))
+        return worded(say("treated.not_confirmed", factor=factor(measured), title=lower_first(_title(found))))
     if all(trial.outcome is not Outcome.UNDECIDED for trial in tried):
         return worded(say("treated.nothing_helps"))
     return worded(say("treated.nothing_clear"))
@@ -133,8 +144,8 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
 def _interval(measured: Speedup, training: Training) -> Message:
     return say(
         "treated.interval",
-        low=_factor(measured.low),
-        high=_factor(measured.high),
+        low=factor(measured.low),
+        high=factor(measured.high),
         runs=measured.runs,
         controls=measured.controls,
         training=_TRAINING[training],
@@ -174,15 +185,10 @@ _WIDE = 10
 def _measured(measured: Speedup | None) -> str:
     if measured is None:
         return NOT_RUN
-    gained, low, high = map(_factor, (measured.speedup, measured.low, measured.high))
+    gained, low, high = map(factor, (measured.speedup, measured.low, measured.high))
     if measured.low is None or measured.high is None or measured.high > _WIDE * measured.speedup:
         return worded(say("treated.runs", factor=gained, runs=measured.runs))
     return worded(say("treated.runs_between", factor=gained, low=low, high=high, runs=measured.runs))
-
-
-def _factor(factor: float | None) -> str:
-    """With two digits behind the point: differences of some percent are what is measured."""
-    return label("unknown") if factor is None else f"{factor:.2f}x" if factor < 10 else speedup(factor)
 
 
 def _title(trial: Trial) -> str:

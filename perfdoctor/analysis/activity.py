@@ -28,7 +28,7 @@ _SAMPLES_PER_BIN = 2  # fewer say little of a bin
 # A sample of a worker costs some 0.1 ms: so many of one, and of all of them together.
 _WORKER_SAMPLES, _ALL_WORKER_SAMPLES = 1_500, 8_000
 _WORKER_TRACKS = 16
-_HOT_LINES = 12
+_HOT_LINES, _LEAST_LINE = 12, 0.01
 # Steps of which the times are kept; of more, neighbours are told by the longest of them.
 _STEPS_KEPT = 2_000
 
@@ -52,10 +52,11 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
     worked = [(worker, _of_worker(job, trainer, worker, most)) for trainer, worker in workers]
     seen = [found for found in worked if found[1]]
     shown = _longest_seen(seen)
+    until = max((samples[-1].time_ns for _, samples in (*trainers, *seen) if samples), default=job.span[1])
     drawn = [(TRAINER, *found) for found in trainers if found[1]] + [(WORKER, *found) for found in shown]
     return Activity(
-        watched_s=(job.span[1] - job.span[0]) / NS_PER_S,
-        tracks=tuple(_track(job, *found, of=len(drawn)) for found in drawn),
+        watched_s=(until - job.span[0]) / NS_PER_S,
+        tracks=tuple(_track(job, *found, until=until, of=len(drawn)) for found in drawn),
         code=tuple(_code(job, trainers, seen, straggler)),
         lines=_hot_lines(accounts),
         steps=tuple(_step_times(job, account) for account in accounts if _has_steps(job, account)),
@@ -117,9 +118,9 @@ def _of_worker(job: JobTimeline, trainer: Process, worker: Process, most: int) -
     return found
 
 
-def _track(job: JobTimeline, role: str, process: Process, samples: list[Sampled], *, of: int) -> Track:
-    """One of so many tracks."""
-    start, end = job.span
+def _track(job: JobTimeline, role: str, process: Process, samples: list[Sampled], *, until: int, of: int) -> Track:
+    """One of so many tracks, which all end at the same instant."""
+    start, end = job.span[0], until
     bins = max(1, min(_MOST_BINS, _MOST_CELLS // of, len(samples) // _SAMPLES_PER_BIN))
     cells: list[Amounts[str]] = [Amounts() for _ in range(bins)]
     for time_ns, causes in samples:
@@ -152,7 +153,7 @@ def _hot_lines(accounts: Sequence[Account]) -> tuple[HotLine, ...]:
         for cause, lines in account.lines.items()
     )
     first = sorted(found.items(), key=lambda item: -item[1])[:_HOT_LINES]
-    return tuple(HotLine(line, cause, share) for (line, cause), share in first)
+    return tuple(HotLine(line, cause, share) for (line, cause), share in first if share >= _LEAST_LINE)
 
 
 def _has_steps(job: JobTimeline, account: Account) -> bool:

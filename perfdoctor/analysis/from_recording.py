@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfdoctor.analysis.activity import not_drawn, read_activity
+from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
 from perfdoctor.analysis.profiled import Profiled, read_profiles
@@ -66,6 +67,7 @@ def examine(recording: Recording) -> Diagnosis:
         series=chart_series(job),
         activity=activity,
         not_drawn=tuple(not_drawn(activity)),
+        blocks=recorded_blocks(job, accounts, traced=level == TRACED),
     )
 
 
@@ -113,8 +115,27 @@ def _describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
         "processes": len(job.processes.by_pid),
         "trainers": len(job.processes.trainers),
         "world_size": job.processes.world_size,
+        **_versions(job),
+        **_neighbours(case),
         "settings": dict(case.settings),
     }
+
+
+def _versions(job: JobTimeline) -> dict[str, str]:
+    """Of Python and torch, in the first trainer of which they were read."""
+    found: dict[str, str] = {}
+    for trainer in job.processes.trainers:
+        for what in ("python", "torch"):
+            version = job.recording.facts.get((f"pid:{trainer.pid}", f"{what}_version"))
+            if version is not None:
+                found.setdefault(what, version)
+    return found
+
+
+def _neighbours(case: Case) -> dict[str, float]:
+    """How many cores processes outside the job kept busy, where that is known."""
+    cores = case.number("neighbour_cores")
+    return {} if cores is None else {"neighbour_cores": round(cores, 3)}
 
 
 def _own_cost(recording: Recording) -> dict[str, Any]:

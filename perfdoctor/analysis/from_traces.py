@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfdoctor.activity import Activity
+from perfdoctor.analysis.blocks import traced_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
@@ -69,6 +70,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         job=_job(ranks, case, merged),
         activity=Activity(watched_s=case.watched_s),
         not_drawn=(say("activity.of_traces"),),
+        blocks=traced_blocks([end - start for start, end in ranks[0].window.steps], merged.accounts),
     )
 
 

@@ -18,7 +18,7 @@ import psutil
 
 from perfdoctor.capture.peers import Peers
 from perfdoctor.capture.redact import mask_command, mask_environment
-from perfdoctor.probes.readers.process import uses_torch
+from perfdoctor.probes.readers.process import uses_torch, versions_of
 from perfdoctor.probes.readers.procfs import Births, is_running, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, ProcessGone, ProcessSeen, Sample
@@ -46,6 +46,7 @@ class Member:
     command: str
     environment: str
     is_peer: bool = False
+    versions_read: bool = False
 
 
 class _Roles(NamedTuple):
@@ -198,7 +199,16 @@ class Job:
                 yield from self._find_by_parent(now_ns)
             self._born = births
             yield from self._ask_again_for_torch(now_ns)
+            yield from self._read_versions(now_ns)
             yield from self._find_peers(now_ns)
+
+    def _read_versions(self, now_ns: int) -> Iterator[Sample]:
+        """Which Python and torch run in each process; a forked one runs what its parent does."""
+        for pid, member in self.members.items():
+            if member.uses_torch and not member.versions_read and not member.forked and not member.is_peer:
+                member.versions_read = True
+                for what, version in versions_of(pid).items():
+                    yield Fact(now_ns, self.name, f"pid:{pid}", f"{what}_version", version)
 
     def _find_peers(self, now_ns: int) -> Iterator[Sample]:
         """Admits processes outside of the job that it waits for at the other end of a pipe or a socket."""

@@ -46,6 +46,8 @@ LOOPBACK = "lo"
 NCCL_LOG, EVERY_CALL = "NCCL_DEBUG", "TRACE"
 # What launchers like torchrun set for each rank: how many there are, and how many of them on its host.
 RANKS, RANKS_OF_HOST = "WORLD_SIZE", "LOCAL_WORLD_SIZE"
+# How the names begin of what launchers set anew for each rank and run: where a process stands, not how fast it is.
+PLACES = ("TORCHELASTIC_", "ROLE_", "GROUP_", "MASTER_", "RANK", "LOCAL_RANK")
 
 # Files that lie in memory: no storage is faster.
 IN_MEMORY = frozenset(("tmpfs", "ramfs"))

@@ -54,7 +54,7 @@ _DISK = Alike(STORAGE_READ, ("read_from_storage", "page_cache", "major_faults"))
 _INPUT = Alike(INPUT_PREPROCESSING, ("worker_busy", "own_fetching"))
 _HAND_OVER = Alike(DATA_TRANSFER, ("worker_busy",))  # workers that wait for work have batches ready
 # Run-queue delay alone tells nothing: where the job's own workers take the cores, it is their work that costs time.
-_NO_CORE = Alike(CONTENTION, ("neighbour_cores", "cpu_pressure"))
+_NO_CORE = Alike(CONTENTION, ("neighbour_cores",))
 _QUOTA = Alike(THROTTLED, ("throttled_periods",))  # run-queue delay looks the same in both (docs.kernel.org, cgroup-v2)
 _GIL = Alike(GIL_CONTENTION, ("trainer_switches", "trainer_cores"))
 _LOCK = Alike(LOCK_CONTENTION, ("worker_cores", "worker_busy"))

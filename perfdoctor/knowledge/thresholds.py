@@ -588,3 +588,21 @@ WORKING_COPY_BYTES = Threshold(
 )
 MEMORY_LEFT = Threshold(0.05, "of the machine's memory", "judgement: with less of it free the kernel begins to swap")
 LATE_FIRST_STEP = Threshold(1.5, "times the control's", "judgement: a start that is so much longer is worth a word")
+
+# --- two runs side by side --------------------------------------------------------------------------------------------
+
+COMPARED_CONFIDENCE = Threshold(
+    0.98,
+    "probability",
+    "simulated: of pairs of runs without a change, with steps that depend on each other, 0 to 3 % seem to differ",
+)
+NOISE_FLOOR = Threshold(
+    0.02, "of the time per step", "nsys-ai's for single runs (0.3): what runs of the same job differ by anyway"
+)
+BATCHES = Threshold(20, "batches of neighbouring blocks", "Schmeiser 1982: 10 to 30, more gain little and depend more")
+REPORTED_CAUSE = Threshold(0.01, "of the wall time", "judgement: what costs less in both runs is not worth a line")
+MUCH_LONGER = Threshold(3.0, "times as long", "judgement: a longer run sees rarer things, checkpoints for instance")
+OTHER_NEIGHBOURS = Threshold(0.25, "cores", "judgement: less is what a quiet machine does beside any job")
+SAME_COUNT = Threshold(
+    0.2, "of the larger count", "judgement: threads come and go; a setting that is made changes more"
+)

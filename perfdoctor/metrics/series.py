@@ -103,7 +103,7 @@ def _main_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
             if main is None:
                 continue
             several = len(trainers) > 1
-            chart = f"Main threads of the trainers, {label}" if several else "Main thread of the trainer"
+            chart = f"Trainers {label}" if several else "Main thread of the trainer"
             name = f"rank {trainer.rank or 0}" if several else label
             counter = Counter(main.counted_ns.astype(np.float64), getattr(main, used))
             yield _series(chart, name, "fraction", counter, grid, 1 / NS_PER_S, counts=True)

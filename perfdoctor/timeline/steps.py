@@ -87,6 +87,10 @@ class Steps:
             return np.zeros(len(edges_ns) - 1)
         return np.diff(_spent_until(edges_ns, [(step.start_ns, step.from_ns) for step in self.all])) / NS_PER_S
 
+    def observed_s(self, edges_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """How many seconds of observed steps lie between each two neighbouring instants."""
+        return np.diff(self._charged(edges_ns)) / NS_PER_S
+
     def holds(self, phase: str) -> bool:
         """Whether some step has a part of this name."""
         return bool(phase in self.by_phase)
@@ -125,7 +129,7 @@ class Steps:
             Seconds; 0 outside of steps. How long each phase took is known exactly, so the samples in a phase share its
             time (post-stratification); the time of phases without a sample goes to all others.
         """
-        seconds = np.diff(self._charged(edges_ns)) / NS_PER_S
+        seconds = self.observed_s(edges_ns)
         strata = [self._stratum(int(time)) for time in times_ns]
         exact, sampled = self._totals(), Amounts[str]()
         for stratum, part in zip(strata, seconds.tolist(), strict=True):

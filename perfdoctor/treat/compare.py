@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
-from functools import lru_cache
 
+from perfdoctor.compare.estimates import difference, mean
 from perfdoctor.knowledge import thresholds
 from perfdoctor.treatment import Outcome, Speedup
 
@@ -39,20 +38,9 @@ def compare(controls: Sequence[float], treated: Sequence[float]) -> Speedup:
         controls: seconds per step of each run without the change.
         treated: the same with the change.
     """
-    before, after = [math.log(time) for time in controls], [math.log(time) for time in treated]
-    gain = statistics.fmean(before) - statistics.fmean(after)
-    speedup = math.exp(gain)
-    if len(before) < 2 or len(after) < 2:
-        return Speedup(speedup, None, None, len(after), len(before))
-    errors = [statistics.variance(side) / len(side) for side in (before, after)]
-    error = sum(errors)
-    if error == 0:
-        return Speedup(speedup, speedup, speedup, len(after), len(before))
-    # Welch and Satterthwaite's degrees of freedom, rounded down: a little too cautious.
-    parts = zip(errors, (before, after), strict=True)
-    freedom = int(error**2 / sum(one**2 / (len(side) - 1) for one, side in parts) + 1e-9)
-    reach = student_t(max(1, freedom), thresholds.TRIAL_CONFIDENCE) * math.sqrt(error)
-    return Speedup(speedup, math.exp(gain - reach), math.exp(gain + reach), len(after), len(before))
+    before, after = (mean([math.log(time) for time in side]) for side in (controls, treated))
+    gain = difference(after, before, thresholds.TRIAL_CONFIDENCE).exp()
+    return Speedup(gain.value, gain.low, gain.high, len(treated), len(controls))
 
 
 def judge(measured: Speedup) -> Outcome:
@@ -66,29 +54,3 @@ def judge(measured: Speedup) -> Outcome:
     if measured.low > 1 / thresholds.NO_DIFFERENCE and measured.high < thresholds.NO_DIFFERENCE:
         return Outcome.SAME
     return Outcome.UNDECIDED
-
-
-@lru_cache
-def student_t(freedom: int, confidence: float) -> float:
-    """The two-sided quantile of Student's t: what is exceeded with a probability of ``1 - confidence``."""
-    low, high = 0.0, 1.0
-    while within_t(high, freedom) < confidence:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if within_t(middle, freedom) < confidence else (low, middle)
-    return high
-
-
-def within_t(t: float, freedom: int) -> float:
-    """The probability that Student's t lies between ``-t`` and ``t`` (Abramowitz and Stegun 1964, 26.7.3, 26.7.4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    if freedom == 1:
-        return 2 * angle / math.pi
-    term = total = cosine if odd else 1.0
-    for step in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine**2 * (step - 1) / step
-        total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -13,6 +13,9 @@ from perfdoctor.probes.readers.permissions import Rights, rights_over
 
 TORCH_LIBRARIES = (b"/libtorch_cpu.so", b"/libtorch_python.so", b"/libtorch.so")
 _VERSION = re.compile(rb"/(?:lib)?python(\d)\.(\d+)")
+# Where torch's package lies, in the maps of a process; and what the version is in its version.py.
+_TORCH_PACKAGE = re.compile(rb" (/[^\n]*/torch)/lib/libtorch")
+_TORCH_VERSION = re.compile(r"^__version__ = ['\"]([^'\"]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,22 @@ def uses_torch(pid: int, root: Path = Path("/")) -> bool | None:
     except OSError:
         return None
     return any(library in maps for library in TORCH_LIBRARIES)
+
+
+def versions_of(pid: int, root: Path = Path("/")) -> dict[str, str]:
+    """The versions of what a process runs, ``python`` and ``torch``; without those that do not show."""
+    found = {}
+    try:
+        maps = (root / f"proc/{pid}/maps").read_bytes()
+        if python := _VERSION.search(maps):
+            found["python"] = ".".join(part.decode() for part in python.groups())
+        if package := _TORCH_PACKAGE.search(maps):
+            file = root / f"proc/{pid}/root{os.fsdecode(package[1])}/version.py"
+            if torch := _TORCH_VERSION.search(file.read_text(errors="replace")):
+                found["torch"] = torch[1]
+    except OSError:
+        return found  # it is gone, or another user's
+    return found
 
 
 # Files of drivers that a process keeps open as long as it computes on a GPU. CUDA opens its manager of shared memory,

@@ -97,7 +97,7 @@ function readRow(row) {
 
 for (const axis of document.querySelectorAll(".axis")) {
   const rows = [...axis.querySelectorAll(".row:not(.ticks)")].map(readRow);
-  const line = made("div", "row ticks");
+  const line = made("div", "row ticks reads");
   const name = made("div", "name faint");
   const reader = made("div", "reader");
   const slider = made("input", "");

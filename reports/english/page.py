@@ -65,7 +65,8 @@ WORDS = {
     "cost": "{cpu} of one core and {memory} of memory",
     # --- over time
     "over_time": "Over time",
-    "one_clock": "All rows share one clock. Threads are stacked by cause, from below in the order of the legend.",
+    "one_clock": "All rows share one clock. Threads are stacked by cause, from below in the order of the legend. "
+    "Measurements reach from zero to the largest value, fractions to 100%.",
     "with_script": "Move the pointer over the rows, or focus them and use the arrow keys, to read all of them at once.",
     "trainer": "Trainer",
     "worker": "Worker",
@@ -74,13 +75,12 @@ WORDS = {
     "idle": "idle",
     "not_seen": "not seen",
     "steps_row": "Steps",
-    "steps_detail": "{count} steps, {usual} in the median; {outliers}",
+    "steps_detail": "{count} steps, {usual} in the median, {top} at most; {outliers}",
     "no_outliers": "none is much longer",
     "outlier": "one is longer than {limit}",
     "outliers": "{count} are longer than {limit}",
     "every": ", one every {every} steps",
     "length": "length",
-    "at_most": "at most {value}",
     "lines_left_out": "{count} smaller ones are not drawn",
     "charts_left_out": "{count} more measurements are not drawn.",
     "seconds": "seconds since the watching began",
@@ -111,9 +111,11 @@ WORDS = {
     # --- the code
     "code": "Where in the code",
     "flame_help": "A box is a function, as wide as its part of the time, with the functions that it calls below it. "
-    "Colours are causes, as in the legend.",
+    "Colours are causes.",
     "flame_label": "Flame graph; the table below it lists the lines that cost most",
     "hot_lines": "Lines of your code that cost most",
+    "lines_help": "By the line that ran, or that was waited for. What a line costs others, a core for instance, is at "
+    "none.",
     "line": "Line",
     "share": "Share",
     # --- steps

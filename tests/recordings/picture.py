@@ -21,11 +21,11 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.reports import html
 from tests.recordings import corpus, packing
 
-RECORDING = "slow_preprocessing_workers"
+RECORDING = "straggler_disk"
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "report.png"
 LARGEST = 200_000
-_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,1500")
-_COLORS = 128
+_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,1640")
+_COLORS = 256
 
 
 def main() -> int:
@@ -38,7 +38,7 @@ def main() -> int:
         page, picture = Path(folder, "report.html"), Path(folder, "report.png")
         page.write_text(html.render(_diagnosis(Path(folder))), encoding="utf-8")
         options = [*_FLAGS, f"--user-data-dir={folder}/profile", f"--screenshot={picture}"]
-        subprocess.run([browser, *options, page.as_uri()], check=True, timeout=120)
+        subprocess.run([browser, *options, page.as_uri()], check=True, capture_output=True, timeout=120)
         Image.open(picture).convert("RGB").quantize(_COLORS).save(PICTURE, optimize=True)
     if (held := PICTURE.stat().st_size) > LARGEST:
         raise PerfDoctorError(f"The picture has {held} bytes, {LARGEST} are allowed.", hint="Choose fewer colours.")

@@ -30,7 +30,7 @@ def test_ranks_share_a_chart() -> None:
         *jobs.process(10, RANK="0", WORLD_SIZE="2"),
     ]  # fmt: skip
     found = drawn(*ranks)
-    assert values(found["Main threads of the trainers, on a CPU", "rank 1"]) == {0.3}
+    assert values(found["Trainers on a CPU", "rank 1"]) == {0.3}
     assert {name for chart, name in found if chart.endswith("on a CPU")} == {"rank 0", "rank 1"}
 
 

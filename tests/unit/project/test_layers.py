@@ -7,9 +7,9 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: which causes there are, what a diagnosis (and what is drawn of it) and a treatment are, and what
-# can stop one.
-WORDS = {"perfdoctor", "activity", "causes", "diagnosis", "treatment", "errors"}
+# What all sides speak: which causes there are, what a diagnosis (and what is drawn of it), a treatment and a comparison
+# are, what can stop one.
+WORDS = {"perfdoctor", "activity", "causes", "blocks", "diagnosis", "treatment", "comparison", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),
@@ -18,8 +18,8 @@ MAY_KNOW = {
     "lightning": {"api"},
     "transformers": {"api"},
     "capture": {"probes", "recording"},
-    "treat": {"capture", "probes", "recording", "knowledge"},
-    "commands": {"capture", "probes", "recording", "reports", "treat"},
+    "treat": {"capture", "probes", "recording", "knowledge", "compare"},
+    "commands": {"capture", "probes", "recording", "reports", "treat", "compare"},
     "__main__": set(),
     "knowledge": set(),
     "timeline": {"recording", "knowledge"},
@@ -29,6 +29,7 @@ MAY_KNOW = {
     "operations": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces"},
     "rules": {"knowledge", "timeline", "metrics"},
     "facts": {"rules"},
+    "compare": {"knowledge"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
     "reports": set(),
 }

@@ -19,7 +19,7 @@ from tests.files import ROOT
 
 LIMIT_BYTES = 500_000
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "background", "xlink:href", "formaction"}
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "col"}
 
 
 class Page(HTMLParser):

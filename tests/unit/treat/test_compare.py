@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from perfdoctor.treat.compare import compare, judge, steady_from, student_t, within_t
+from perfdoctor.treat.compare import compare, judge, steady_from
 from perfdoctor.treatment import Outcome, Speedup
 
 LOOKS = (2, 3, 4, 5)
@@ -66,14 +66,6 @@ def test_a_single_run_has_no_interval_and_decides_nothing() -> None:
 
 def test_a_gain_that_is_not_worth_it_is_none_however_sure() -> None:
     assert judge(Speedup(1.01, 1.005, 1.015, 5, 5)) is Outcome.SAME
-
-
-@pytest.mark.parametrize(
-    ("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (7, 2.365), (10, 2.228), (30, 2.042)]
-)
-def test_student_s_t_is_that_of_the_tables(freedom: int, quantile: float) -> None:
-    assert student_t(freedom, 0.95) == pytest.approx(quantile, abs=6e-4)
-    assert within_t(student_t(freedom, 0.97), freedom) == pytest.approx(0.97)
 
 
 def test_first_steps_that_take_longer_are_left_out() -> None:

@@ -1,0 +1,127 @@
+"""Compare a job before and after a change: is it faster, where has the time gone, did the predicted gain come true?
+
+BEFORE and AFTER are recordings (--recording), JSON reports (--json) or profiler traces, a folder with one for each rank
+too. A difference is called one only where it exceeds what the runs vary by. With --fail-on-regression the exit status
+is 3 where a step takes longer than that and the whole interval says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from perfdoctor.commands.sources import Source, read_source
+from perfdoctor.compare.compare import compare
+from perfdoctor.compare.side import read_side
+from perfdoctor.comparison import Comparison
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports.outputs import (
+    add_output_arguments,
+    asked_files,
+    looks,
+    print_text,
+    require_places,
+    write_text,
+)
+
+# The exit status where the job is slower than allowed; 1 is that nothing could be told.
+REGRESSION = 3
+
+
+def percentage(text: str) -> float:
+    """Reads ``5%`` or ``5`` as a fraction."""
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1000:
+        raise argparse.ArgumentTypeError("must be a percentage, 5% for instance")
+    return value / 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``perfdoctor compare``."""
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="recording, JSON report or trace as it was")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="the same as it is")
+    parser.add_argument(
+        "--fail-on-regression",
+        type=percentage,
+        metavar="PERCENT",
+        help="exit with status 3 if a step takes longer by more than this, the whole interval beyond it",
+    )
+    add_output_arguments(parser)
+    parser.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the comparison as Markdown")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Reads both runs, prints the comparison and writes the reports."""
+    files = {**asked_files(arguments), "markdown": arguments.markdown}
+    require_places(*files.values())
+    before, after = _read_both(arguments.before, arguments.after)
+    limit = arguments.fail_on_regression
+    comparison = compare(
+        read_side(str(before.path), before.kind, before.document),
+        read_side(str(after.path), after.kind, after.document),
+        limit,
+    )
+    _deliver(comparison, files)
+    if limit is not None:
+        _require_answer(comparison)
+    return REGRESSION if comparison.regressed else 0
+
+
+def _read_both(before: Path, after: Path) -> tuple[Source, Source]:
+    """Reads them.
+
+    Raises:
+        PerfDoctorError: one of them cannot be read, or they are one and the same.
+    """
+    sources = read_source(before), read_source(after)
+    if sources[0].document == sources[1].document:
+        raise PerfDoctorError(
+            f"{before} and {after} are the same run.", hint="Compare the job as it was with the job after a change."
+        )
+    return sources
+
+
+def _require_answer(comparison: Comparison) -> None:
+    """Makes sure that a regression could be told: a check that cannot fail must not look like one that has passed.
+
+    Raises:
+        PerfDoctorError: the pace is not known, or not how much it varies.
+    """
+    if comparison.regressed is None:
+        hint = "Record both runs alike, with diagnose(recording=...) in the loop, and at least two steps in each."
+        raise PerfDoctorError("Whether the job became slower cannot be told from these runs.", hint=hint)
+
+
+def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
+    """Writes the files that were asked for and prints the comparison, each of them even if another one fails."""
+    from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown
+
+    failed: list[str] = []
+    kinds = ("json", compared_json.render), ("report", compared_html.render), ("markdown", compared_markdown.render)
+    for name, render in kinds:
+        if (path := files[name]) is not None:
+            failed += write_text(path, render(comparison))
+    print_text(compared_console.render(comparison, **looks(sys.stdout)))
+    failed += _tell_github(comparison)
+    if failed:
+        raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")
+
+
+def _tell_github(comparison: Comparison) -> list[str]:
+    """In a workflow of GitHub's: the job's summary and an annotation; returns what went wrong."""
+    from perfdoctor.reports import compared_markdown, github
+
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        print_text(github.annotation(comparison) + "\n")
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            with open(summary, "a", encoding="utf-8") as file:
+                file.write(compared_markdown.render(comparison))
+        except OSError as error:
+            return [f"The job's summary {summary} cannot be written: {error.strerror}."]
+    return []

@@ -1,0 +1,86 @@
+"""What a path may be that holds a run of a job: a recording, a JSON report, or profiler traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import is_recording
+
+Kind = Literal["recording", "report", "trace"]
+# Reports have some 100 kB, and what is larger is a trace: it is not read twice to find that out.
+_LARGEST_REPORT = 16 << 20
+_JSON = b"{"
+_HINT = "Name a recording, a JSON report, or a trace (or a folder with one for each rank)."
+
+
+class Source(NamedTuple):
+    """A run of a job.
+
+    Attributes:
+        document: its diagnosis, as a JSON report has it.
+    """
+
+    path: Path
+    kind: Kind
+    document: dict[str, Any]
+
+
+def read_source(path: Path) -> Source:
+    """Reads a run, whichever way it was kept.
+
+    Raises:
+        PerfDoctorError: it cannot be read, or is none of these.
+    """
+    try:
+        beginning = b"" if path.is_dir() else _beginning(path)
+    except OSError as error:
+        raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint=_HINT) from None
+    if is_recording(beginning):
+        return Source(path, "recording", _of_recording(path))
+    if not path.is_dir() and not beginning:
+        raise PerfDoctorError(f"{path} is empty.", hint=_HINT)
+    report = _report(path) if beginning.lstrip().startswith(_JSON) else None
+    return Source(path, "trace", _of_traces(path)) if report is None else Source(path, "report", report)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(128)
+
+
+def _of_recording(path: Path) -> dict[str, Any]:
+    from perfdoctor.analysis.from_recording import examine
+    from perfdoctor.reports.json import document, strict
+
+    with Recording.open(path) as recording:
+        return dict(strict(document(examine(recording))))
+
+
+def _of_traces(path: Path) -> dict[str, Any]:
+    from perfdoctor.analysis.from_traces import diagnose_traces
+    from perfdoctor.reports.json import document, strict
+    from perfdoctor.traces.reader import find_traces, read_trace
+
+    return dict(strict(document(diagnose_traces(map(read_trace, find_traces([path]))))))
+
+
+def _report(path: Path) -> dict[str, Any] | None:
+    """The JSON report in a file; None where it holds something else."""
+    if path.stat().st_size > _LARGEST_REPORT:
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None  # a trace that is cut short, for instance, of which the rest can be read
+    if "verdict" in found and "breakdown" in found:
+        return dict(found)
+    if "diagnosis" in found and "trials" in found:
+        raise PerfDoctorError(
+            f"{path} is a report of `perfdoctor treat`, which has compared its runs itself.",
+            hint="Record the job before and after: perfdoctor attach PID --recording FILE",
+        )
+    return None

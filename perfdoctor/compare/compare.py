@@ -1,0 +1,139 @@
+"""Compares two runs of a job: its pace, what its causes cost, and whether the gain came true that was predicted."""
+
+from __future__ import annotations
+
+import math
+
+from perfdoctor import __version__
+from perfdoctor.causes import CAUSES
+from perfdoctor.compare.comparable import differences
+from perfdoctor.compare.estimates import Estimate, Ratio, difference, estimate_both
+from perfdoctor.compare.side import Side
+from perfdoctor.comparison import Answer, CauseChange, Comparison, Interval, Pace, Prediction, Promise, Weight
+from perfdoctor.knowledge import thresholds
+
+
+def compare(before: Side, after: Side, limit: float | None = None) -> Comparison:
+    """Compares two runs.
+
+    Args:
+        before: the job as it was.
+        after: the job as it is.
+        limit: a step that takes longer by more than this fraction is a regression; None if nobody asks.
+    """
+    others = differences(before, after)
+    forbidden = any(one.weight is Weight.FORBIDS for one in others)
+    known = None if forbidden or before.pace is None or after.pace is None else (before.pace, after.pace)
+    paces = None if known is None else estimate_both(*known)
+    pace = None if known is None else _pace(*known)
+    return Comparison(
+        version=__version__,
+        before=before.run,
+        after=after.run,
+        pace=pace,
+        implied=_implied(before, after) if pace is None and not forbidden else None,
+        causes=_causes(before, after, paces),
+        differences=others,
+        prediction=_prediction(before, pace),
+        limit=limit,
+        regressed=_regressed(pace, limit),
+    )
+
+
+def _pace(before: Ratio, after: Ratio) -> Pace:
+    confidence = float(thresholds.COMPARED_CONFIDENCE)
+    one, other = estimate_both(before, after)
+    gain = difference(other.log(), one.log(), confidence)
+    floor = None if gain.high is None else max(float(thresholds.NOISE_FLOOR), math.expm1(gain.high - gain.value))
+    batches = tuple(before.each), tuple(after.each)
+    return Pace(before.value, after.value, batches, gain.exp(), confidence, floor, _answer(gain.value, floor))
+
+
+def _answer(log_speedup: float, floor: float | None) -> Answer:
+    if floor is None:
+        return Answer.UNKNOWN
+    if abs(log_speedup) <= math.log1p(floor):
+        return Answer.SAME
+    return Answer.FASTER if log_speedup > 0 else Answer.SLOWER
+
+
+def _implied(before: Side, after: Side) -> Interval | None:
+    """The speed-up if a step has as much of the model's own arithmetic as before: its share then grows with the pace.
+
+    None where either run has too little of it.
+    """
+    healthy = [cause for cause in CAUSES if CAUSES[cause].healthy]
+    shares = before.share(*healthy), after.share(*healthy)
+    if min(share.value for share in shares) < thresholds.MIN_SHARE:
+        return None
+    one, other = estimate_both(*shares)
+    return difference(one.log(), other.log(), thresholds.COMPARED_CONFIDENCE).exp()
+
+
+_Paces = tuple[Estimate, Estimate]
+
+
+def _causes(before: Side, after: Side, paces: _Paces | None) -> tuple[CauseChange, ...]:
+    """What causes cost that matter in either run, the dearest first.
+
+    Where several differences are looked at, one of them is soon found by chance: each is held real only with so much
+    more confidence (Dunn 1961).
+    """
+    names = dict.fromkeys((*before.shares, *after.shares))
+    most = {cause: max(side.shares.get(cause, 0.0) for side in (before, after)) for cause in names}
+    causes = sorted((cause for cause in most if most[cause] >= thresholds.REPORTED_CAUSE), key=lambda one: -most[one])
+    confidence = 1 - (1 - thresholds.COMPARED_CONFIDENCE) / max(1, len(causes))
+    smallest = thresholds.NOISE_FLOOR * (1.0 if paces is None else paces[0].value)
+    return tuple(_change(cause, _costs(cause, before, after, paces), confidence, smallest) for cause in causes)
+
+
+def _costs(cause: str, before: Side, after: Side, paces: _Paces | None) -> tuple[Estimate, Estimate]:
+    """Seconds per step of a cause in both runs, or its shares where the paces are not known."""
+    if paces is not None and before.aligned and after.aligned:
+        return estimate_both(before.per_step(cause), after.per_step(cause))
+    one, other = estimate_both(before.share(cause), after.share(cause))
+    return (one, other) if paces is None else (one.times(paces[0]), other.times(paces[1]))
+
+
+def _change(cause: str, costs: tuple[Estimate, Estimate], confidence: float, smallest: float) -> CauseChange:
+    change = difference(*costs, confidence)
+    return CauseChange(cause, costs[0].value, costs[1].value, change, _of_change(change, smallest))
+
+
+def _of_change(change: Interval, smallest: float) -> Answer:
+    if change.low is None or change.high is None:
+        return Answer.UNKNOWN
+    if change.high < 0 and change.value <= -smallest:
+        return Answer.FASTER
+    return Answer.SLOWER if change.low > 0 and change.value >= smallest else Answer.SAME
+
+
+def _prediction(before: Side, pace: Pace | None) -> Prediction | None:
+    """What the first fix against the first cause promised; None where no gain was computed."""
+    fix = next((fix for fix in before.finding.get("fixes", ()) if fix.get("predicted_speedup") is not None), None)
+    if fix is None:
+        return None
+    speedup = float(fix["predicted_speedup"])
+    least, most = map(float, fix.get("speedup_range") or (speedup, speedup))
+    promise = Promise.UNKNOWN if pace is None else _promise(pace, least, most)
+    return Prediction(str(before.finding["cause"]), str(fix["title"]), speedup, least, most, promise)
+
+
+def _promise(pace: Pace, least: float, most: float) -> Promise:
+    """What became of a predicted range: it came true where it meets the interval of what was measured."""
+    low, high = pace.speedup.low, pace.speedup.high
+    if low is None or high is None:
+        return Promise.UNKNOWN
+    meets = low <= most and high >= least
+    if pace.answer is Answer.SAME:
+        return Promise.UNKNOWN if meets else Promise.NOT_SEEN
+    if meets:
+        return Promise.KEPT
+    return Promise.MORE if low > most else Promise.LESS
+
+
+def _regressed(pace: Pace | None, limit: float | None) -> bool | None:
+    """Whether a step takes longer by more than the limit, wherever in the interval it lies."""
+    if pace is None or limit is None or pace.speedup.high is None:
+        return None
+    return pace.answer is Answer.SLOWER and pace.speedup.high < 1 / (1 + limit)

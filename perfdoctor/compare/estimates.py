@@ -1,0 +1,165 @@
+"""Estimates with their errors, and the interval in which the difference of two lies (Welch's t).
+
+Steps that follow each other are alike: what slows one down lasts for many. So a run is cut into batches of neighbours,
+which are much less so (batch means: Schmeiser 1982, "Batch size effects in the analysis of simulation output"), and as
+far as one batch still tells of the next, fewer of them count, for the mean and for its variance (Bayley and Hammersley
+1946, "The effective number of independent observations in an autocorrelated time series").
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from perfdoctor.comparison import Interval
+
+_MOST_DEPENDENT = 0.9  # more cannot be told from a drift
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number that was measured several times over.
+
+    Attributes:
+        variance: of the number itself, not of what it was measured by; None where that was measured once.
+        freedom: degrees of freedom of the variance.
+    """
+
+    value: float
+    variance: float | None = None
+    freedom: float = 0.0
+
+    def log(self) -> Estimate:
+        """The logarithm of a number above 0, its variance by the delta method."""
+        variance = None if self.variance is None else self.variance / self.value**2
+        return Estimate(math.log(self.value), variance, self.freedom)
+
+    def times(self, other: Estimate) -> Estimate:
+        """The product with an independent one (Goodman 1960, without the term of second order)."""
+        value = self.value * other.value
+        if self.variance is None or other.variance is None:
+            return Estimate(value)
+        parts = self.variance * other.value**2, other.variance * self.value**2
+        return Estimate(value, sum(parts), _joint_freedom(parts, (self.freedom, other.freedom)))
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean of independent values, at least one."""
+    if len(values) < 2:
+        return Estimate(values[0])
+    return Estimate(statistics.fmean(values), statistics.variance(values) / len(values), len(values) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The sum of some amounts over the sum of others, batch by batch: seconds over steps, for instance.
+
+    Attributes:
+        amounts: one for each batch, in order of time.
+        over: the same, above 0 in sum.
+    """
+
+    amounts: Sequence[float]
+    over: Sequence[float]
+
+    @property
+    def value(self) -> float:
+        """The ratio."""
+        return sum(self.amounts) / sum(self.over)
+
+    @property
+    def each(self) -> list[float]:
+        """The ratio of each batch that has one."""
+        return [amount / one for amount, one in zip(self.amounts, self.over, strict=True) if one > 0]
+
+    @property
+    def left(self) -> list[float]:
+        """What the ratio leaves of each batch (Cochran 1977, "Sampling techniques", 6.4)."""
+        value, usual = self.value, statistics.fmean(self.over)
+        return [(amount - value * one) / usual for amount, one in zip(self.amounts, self.over, strict=True)]
+
+    def estimate(self, dependence: float) -> Estimate:
+        """The ratio with its error.
+
+        Args:
+            dependence: the correlation of neighbouring batches, 0 to less than 1.
+        """
+        count = len(self.amounts)
+        if count < 2:
+            return Estimate(self.value)
+        variance = sum(one * one for one in self.left) / (count - 1)
+        effective = count * (1 - dependence) / (1 + dependence)
+        for_variance = count * (1 - dependence**2) / (1 + dependence**2)
+        return Estimate(self.value, variance / effective, max(1.0, for_variance - 1))
+
+
+def estimate_both(one: Ratio, other: Ratio) -> tuple[Estimate, Estimate]:
+    """A ratio in two runs of one job. How much batches depend on their neighbours is estimated from both together."""
+    dependence = _dependence(one.left, other.left)
+    return one.estimate(dependence), other.estimate(dependence)
+
+
+def _dependence(*series: Sequence[float]) -> float:
+    """The correlation of neighbours, without the bias that it has in short series (Kendall 1954); 0 where negative."""
+    total = sum(value * value for one in series for value in one)
+    if total == 0:
+        return 0.0
+    found = sum(value * following for one in series for value, following in pairwise(one)) / total
+    batches = statistics.fmean(map(len, series))
+    return min(_MOST_DEPENDENT, max(0.0, found + (1 + 4 * max(0.0, found)) / batches))
+
+
+def difference(before: Estimate, after: Estimate, confidence: float) -> Interval:
+    """By how much the second is larger than the first, by Welch's t-test.
+
+    Args:
+        before: the first.
+        after: the second.
+        confidence: with which the difference lies in the interval.
+    """
+    value = after.value - before.value
+    if before.variance is None or after.variance is None:
+        return Interval(value)
+    parts = before.variance, after.variance
+    if sum(parts) == 0:
+        return Interval(value, value, value)
+    # Rounded down: a little too cautious.
+    freedom = int(_joint_freedom(parts, (before.freedom, after.freedom)) + 1e-9)
+    reach = student_t(max(1, freedom), confidence) * math.sqrt(sum(parts))
+    return Interval(value, value - reach, value + reach)
+
+
+def _joint_freedom(parts: Sequence[float], freedoms: Sequence[float]) -> float:
+    """Welch and Satterthwaite's degrees of freedom of a sum of variances."""
+    against = sum(part**2 / freedom for part, freedom in zip(parts, freedoms, strict=True))
+    return sum(parts) ** 2 / against if against else min(freedoms)
+
+
+@lru_cache
+def student_t(freedom: int, confidence: float) -> float:
+    """The two-sided quantile of Student's t: what is exceeded with a probability of ``1 - confidence``."""
+    low, high = 0.0, 1.0
+    while within_t(high, freedom) < confidence:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within_t(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def within_t(t: float, freedom: int) -> float:
+    """The probability that Student's t lies between ``-t`` and ``t`` (Abramowitz and Stegun 1964, 26.7.3, 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    if freedom == 1:
+        return 2 * angle / math.pi
+    term = total = cosine if odd else 1.0
+    for step in range(3 if odd else 2, freedom - 1, 2):
+        term *= cosine**2 * (step - 1) / step
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -1,0 +1,39 @@
+"""What a process runs, by the names of what is mapped into it."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.probes.readers.process import versions_of
+
+PACKAGES = "/opt/some where/lib/python3.12/site-packages"
+
+
+def mapped(root: Path, *files: str) -> Path:
+    """A /proc with one process that has these files mapped."""
+    folder = root / "proc" / "7"
+    folder.mkdir(parents=True)
+    lines = [f"7f00-7f01 r-xp 00000000 08:01 42                         {file}\n" for file in files]
+    (folder / "maps").write_text("".join(lines))
+    return folder / "root"
+
+
+@pytest.mark.parametrize("line", ["__version__ = '2.13.0+cpu'", '__version__ = "2.0.1a0+git123"'])
+def test_torch_says_its_version_in_its_package(tmp_path: Path, line: str) -> None:
+    inside = mapped(tmp_path, "/usr/lib/libc.so.6", f"{PACKAGES}/torch/lib/libtorch_cpu.so")
+    package = Path(f"{inside}{PACKAGES}/torch")
+    package.mkdir(parents=True)
+    (package / "version.py").write_text(f"from typing import Optional\n{line}\ndebug = False\n")
+    assert versions_of(7, tmp_path) == {"python": "3.12", "torch": line.split(" = ")[1].strip("'\"")}
+
+
+def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    mapped(tmp_path, f"{PACKAGES}/torch/lib/libtorch_cpu.so")
+    assert versions_of(7, tmp_path) == {"python": "3.12"}
+    assert versions_of(8, tmp_path) == {}
+
+
+def test_this_process_runs_this_python() -> None:
+    assert versions_of(os.getpid())["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"

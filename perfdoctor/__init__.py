@@ -6,13 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import os
+
     from perfdoctor.api import diagnose, phase
     from perfdoctor.diagnosis import Diagnosis
     from perfdoctor.recording.reader import Recording
 
 __version__ = "0.1.0"
 
-__all__ = ["Recording", "__version__", "diagnose", "examine", "phase"]
+__all__ = ["Recording", "__version__", "diagnose", "examine", "load", "phase"]
 
 # Where each name is loaded from when it is first asked for: importing perfdoctor stays nearly free.
 _LOADED_FROM = {
@@ -32,6 +34,21 @@ def examine(recording: Recording) -> Diagnosis:
     from perfdoctor.reports.wording import worded_diagnosis
 
     return worded_diagnosis(examine(recording))
+
+
+def load(path: str | os.PathLike[str]) -> Recording | Diagnosis:
+    """Reads what perfdoctor has written: a recording, or the diagnosis in a JSON report.
+
+    Args:
+        path: a file that ``--recording`` or ``--json`` left; of what ``treat`` left, the diagnosis that it began with.
+
+    Raises:
+        PerfDoctorError: there is no such file, it is neither of these, it is damaged or from another version.
+    """
+    from perfdoctor.recording.reader import Recording
+    from perfdoctor.reports import reading
+
+    return reading.read(path) if reading.is_report(path) else Recording.open(path)
 
 
 def __getattr__(name: str) -> object:

@@ -116,6 +116,13 @@ class Diagnose:
         session = _session
         return None if session is None or session.sidecar is None else session.sidecar.diagnosis()
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from perfdoctor.reports import notebook, reading
+
+        told = self.diagnosis
+        return notebook.NOT_YET if told is None else notebook.render(reading.diagnosis_of(told))
+
 
 class Phase:
     """What ``phase()`` gives: names a part of a training step."""

@@ -274,3 +274,9 @@ class Diagnosis:
         from perfdoctor.reports.frames import render
 
         return render(self, part)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from perfdoctor.reports import notebook
+
+        return notebook.render(self)

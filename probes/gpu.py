@@ -92,6 +92,18 @@ class GpuProbe:
             self._disconnect()
         return last
 
+    def users(self, pids: Iterable[int]) -> dict[str, frozenset[int] | None]:
+        """Which of some processes have a context on each GPU, None where it does not say; {} without a driver."""
+        if self._connect() is not None:
+            return {}
+        asked, visible = tuple(pids), sees_all_processes(self._root)
+        found: dict[str, frozenset[int] | None] = {}
+        for device in self._devices:
+            deque(device.look_for_users(asked, visible), maxlen=0)
+            found[device.subject] = None if device.users.job is None else frozenset(device.users.job)
+        self._disconnect()
+        return found
+
     def _nodes(self, facts: Iterable[Sample]) -> Iterator[Fact]:
         """The NUMA nodes that GPUs are attached to."""
         for fact in facts:
@@ -136,6 +148,28 @@ class GpuProbe:
         if slow:
             yield from self._driver.missing()
         yield Reading(now_ns(), self.name, "perfdoctor", "gpu_calls_seconds_total", self._driver.spent_ns / NS_PER_S)
+
+
+def gpus_of(pids: Iterable[int], root: Path = Path("/")) -> dict[int, tuple[str, ...] | None]:
+    """The GPUs that processes compute on, ``gpu:0`` for instance; None where that is not known.
+
+    Args:
+        pids: the processes; a forked one has its parent's files, and would be taken to compute as that does.
+        root: where /proc is.
+    """
+    found: dict[int, tuple[str, ...] | None] = {}
+    for pid in pids:
+        try:
+            found[pid] = () if device_files(pid, root) is None else None
+        except OSError:
+            found[pid] = None
+    computing = [pid for pid, gpus in found.items() if gpus is None]
+    users = GpuProbe(root).users(computing) if computing else {}
+    for pid in computing:
+        on = tuple(gpu for gpu, users_there in users.items() if users_there is not None and pid in users_there)
+        if on or (users and None not in users.values()):
+            found[pid] = on
+    return found
 
 
 class _Computing:

@@ -11,6 +11,8 @@ from perfdoctor.recording.schema import Fact, Mark, Sample, SerialMark, Unavaila
 # A ring takes the marks of more than 2500 steps: enough for steps of 0.1 ms.
 PERIOD_S = 0.2
 FIND_NS = NS_PER_S // 2
+# What is asked of a ring that nobody has read yet, is asked of its last seconds.
+RECENT_NS = 10 * NS_PER_S
 # How far the device's times may be off the one clock's; by how much its clock has run ahead in the end, None where that
 # could not be read; marks that had to be left out.
 DEVICE_CLOCK = ("device_clock_error_ns", "device_clock_drift_ns", "device_marks_skipped")
@@ -81,6 +83,23 @@ def marks_of(ring: RingReader) -> Iterator[Mark | SerialMark]:
         yield (SerialMark if serial else Mark)(time_ns, ring.pid, edge, what, value)
         if number == SERIALISED:
             ring.serialising = edge == "begin"
+
+
+def steps_per_second(pid: int, now_ns: int) -> float | None:
+    """How many steps a process makes per second, by its marks of the last seconds; None where it makes none.
+
+    Args:
+        pid: the process.
+        now_ns: the time.
+    """
+    ring = find_ring(pid)
+    if ring is None:
+        return None
+    since = now_ns - RECENT_NS
+    ends = [mark.time_ns for mark in marks_of(ring) if isinstance(mark, Mark) and mark[2:4] == ("point", "step")]
+    ring.close()
+    recent = [time_ns for time_ns in ends if time_ns > since]
+    return (len(recent) - 1) * NS_PER_S / (recent[-1] - recent[0]) if len(recent) > 1 else None
 
 
 def _names(ring: RingReader) -> dict[int, str]:

@@ -79,6 +79,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "share": finding.share,
         "predicted_speedup": finding.predicted_speedup,
+        "summary": finding.summary,
         "evidence": [asdict(item) for item in finding.evidence],
         "fixes": [asdict(fix) for fix in finding.fixes],
         "refuted_by": finding.refuted_by,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,19 @@ from perfdoctor.reports.wording import label, worded
 
 # Without one of these probes there may be no verdict, whatever the job does.
 _NEEDED = ("threads", "stacks")
+
+
+# How perfdoctor's reports begin: JSON, the page, and the patch of a treatment.
+PATCH_BEGINS = "# Made by perfdoctor treat; for `patch -p1` in the working folder."
+_BEGINNING = 1 << 16  # the page's title stands before its style
+_REPORTS = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        rb'\s*\{\s*"schema": \d+,\s*"perfdoctor": "',
+        rb"<!doctype html>.*?<title>[^<]*\bperfdoctor</title>",
+        re.escape(PATCH_BEGINS).encode(),
+    )
+)
 
 
 class Output(NamedTuple):
@@ -49,6 +62,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     for one in reversed(OUTPUTS):
         parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
     parser.add_argument("--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)")
+    parser.add_argument("--force", action="store_true", help="replace files that perfdoctor would leave as they are")
 
 
 def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:
@@ -56,8 +70,25 @@ def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:
     return {one.name: getattr(arguments, one.name) for one in OUTPUTS}
 
 
-def require_places(*paths: Path | None) -> None:
-    """Makes sure that files can be written there, before the job is watched rather than after.
+def require_places(*paths: Path | None, force: bool = False) -> None:
+    """Makes sure that reports can be written there, before the job is watched rather than after.
+
+    Args:
+        paths: where to.
+        force: whether files that are no reports of perfdoctor's may be replaced.
+
+    Raises:
+        PerfDoctorError: the folder does not exist or cannot be written to, the path is a folder itself, or a file
+            that perfdoctor has not written is there.
+    """
+    require_folders(*paths)
+    for path in paths:
+        if path is not None and not force and not may_replace(path):
+            raise PerfDoctorError(_taken(path), hint="Choose another file, or replace it with --force.")
+
+
+def require_folders(*paths: Path | None) -> None:
+    """Makes sure that files can be written there, whatever is there now.
 
     Raises:
         PerfDoctorError: the folder does not exist or cannot be written to, or the path is a folder itself.
@@ -75,14 +106,16 @@ def require_places(*paths: Path | None) -> None:
             raise PerfDoctorError(f"{path} cannot be written: {why}.", hint="Choose another place.")
 
 
-def deliver(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
+def deliver(diagnosis: Diagnosis, *, recording: Path | None = None, force: bool = False, **files: Path | None) -> None:
     """Writes the files that were asked for and prints the diagnosis, each of them even if another one fails.
+
+    The arguments are those of ``write_outputs``.
 
     Raises:
         PerfDoctorError: one could not be written; the recording is kept, and the hint says how to use it.
     """
     try:
-        write_outputs(diagnosis, recording=recording, **files)
+        write_outputs(diagnosis, recording=recording, force=force, **files)
     finally:
         show(diagnosis)
 
@@ -99,6 +132,7 @@ def print_text(text: str) -> None:
         PerfDoctorError: standard output takes nothing.
     """
     try:
+        sys.stdout.flush()  # what was printed before comes first
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "ascii", errors="replace"))
         sys.stdout.flush()
     except OSError as error:
@@ -129,14 +163,17 @@ def looks(stream: TextIO) -> dict[str, Any]:
     }
 
 
-def write_outputs(diagnosis: Diagnosis, *, recording: Path | None = None, **files: Path | None) -> None:
+def write_outputs(
+    diagnosis: Diagnosis, *, recording: Path | None = None, force: bool = False, **files: Path | None
+) -> None:
     """Writes the files that were asked for, all of them even if one fails.
 
-    A diagnosis that names no bottleneck does not replace a report that names one.
+    A diagnosis that names no bottleneck does not replace a report that names one, unless it is forced to.
 
     Args:
         diagnosis: what to write.
         recording: what it was made from, to make it again; None where the user has that anyway.
+        force: whether to replace whatever is there.
         files: where to, by the names of ``OUTPUTS``.
 
     Raises:
@@ -144,8 +181,15 @@ def write_outputs(diagnosis: Diagnosis, *, recording: Path | None = None, **file
     """
     failed: list[str] = []
     for one in OUTPUTS:
-        if (path := files.get(one.name)) is not None:
-            failed += _write(path, import_module(one.module).render, diagnosis)
+        path = files.get(one.name)
+        if path is None:
+            continue
+        if not force and not may_replace(path):
+            failed.append(_taken(path))
+        elif not force and diagnosis.verdict.bottleneck is None and _names_one(path):
+            print(f"perfdoctor: {label('left_as_it_was', path=str(path))}", file=sys.stderr)
+        else:
+            failed += write_text(path, import_module(one.module).render(diagnosis))
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
@@ -184,6 +228,22 @@ def _next_move(diagnosis: Diagnosis) -> str:
     return label("attach_again")
 
 
+def _taken(path: Path) -> str:
+    return f"{path} is there already, and is no report of perfdoctor's."
+
+
+def may_replace(path: Path) -> bool:
+    """Whether nothing is lost that perfdoctor has not made: no file is there, an empty one, or a report of its own."""
+    if not path.is_file():  # a pipe, or /dev/stdout, takes whatever is written
+        return True
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_BEGINNING)
+    except OSError:
+        return False
+    return not beginning or any(mark.match(beginning) for mark in _REPORTS)
+
+
 def _names_one(path: Path) -> bool:
     """Whether a file is an earlier report, JSON or page, that names a bottleneck."""
     try:
@@ -191,14 +251,6 @@ def _names_one(path: Path) -> bool:
     except OSError:
         return False
     return any(import_module(one.module).names_bottleneck(text) for one in OUTPUTS)
-
-
-def _write(path: Path, render: Callable[[Diagnosis], str], diagnosis: Diagnosis) -> list[str]:
-    """Writes a file whole or not at all, or keeps the one that is there; returns what went wrong."""
-    if diagnosis.verdict.bottleneck is None and _names_one(path):
-        print(f"perfdoctor: {label('left_as_it_was', path=str(path))}", file=sys.stderr)
-        return []
-    return write_text(path, render(diagnosis))
 
 
 def write_text(path: Path, text: str) -> list[str]:

@@ -14,11 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports import console, html
+from perfdoctor.reports import console, html, reading
+from perfdoctor.reports.json import render
 from perfdoctor.reports.language import language
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.wording import worded_fixes
@@ -48,9 +50,11 @@ def examined(name: str) -> Diagnosis:
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_recording_gets_the_diagnosis_that_it_got_before(name: str) -> None:
-    told = corpus.as_kept(examined(name))
-    changed = corpus.differences(corpus.load(name)["diagnosis"], told)
+    document = json.loads(render(examined(name)))
+    changed = corpus.differences(corpus.load(name)["diagnosis"], corpus.reduced(document))
     assert not changed, "\n".join([f"{name}: {len(changed)} differences", *changed[:40]])
+    jsonschema.validate(document, reading.schema())
+    assert json.loads(render(reading.diagnosis_of(document))) == document
 
 
 def code_of(diagnosis: Diagnosis) -> Iterator[str]:

@@ -55,7 +55,8 @@ class _Roles(NamedTuple):
     forked: tuple[int, ...]
 
 
-def _arguments(pid: int) -> list[str]:
+def arguments_of(pid: int) -> list[str]:
+    """The command line of a process, word by word; none where it cannot be read."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -63,7 +64,8 @@ def _arguments(pid: int) -> list[str]:
     return raw.decode(errors="replace").rstrip("\0").split("\0")
 
 
-def _environment(pid: int) -> dict[str, str] | None:
+def environment_of(pid: int) -> dict[str, str] | None:
+    """What a process was started with; None where it cannot be read."""
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
     except OSError:
@@ -73,7 +75,7 @@ def _environment(pid: int) -> dict[str, str] | None:
 
 def _masked_environment(pid: int) -> str:
     """As JSON; null where it cannot be read."""
-    environment = _environment(pid)
+    environment = environment_of(pid)
     return json.dumps(None if environment is None else mask_environment(environment))
 
 
@@ -87,18 +89,18 @@ def _image(pid: int) -> str | None:
 def is_forked(pid: int, parent_pid: int) -> bool:
     """Whether a process still runs its parent's program image and command line."""
     image = _image(pid)
-    return image is not None and image == _image(parent_pid) and _arguments(pid) == _arguments(parent_pid)
+    return image is not None and image == _image(parent_pid) and arguments_of(pid) == arguments_of(parent_pid)
 
 
 def _belongs_to_parent(pid: int, parent_pid: int) -> bool:
     """Whether a process is a part of its parent's job: forked, spawned by multiprocessing, or by torch's launcher."""
     if is_forked(pid, parent_pid):
         return True
-    arguments = " ".join(_arguments(pid))
+    arguments = " ".join(arguments_of(pid))
     if "multiprocessing.spawn" in arguments or "multiprocessing.forkserver" in arguments:
         return True
-    launched = "TORCHELASTIC_RUN_ID" in (_environment(pid) or {})
-    parent_launched = "TORCHELASTIC_RUN_ID" in (_environment(parent_pid) or {})
+    launched = "TORCHELASTIC_RUN_ID" in (environment_of(pid) or {})
+    parent_launched = "TORCHELASTIC_RUN_ID" in (environment_of(parent_pid) or {})
     return launched and not parent_launched and bool(uses_torch(parent_pid))
 
 
@@ -272,7 +274,7 @@ class Job:
         forked = parent is not None and is_forked(pid, parent_pid)
         torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)
         # A forked process was started with what its parent was.
-        command = parent.command if parent is not None and forked else mask_command(_arguments(pid))
+        command = parent.command if parent is not None and forked else mask_command(arguments_of(pid))
         environment = parent.environment if parent is not None and forked else _masked_environment(pid)
         self._roles = None
         self.members[pid] = Member(
@@ -303,7 +305,7 @@ class Job:
             self._roles = None
             if member.uses_torch:
                 member.command, member.environment = (
-                    mask_command(_arguments(member.pid)),
+                    mask_command(arguments_of(member.pid)),
                     _masked_environment(member.pid),
                 )
                 name = Path(f"/proc/{member.pid}/comm")

@@ -14,27 +14,35 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes.readers.procfs import is_running
+from perfdoctor.recording.schema import is_recording
 
 _SUFFIX = ".perfdoctor"
 # The process that records is named in the file's name, so that a file whose process has gone is known as left behind.
 _TEMPORARY = re.compile(r"perfdoctor-(\d+)-\w+\.perfdoctor")
 _OF_A_RECORDER = re.compile(r"^perfdoctor-\d+-")
 
+# What the recording that was in a file before is called, as editors call their backups; and SQLite its journal.
+ASIDE, _JOURNAL = "~", "-journal"
+_HEADER = 100
+
 _DAY_S = 24 * 3600
 
 
 @contextmanager
-def recording_file(asked: Path | None) -> Iterator[Path]:
+def recording_file(asked: Path | None, *, force: bool = False) -> Iterator[Path]:
     """Where to record. A file that the user did not ask for is removed when it has served, and kept when it has not.
+
+    What was recorded cannot be made again: a recording that is there already is moved aside, to ``FILE~``.
 
     Args:
         asked: the file that the user named, None for a temporary one.
+        force: whether to move any other file aside too.
 
     Raises:
-        PerfDoctorError: it cannot be made or is there already; or the analysis was interrupted (the hint says where the
-            recording is).
+        PerfDoctorError: it cannot be made, or another file is there; or the analysis was interrupted (the hint says
+            where the recording is).
     """
-    path = _require_free(asked) if asked is not None else _temporary_file()
+    path = _make_room(asked, force=force) if asked is not None else _temporary_file()
     served = False
     try:
         yield path
@@ -111,9 +119,46 @@ def _keep(path: Path) -> Path:
     return path.rename(path.with_name(_OF_A_RECORDER.sub("perfdoctor-kept-", path.name)))
 
 
-def _require_free(path: Path) -> Path:
-    if path.exists() and (path.stat().st_size or not path.is_file()):
+def _make_room(path: Path, *, force: bool) -> Path:
+    """Moves what is at a path aside, if it is a recording."""
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        return path
+    require_replaceable(path, force=force)
+    try:
+        for ending in ("", _JOURNAL):  # without its journal a recording that was cut short cannot be read
+            old = Path(f"{path.resolve()}{ending}")
+            if old.exists():
+                old.replace(f"{path.resolve()}{ASIDE}{ending}")
+    except OSError as error:
         raise PerfDoctorError(
-            f"{path} exists already.", hint="Choose another file for --recording, or remove that one."
-        )
+            f"{path} cannot be moved aside to {path}{ASIDE}: {error.strerror}.", hint="Choose another file."
+        ) from None
+    if sys.stderr.isatty():
+        print(f"perfdoctor: the recording that was in {path} is in {path}{ASIDE} now.", file=sys.stderr)
     return path
+
+
+def require_replaceable(path: Path | None, *, force: bool = False) -> None:
+    """Makes sure that a new recording may take the place of what is at a path, before a job is looked for.
+
+    Args:
+        path: where to record; None for nowhere.
+        force: whether any file may be replaced.
+
+    Raises:
+        PerfDoctorError: what is there is no recording.
+    """
+    if path is None or not path.exists():
+        return
+    if not path.is_file():
+        raise PerfDoctorError(f"{path} is no file that can be recorded into.", hint="Choose another for --recording.")
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_HEADER)
+    except OSError as error:
+        raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint="Choose another file.") from None
+    if beginning and not force and not is_recording(beginning):
+        raise PerfDoctorError(
+            f"{path} is there already, and is no recording.",
+            hint="Choose another file for --recording, or replace it with --force.",
+        )

@@ -91,14 +91,11 @@ def _take_turn(root_pid: int) -> socket.socket | None:
 
 
 def _watch_and_report(job: Job, probe: MarksProbe, options: dict[str, Any], result_fd: int) -> None:
-    from perfdoctor.reports.outputs import require_places
+    from perfdoctor.reports.outputs import require_folders
 
     tempfile.tempdir = _roomy_folder()
     asked = Path(options["recording"]) if options["recording"] else None
-    if asked is not None:
-        require_places(asked)
-        if asked.is_file():
-            asked.unlink()  # of an earlier run of the same script
+    require_folders(asked)
     with recording_file(asked) as path:
         _record(job, probe, path)
         # The job goes on training: from here on it comes first.

@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads the traces, prints the diagnosis and writes the reports."""
-    require_places(*asked_files(arguments).values())
+    require_places(*asked_files(arguments).values(), force=arguments.force)
     diagnosis = _diagnose(arguments.traces)
-    deliver(diagnosis, **asked_files(arguments))
+    deliver(diagnosis, force=arguments.force, **asked_files(arguments))
     conclude(diagnosis, hint=say("labels.missing_above"))
     return 0
 

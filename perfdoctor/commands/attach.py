@@ -1,6 +1,7 @@
 """Watch a running job and say what holds it back.
 
 PID may be a trainer, a launcher (torchrun, a shell, a notebook kernel) or a loader worker: the job is found from there.
+Without PID it is this host's only training job; where there are several (`perfdoctor ps`), it asks on a terminal.
 Nothing in the job is changed, unless --trace asks for a short run of torch.profiler in it. Ctrl-C ends the watching
 early and diagnoses what was seen.
 """
@@ -17,15 +18,24 @@ from importlib import import_module
 from pathlib import Path
 
 from perfdoctor.capture.job import Job
+from perfdoctor.capture.jobs import find_jobs
 from perfdoctor.capture.recorder import record
-from perfdoctor.capture.recording_file import recording_file, report_leftovers
+from perfdoctor.capture.recording_file import recording_file, report_leftovers, require_replaceable
 from perfdoctor.capture.target import process_id, require_target, require_torch
 from perfdoctor.capture.trace_job import trace
 from perfdoctor.commands.arguments import duration
+from perfdoctor.commands.job_list import choose
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Sample
-from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
+from perfdoctor.reports.outputs import (
+    add_output_arguments,
+    asked_files,
+    conclude,
+    deliver,
+    require_folders,
+    require_places,
+)
 
 # Enough for a verdict that is right (docs/accuracy.md), and short enough to wait for.
 DEFAULT_DURATION_S = 15.0
@@ -38,7 +48,9 @@ _HTML = ("perfdoctor.reports.html", "jinja2")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor attach``."""
-    parser.add_argument("pid", type=process_id, metavar="PID", help="any process of the job")
+    parser.add_argument(
+        "pid", type=process_id, nargs="?", metavar="PID", help="any process of the job; without it, the only job here"
+    )
     parser.add_argument(
         "--duration",
         type=duration("seconds", 86_400),
@@ -59,20 +71,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Records the job, then makes the diagnosis and the reports."""
-    require_target(arguments.pid)
-    require_torch(arguments.pid)
-    require_places(*asked_files(arguments).values(), arguments.recording)
+    require_places(*asked_files(arguments).values(), force=arguments.force)
+    require_folders(arguments.recording)
+    require_replaceable(arguments.recording, force=arguments.force)
+    pid = choose(find_jobs()) if arguments.pid is None else arguments.pid
+    require_target(pid)
+    require_torch(pid)
     report_leftovers()
     _load_analysis(html=arguments.report is not None)
     from perfdoctor.analysis.from_recording import examine
 
-    with recording_file(arguments.recording) as path:
+    with recording_file(arguments.recording, force=arguments.force) as path:
         with _progress(arguments.duration) as on_tick:
             afterwards = partial(_traces, path) if arguments.trace else tuple
-            record(Job(arguments.pid), path, arguments.duration, all_probes(), on_tick=on_tick, afterwards=afterwards)
+            record(Job(pid), path, arguments.duration, all_probes(), on_tick=on_tick, afterwards=afterwards)
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
-        deliver(diagnosis, recording=path, **asked_files(arguments))
+        deliver(diagnosis, recording=path, force=arguments.force, **asked_files(arguments))
     conclude(diagnosis)
     return 0
 

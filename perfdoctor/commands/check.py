@@ -1,4 +1,7 @@
-"""Say what perfdoctor could see of a process, before anything is touched, and how `attach --trace` would enter it."""
+"""Say what perfdoctor could see of a process, before anything is touched, and how `attach --trace` would enter it.
+
+Without PID it says what could be seen on this machine, and lists the training jobs that run here.
+"""
 
 import argparse
 import sys
@@ -6,7 +9,9 @@ from collections.abc import Sequence
 
 from perfdoctor.capture import trace_check
 from perfdoctor.capture.check import preflight, trainer_below
+from perfdoctor.capture.jobs import find_jobs
 from perfdoctor.capture.target import family_of, listed, process_id, require_target, require_torch
+from perfdoctor.commands.ps import print_jobs
 from perfdoctor.probes import Availability
 
 
@@ -26,6 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
         _print_checks(trace_check.availability(trainer_below(arguments.pid)))
         require_target(arguments.pid)
         require_torch(arguments.pid)
+    elif sys.platform.startswith("linux"):
+        print()
+        print_jobs(find_jobs())
     return 0
 
 

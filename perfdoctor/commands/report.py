@@ -21,9 +21,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Reads the recording, prints the diagnosis and writes the reports."""
     from perfdoctor.analysis.from_recording import examine
 
-    require_places(*asked_files(arguments).values())
+    require_places(*asked_files(arguments).values(), force=arguments.force)
     with Recording.open(arguments.recording) as recording:
         diagnosis = examine(recording)
-    deliver(diagnosis, recording=arguments.recording, **asked_files(arguments))
+    deliver(diagnosis, recording=arguments.recording, force=arguments.force, **asked_files(arguments))
     conclude(diagnosis)
     return 0

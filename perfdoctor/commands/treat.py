@@ -20,6 +20,7 @@ from perfdoctor.commands.arguments import duration
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import (
+    PATCH_BEGINS,
     add_output_arguments,
     asked_files,
     looks,
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the trials, prints what they have shown, and writes the reports."""
     require_proc()
     files = {**asked_files(arguments), "patch": arguments.patch}
-    require_places(*files.values())
+    require_places(*files.values(), force=arguments.force)
     _announce(arguments)
     with interruptible(), _progress(60 * arguments.minutes) as progress:
         try:
@@ -106,7 +107,7 @@ def _deliver(treated: Treated, files: dict[str, Path | None]) -> None:
 
 
 def _patch(treated: Treated) -> str:
-    return treated.patch
+    return f"{PATCH_BEGINS}\n{treated.patch}" if treated.patch else ""
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class StackSeries:
 
     def entries(self) -> Iterator[tuple[int, int, int]]:
         """When each stack was first seen, how many nanoseconds it stands for, at most 0.4 s, and which it is."""
-        ends = [*self.times_ns[1:].tolist(), self.times_ns[-1] + _LONGEST_NS // 10]
+        ends = [*self.times_ns[1:].tolist(), int(self.times_ns[-1]) + _LONGEST_NS // 10]
         for number, start, end in zip(self.stacks.tolist(), self.times_ns.tolist(), ends, strict=True):
             if number >= 0:
                 yield start, min(end - start, _LONGEST_NS), number

@@ -11,6 +11,7 @@ import pytest
 from perfdoctor.capture.target import require_linux
 from perfdoctor.errors import PerfDoctorError
 from tests.processes.attaching import (
+    AS_NOBODY,
     ENVIRONMENT,
     SILENT,
     TARGETS,
@@ -21,14 +22,6 @@ from tests.processes.attaching import (
     perfdoctor,
     refused,
 )
-
-NOBODY = "65534"
-# Another user who may read the files of this Python wherever they lie, and has no other right.
-AS_NOBODY = (
-    "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups",
-    "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search",
-    "--bounding-set", "-all,+dac_read_search",
-)  # fmt: skip
 
 
 def test_no_such_process() -> None:
@@ -121,7 +114,6 @@ def test_other_systems_are_told_what_is_supported(platform: str, monkeypatch: py
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("attach",),
         ("attach", "train.py"),
         ("attach", "1", "--duration", "0"),
         ("attach", "1", "--duration", "-3"),
@@ -209,11 +201,12 @@ def test_a_report_for_a_folder_that_does_not_exist_is_refused_at_once(tmp_path: 
     assert time.monotonic() - begun < 30
 
 
-def test_a_recording_does_not_overwrite_a_file(tmp_path: Path) -> None:
+def test_nothing_overwrites_a_file_of_the_users(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("data")
     with job(*SILENT, "sleep", "plain") as young:
-        refused(perfdoctor("attach", young.pid, "--recording", precious), "exists already")
-        refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "exists already")
+        refused(perfdoctor("attach", young.pid, "--recording", precious), "is no recording", "--force")
+        refused(perfdoctor("attach", young.pid, "--json", precious), "is no report of perfdoctor's", "--force")
+        refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "no file that can be recorded into")
         refused(perfdoctor("attach", young.pid, "--recording", tmp_path), "is a folder")
     assert precious.read_text() == "data"

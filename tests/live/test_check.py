@@ -29,8 +29,11 @@ def test_prints_one_line_per_probe(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_works_without_a_process(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.run(arguments()) == 0
-    assert "threads     works" in capsys.readouterr().out
+    with job(*SILENT, "sleep") as silent:
+        assert check.run(arguments()) == 0
+    probes, jobs = capsys.readouterr().out.split("\n\n")
+    assert "threads     works" in probes
+    assert any(line.split()[0] == str(silent.pid) for line in jobs.splitlines())
 
 
 def test_a_process_that_is_not_there_is_an_error() -> None:

@@ -82,6 +82,7 @@ class Cell:
     out: str = ""
     err: str = ""
     error: str = ""
+    html: str = ""
 
 
 @dataclass
@@ -99,6 +100,8 @@ class Kernel:
             content = message["content"]
             if message["msg_type"] == "error":
                 cell.error = f"{content['ename']}: {content['evalue']}"
+            elif message["msg_type"] == "execute_result":
+                cell.html += content["data"].get("text/html", "")
             elif message["msg_type"] == "stream" and content["name"] == "stdout":
                 cell.out += content["text"]
             elif message["msg_type"] == "stream":
@@ -148,3 +151,5 @@ def test_around_the_loop_in_a_captured_cell(kernel: Kernel, tmp_path: Path) -> N
     waited = kernel.run(WAIT)
     assert (waited.error, waited.out) == ("", f"{CAUSE} 60\n")
     assert (tmp_path / "told.json").exists()
+    assert "preparing the input" in kernel.run("doctor").html
+    assert "preparing the input" in kernel.run("import perfdoctor; perfdoctor.load('told.json')").html

@@ -23,6 +23,13 @@ TRAINING = (sys.executable, str(TARGETS / "job_training.py"))
 SILENT = (sys.executable, str(TARGETS / "job_silent.py"))
 PERFDOCTOR = (sys.executable, "-m", "perfdoctor")
 WITHOUT_PTRACE = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace")
+NOBODY = "65534"
+# Another user who may read the files of this Python wherever they lie, and has no other right.
+AS_NOBODY = (
+    "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups",
+    "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search",
+    "--bounding-set", "-all,+dac_read_search",
+)  # fmt: skip
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 # Programs end when what they wait for has come, however busy the machine is; this is for those that never do.
@@ -105,7 +112,7 @@ def perfdoctor(*arguments: object, prefix: Sequence[str] = (), timeout: float = 
         **{"env": ENVIRONMENT, **how},
     )
     words = list(map(str, arguments))
-    file = Path(words[words.index("--json") + 1]) if "--json" in words else Path()
+    file = Path(*words[words.index("--json") + 1 :][:1]) if "--json" in words else Path()
     told = json.loads(file.read_text()) if file.suffix == ".json" and file.exists() else {}
     return Answer(done.returncode, done.stdout, done.stderr, told)
 

@@ -10,6 +10,8 @@ import pytest
 
 from perfdoctor.capture.recording_file import leftovers, recording_file, report_leftovers
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.reader import Recording
+from tests.builders.jobs import write
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +91,50 @@ def test_many_killed_runs_are_told_of_at_once(folder: Path, monkeypatch: pytest.
 
 def test_nothing_left_nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told_on_a_terminal(monkeypatch) == []
+
+
+def test_a_recording_makes_room_for_the_next_one_and_is_kept_beside_it(folder: Path) -> None:
+    asked = write(folder / "job.perfdoctor", host="first")
+    Path(f"{asked}-journal").write_text("its journal")
+    Path(f"{asked}~").write_text("the one before")
+    with recording_file(asked) as path:
+        assert path == asked
+        assert not path.exists()
+        write(path, host="second")
+    with Recording.open(asked) as new:
+        assert new.meta["host"] == "second"
+    assert Path(f"{asked}~-journal").read_text() == "its journal"
+    Path(f"{asked}~-journal").unlink()
+    with Recording.open(f"{asked}~") as old:
+        assert old.meta["host"] == "first"
+
+
+def test_a_link_to_a_recording_stays_a_link(folder: Path) -> None:
+    real, link = write(folder / "real.perfdoctor", host="first"), folder / "latest.perfdoctor"
+    link.symlink_to(real)
+    with recording_file(link) as path:
+        write(path, host="second")
+    assert link.is_symlink()
+    with Recording.open(real) as new:
+        assert new.meta["host"] == "second"
+    assert (folder / "real.perfdoctor~").exists()
+
+
+def test_any_other_file_is_left_alone_unless_it_is_forced(folder: Path) -> None:
+    precious = folder / "precious"
+    precious.write_text("data")
+    with pytest.raises(PerfDoctorError, match="is no recording") as caught, recording_file(precious):
+        pass
+    assert "--force" in caught.value.hint
+    assert precious.read_text() == "data"
+    with recording_file(precious, force=True) as path:
+        write(path)
+    assert (folder / "precious~").read_text() == "data"
+
+
+def test_an_empty_file_is_recorded_into(folder: Path) -> None:
+    empty = folder / "empty"
+    empty.touch()
+    with recording_file(empty) as path:
+        write(path)
+    assert [file.name for file in folder.iterdir()] == ["empty"]

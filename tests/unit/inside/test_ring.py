@@ -25,7 +25,7 @@ from perfdoctor.probes.inside.ring import (
     RingWriter,
     find_ring,
 )
-from perfdoctor.probes.marks import MarksProbe
+from perfdoctor.probes.marks import MarksProbe, steps_per_second
 from perfdoctor.recording.schema import Mark, SerialMark, Unavailable
 from tests.processes.watching import Watched
 
@@ -180,6 +180,28 @@ def test_texts_survive_and_overflow_is_left_out() -> None:
     writer.say("note", "x" * 100_000)
     writer.say("note", "short", "")
     assert reader.texts() == [["phase", OWN, 'augment "quoted"\n'], ["note", "short", ""]]
+
+
+STEPPING = """
+import sys, time
+from perfdoctor.probes.inside.ring import POINT, STEP, RingWriter
+ring, now = RingWriter(7), time.monotonic_ns()
+for tenths in (150, 140, 20, 15, 10, 5):
+    ring.marker(POINT | STEP)(now - tenths * 100_000_000)
+ring.flush()
+print(now, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_pace_is_that_of_the_last_seconds() -> None:
+    with subprocess.Popen([sys.executable, "-c", STEPPING], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        now_ns = int(process.stdout.readline())
+        assert steps_per_second(process.pid, now_ns) == pytest.approx(2.0)
+        assert steps_per_second(process.pid, now_ns + 60_000_000_000) is None
+        process.kill()
+    assert steps_per_second(os.getpid(), now_ns) is None
 
 
 def test_ring_of_a_killed_process_is_read_to_its_end() -> None:

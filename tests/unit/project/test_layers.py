@@ -17,7 +17,7 @@ MAY_KNOW = {
     "api": {"probes"},
     "lightning": {"api"},
     "transformers": {"api"},
-    "capture": {"probes", "recording"},
+    "capture": {"probes", "recording", "knowledge"},
     "treat": {"capture", "probes", "recording", "knowledge", "compare"},
     "commands": {"capture", "probes", "recording", "reports", "treat", "compare"},
     "__main__": set(),
@@ -31,6 +31,7 @@ MAY_KNOW = {
     "facts": {"rules"},
     "compare": {"knowledge"},
     "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
+    "exports": {"recording", "knowledge", "timeline"},
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.

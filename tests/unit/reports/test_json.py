@@ -38,7 +38,7 @@ def test_the_keys_are_the_contract(diagnosis: Diagnosis) -> None:
     ]  # fmt: skip
     for finding in document["findings"]:
         assert list(finding) == [
-            "cause", "bottleneck", "severity", "share", "predicted_speedup", "evidence", "fixes",
+            "cause", "bottleneck", "severity", "share", "predicted_speedup", "summary", "evidence", "fixes",
             "refuted_by", "ranks",
         ]  # fmt: skip
         assert finding["cause"].startswith(finding["bottleneck"] + ".")

@@ -11,8 +11,12 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.outputs import conclude, deliver, require_places, write_outputs
+from perfdoctor.reports import treated_html
+from perfdoctor.reports.json import render
+from perfdoctor.reports.outputs import PATCH_BEGINS, conclude, deliver, require_places, write_outputs
 from tests.builders.diagnoses import input_bound, sound, undecided
+from tests.builders.jobs import write
+from tests.builders.trials import treated as treatment
 from tests.processes.attaching import ENVIRONMENT
 
 RECORDING = Path("job.recording")
@@ -25,7 +29,7 @@ def test_writes_what_was_asked_for_and_nothing_else(tmp_path: Path) -> None:
 
 def test_an_old_report_is_replaced(tmp_path: Path) -> None:
     told = tmp_path / "a.json"
-    told.write_text("old" * 100_000)
+    told.write_text(render(replace(input_bound(), job={"command": "old" * 100_000})))
     write_outputs(sound(), report=None, json=told, recording=RECORDING)
     assert told.read_text().startswith("{")
     assert "old" * 10 not in told.read_text()
@@ -48,6 +52,47 @@ def test_a_report_that_says_nothing_does_not_replace_one_that_does(
     assert capsys.readouterr().err.count("is left as it was") == 2
     assert written(input_bound()) != told
     assert written(undecided()) == written(input_bound())
+
+
+def test_what_perfdoctor_wrote_may_be_replaced_and_nothing_else(tmp_path: Path) -> None:
+    ours = {name: tmp_path / f"a.{name}" for name in ("json", "report")}
+    write_outputs(input_bound(), **ours)
+    patch, treated, empty = tmp_path / "best.diff", tmp_path / "treated.html", tmp_path / "empty"
+    patch.write_text(f"{PATCH_BEGINS}\n--- a/train.py\n")
+    treated.write_text(treated_html.render(treatment()))
+    empty.touch()
+    require_places(*ours.values(), patch, treated, empty)
+    for theirs in ('{"lr": 0.1}', "<!doctype html><title>Mine</title>", "--- a/train.py\n", "x"):
+        file = tmp_path / "theirs"
+        file.write_text(theirs)
+        with pytest.raises(PerfDoctorError, match="is there already, and is no report") as caught:
+            require_places(file)
+        assert "--force" in caught.value.hint
+        require_places(file, force=True)
+
+
+def test_what_lies_there_when_a_report_is_written_stays(tmp_path: Path) -> None:
+    """As where ``diagnose()`` ends: the diagnosis is shown, and the recording kept."""
+    theirs, ours = tmp_path / "config.json", tmp_path / "a.html"
+    theirs.write_text("{}")
+    with pytest.raises(PerfDoctorError, match=r"config\.json is there already") as caught:
+        write_outputs(input_bound(), json=theirs, report=ours, recording=RECORDING)
+    assert f"perfdoctor report {RECORDING}" in caught.value.hint
+    assert theirs.read_text() == "{}"
+    assert ours.exists()
+
+
+def test_a_recording_is_no_place_for_a_report(tmp_path: Path) -> None:
+    recording = write(tmp_path / "job.perfdoctor")
+    with pytest.raises(PerfDoctorError, match="is no report"):
+        require_places(recording)
+
+
+def test_a_report_that_says_nothing_replaces_any_other_where_it_is_forced(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    write_outputs(input_bound(), json=file)
+    write_outputs(undecided(), json=file, force=True)
+    assert '"bottleneck": null' in file.read_text()
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Say what a cause means, what looks like it, what helps, and what would prove it wrong.
+
+Without CAUSE it lists all that perfdoctor can name. The same stands in docs/causes.md.
+"""
+
+import argparse
+import sys
+from difflib import get_close_matches
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.errors import PerfDoctorError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``perfdoctor explain``."""
+    parser.add_argument("cause", nargs="?", metavar="CAUSE", help="its id, io.swap for instance; without it, the list")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the explanation, or the list."""
+    from perfdoctor.reports import explained
+    from perfdoctor.reports.outputs import looks, print_text
+
+    cause = arguments.cause
+    if cause is None:
+        print_text(explained.render_list(**looks(sys.stdout)))
+    elif cause in CAUSES:
+        print_text(explained.render(cause, **looks(sys.stdout)))
+    else:
+        near = nearest(cause)
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise PerfDoctorError(f"There is no cause {cause!r}.", hint=f"{meant}`perfdoctor explain` lists all of them.")
+    return 0
+
+
+def nearest(word: str) -> list[str]:
+    """The causes that a word may stand for: those whose last part it is, or else those that are spelled like it."""
+    ends = [cause for cause in CAUSES if cause.partition(".")[2] == word]
+    return ends or get_close_matches(word.lower(), CAUSES, n=3)

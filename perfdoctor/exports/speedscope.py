@@ -1,0 +1,68 @@
+"""Python stacks for speedscope.app, one profile for each thread.
+
+The format is speedscope's own (github.com/jlfwong/speedscope, "Importing from custom sources"): stacks with the seconds
+that each of them lasted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfdoctor import __version__
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import PythonThread, StackSegment
+from perfdoctor.timeline.stacks import Stacks, StackSeries
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def render(recording: Recording) -> bytes:
+    """The profiles, as JSON; main threads first, in order of their processes.
+
+    Raises:
+        PerfDoctorError: there are no stacks in the recording, or it is damaged.
+    """
+    import msgspec
+
+    stacks = Stacks.read(recording.rows(StackSegment))
+    series = [one for one in stacks.series if (one.stacks >= 0).any()]
+    if not series:
+        raise PerfDoctorError(
+            f"There are no Python stacks in {recording.path}.", hint="`perfdoctor check PID` says what enables them."
+        )
+    frames: dict[Frame, int] = {}
+    numbers = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in stacks.frames]
+    names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
+    ordered = sorted(series, key=lambda one: (not one.is_main, one.pid, one.ident))
+    document = {
+        "$schema": SCHEMA,
+        "exporter": f"perfdoctor {__version__}",
+        "name": recording.path.name,
+        "activeProfileIndex": 0,
+        "shared": {"frames": [{"name": one.function, "file": one.file, "line": one.line} for one in frames]},
+        "profiles": [_profile(one, numbers, _name(one, recording, names)) for one in ordered],
+    }
+    return msgspec.json.encode(document)
+
+
+def _name(series: StackSeries, recording: Recording, names: dict[tuple[int, int], str]) -> str:
+    process = recording.processes.get(series.pid)
+    thread = names.get((series.pid, series.ident)) or ("main thread" if series.is_main else str(series.ident))
+    return f"{process.name if process else 'process'} {series.pid}: {thread}"
+
+
+def _profile(series: StackSeries, numbers: list[list[int]], name: str) -> dict[str, Any]:
+    entries = list(series.entries())
+    weights = [lasted_ns / NS_PER_S for _, lasted_ns, _ in entries]
+    return {
+        "type": "sampled",
+        "name": name,
+        "unit": "seconds",
+        "startValue": 0,
+        "endValue": sum(weights),
+        "samples": [numbers[stack] for _, _, stack in entries],
+        "weights": weights,
+    }

@@ -1,0 +1,138 @@
+"""Reads JSON reports back, and has the schema that they keep to."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports.json import SCHEMA
+
+# The first keys of a report stand in here; a profiler's trace begins as JSON does, and may have gigabytes.
+_BEGINNING = 4096
+_HINT = "Write it anew: perfdoctor report RECORDING --json FILE.json"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of the JSON report."""
+    text = files("perfdoctor.reports").joinpath("report.schema.json").read_text("utf-8")
+    return dict(json.loads(text))
+
+
+def is_report(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a JSON report does; not if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(_BEGINNING)
+    except OSError:
+        return False
+    return beginning.lstrip().startswith(b"{") and b'"schema"' in beginning and b'"perfdoctor"' in beginning
+
+
+def read(path: str | os.PathLike[str]) -> Diagnosis:
+    """The diagnosis in a JSON report; of a treatment's, the one that it began with.
+
+    Raises:
+        PerfDoctorError: the file cannot be read, is damaged, or from another version.
+    """
+    path = Path(path)
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint=_HINT) from None
+    except ValueError as error:
+        raise PerfDoctorError(f"The report {path} is damaged: {error}.", hint=_HINT) from None
+    if document.get("schema") != SCHEMA:
+        raise PerfDoctorError(
+            f"{path} has report schema {document.get('schema')}, and this perfdoctor reads schema {SCHEMA}.",
+            hint="Read it with the perfdoctor version that wrote it.",
+        )
+    try:
+        return diagnosis_of(document.get("diagnosis", document))
+    except KeyError as error:
+        raise PerfDoctorError(f"The report {path} is damaged: it lacks {error}.", hint=_HINT) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise PerfDoctorError(f"The report {path} is damaged: {error}.", hint=_HINT) from None
+
+
+def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
+    """The diagnosis that a JSON report tells of. What was drawn over time is not in it, nor keys of later versions.
+
+    Args:
+        document: the report as it is decoded.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no report.
+    """
+    verdict = document["verdict"]
+    return Diagnosis(
+        version=str(document["perfdoctor"]),
+        verdict=Verdict(
+            bottleneck=verdict["bottleneck"],
+            cause=None if verdict["cause"] is None else _known(verdict["cause"]),
+            share=_number(verdict["share"]),
+            confidence=_number(verdict["confidence"]),
+            predicted_speedup=_number(verdict["predicted_speedup"]),
+            straggler_rank=verdict["straggler_rank"],
+            level=verdict["level"],
+            summary=verdict["summary"],
+        ),
+        breakdown=tuple(CauseShare(_known(line["cause"]), _number(line["share"])) for line in document["breakdown"]),
+        findings=tuple(map(_finding, document["findings"])),
+        ranks=tuple(document["ranks"]),
+        steps=dict(document["steps"]),
+        not_examined=tuple(
+            NotExamined(item["probe"], item["reason"], item["enable"]) for item in document["not_examined"]
+        ),
+        overhead=dict(document["overhead"]),
+        job=dict(document["job"]),
+    )
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    return Finding(
+        cause=_known(row["cause"]),
+        share=_number(row["share"]),
+        severity=row["severity"],
+        predicted_speedup=_number(row["predicted_speedup"]),
+        summary=row.get("summary", ""),  # came after the first reports of this schema
+        evidence=tuple(_evidence(item) for item in row["evidence"]),
+        fixes=tuple(map(_fix, row["fixes"])),
+        refuted_by=row["refuted_by"],
+        ranks=tuple(row["ranks"]),
+    )
+
+
+def _evidence(item: Mapping[str, Any]) -> Evidence:
+    value = item["value"]
+    return Evidence(item["name"], value if isinstance(value, str) else _number(value), item["unit"], item["probe"])
+
+
+def _fix(item: Mapping[str, Any]) -> Fix:
+    # Gains of single fixes came after the first reports of this schema.
+    gain, between = item.get("predicted_speedup"), item.get("speedup_range")
+    least_and_most = None
+    if between is not None:
+        least, most = between
+        least_and_most = _number(least), _number(most)
+    return Fix(item["title"], item["why"], item["change"], None if gain is None else _number(gain), least_and_most)
+
+
+def _known(cause: str) -> str:
+    if cause not in CAUSES:
+        raise ValueError(f"this perfdoctor knows no cause {cause!r}")
+    return cause
+
+
+def _number(value: float | None) -> float:
+    """A number; JSON says null for those that are not finite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
+        raise TypeError(f"{value!r} is no number")
+    return math.nan if value is None else value

@@ -23,14 +23,7 @@ _PROMISES = {
     "not seen": "，没有看到收益：要么没有做这个改动，要么它没有帮助。",
     "unknown": "；实测 {}，不确定性太大，无法判断。",
 }
-_COSTS = {
-    "faster": "减少",
-    "slower": "增加",
-    "no difference": "没有差别",
-    "same": "没有差别",
-    "unknown": "未知",
-    "unsure": "无法确定",
-}
+_COSTS = {"faster": "减少", "slower": "增加", "no difference can be shown": "看不出差别", "unknown": "未知"}
 
 
 def faster(*, factor: str, before: str, after: str) -> str:
@@ -189,6 +182,18 @@ def predicted_gain() -> str:
 
 def others() -> str:
     return "其他不同之处"
+
+
+def dots() -> str:
+    return "两次运行各时段的每步耗时：一个点是一个时段，竖线是平均值。"
+
+
+def dots_in_words(*, name: str, mean: str, least: str, most: str) -> str:
+    return f"{name}：平均 {mean}，{least} 到 {most}"
+
+
+def footer() -> str:
+    return "这个页面不运行脚本，也不加载任何内容。"
 
 
 def runs() -> str:

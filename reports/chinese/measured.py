@@ -176,7 +176,8 @@ _CHARTS = {
     "GPU memory": "显存",
     "Cores in use": "占用的核",
     "Main thread of the trainer": "训练进程的主线程",
-    "Main threads of the trainers, {}": "各训练进程的主线程，{}",
+    "Trainers on a CPU": "各训练进程在 CPU 上",
+    "Trainers waiting for a CPU": "各训练进程等待 CPU",
 }
 
 # What a chart's lines show, of the job or of a device or process.
@@ -231,6 +232,8 @@ _FACTS = {
     "measured inside": "在内部测量",
     "traced": "由 trace 得出",
     "confirmed by trial": "经试验证实",
+    "recording": "记录",
+    "report": "报告",
     "Top process": "顶层进程",
     "Command": "命令",
     "Host": "主机",

@@ -93,6 +93,9 @@ _PROBES = {
         "kernel.yama.ptrace_scope 为 3：下次启动之前任何人都不能跟踪。"
     ),
     "boot with a lower ptrace_scope": "用更低的 ptrace_scope 启动系统",
+    "Processes of other users are hidden: /proc is mounted with hidepid.": (
+        "看不到其他用户的进程：/proc 以 hidepid 挂载。"
+    ),
     "Process {} has just ended.": "进程 {} 刚刚结束。",
     "name a process that goes on": "请给出一个仍在运行的进程",
     "Process {} is not a Python process.": "进程 {} 不是 Python 进程。",

@@ -34,6 +34,7 @@ NO_WORDS = {
 }
 # Reasons that are a command or name only, and what is put together from others.
 NO_REASONS = {
+    'sudo "$(which perfdoctor)" ps',
     "",
     "{}: {}", "profile=1", "perfdoctor attach PID", "perfdoctor analyze TRACE", "dyno gputrace", "kill -CONT {}",
     "unset {}", "pip install --upgrade py-spy", "sudo sysctl kernel.perf_event_paranoid=2",

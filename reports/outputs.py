@@ -22,7 +22,7 @@ from perfdoctor.reports.wording import label, worded
 _NEEDED = ("threads", "stacks")
 
 
-# How perfdoctor's reports begin: JSON, the page, and the patch of a treatment.
+# How perfdoctor's reports begin: JSON, the page, the patch of a treatment, and all of a comparison in Markdown.
 PATCH_BEGINS = "# Made by perfdoctor treat; for `patch -p1` in the working folder."
 _BEGINNING = 1 << 16  # the page's title stands before its style
 _REPORTS = tuple(
@@ -31,6 +31,7 @@ _REPORTS = tuple(
         rb'\s*\{\s*"schema": \d+,\s*"perfdoctor": "',
         rb"<!doctype html>.*?<title>[^<]*\bperfdoctor</title>",
         re.escape(PATCH_BEGINS).encode(),
+        rb"## .*\n\nperfdoctor [^\n]+\n\Z",
     )
 )
 

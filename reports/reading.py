@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.blocks import Block
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
 from perfdoctor.errors import PerfDoctorError
@@ -54,8 +55,11 @@ def read(path: str | os.PathLike[str]) -> Diagnosis:
             f"{path} has report schema {document.get('schema')}, and this perfdoctor reads schema {SCHEMA}.",
             hint="Read it with the perfdoctor version that wrote it.",
         )
+    document = document.get("diagnosis", document)
+    if "verdict" not in document:
+        raise PerfDoctorError(f"There is no diagnosis in {path}.", hint=_HINT)
     try:
-        return diagnosis_of(document.get("diagnosis", document))
+        return diagnosis_of(document)
     except KeyError as error:
         raise PerfDoctorError(f"The report {path} is damaged: it lacks {error}.", hint=_HINT) from None
     except (AttributeError, TypeError, ValueError) as error:
@@ -93,7 +97,14 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
         ),
         overhead=dict(document["overhead"]),
         job=dict(document["job"]),
+        blocks=tuple(map(_block, document.get("blocks", ()))),  # came later
     )
+
+
+def _block(row: Mapping[str, Any]) -> Block:
+    steps = row["steps"]
+    causes = {_known(cause): _number(seconds) for cause, seconds in row["causes"].items()}
+    return Block(_number(row["seconds"]), None if steps is None else _number(steps), causes)
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:

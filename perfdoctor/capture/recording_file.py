@@ -21,8 +21,8 @@ _SUFFIX = ".perfdoctor"
 _TEMPORARY = re.compile(r"perfdoctor-(\d+)-\w+\.perfdoctor")
 _OF_A_RECORDER = re.compile(r"^perfdoctor-\d+-")
 
-# What the recording that was in a file before is called, as editors call their backups; and SQLite its journal.
-ASIDE, _JOURNAL = "~", "-journal"
+# What the recording that was in a file before is called, as editors call their backups.
+ASIDE = "~"
 _HEADER = 100
 
 _DAY_S = 24 * 3600
@@ -125,10 +125,7 @@ def _make_room(path: Path, *, force: bool) -> Path:
         return path
     require_replaceable(path, force=force)
     try:
-        for ending in ("", _JOURNAL):  # without its journal a recording that was cut short cannot be read
-            old = Path(f"{path.resolve()}{ending}")
-            if old.exists():
-                old.replace(f"{path.resolve()}{ASIDE}{ending}")
+        _move_aside(path.resolve())
     except OSError as error:
         raise PerfDoctorError(
             f"{path} cannot be moved aside to {path}{ASIDE}: {error.strerror}.", hint="Choose another file."
@@ -136,6 +133,20 @@ def _make_room(path: Path, *, force: bool) -> Path:
     if sys.stderr.isatty():
         print(f"perfdoctor: the recording that was in {path} is in {path}{ASIDE} now.", file=sys.stderr)
     return path
+
+
+def _move_aside(path: Path) -> None:
+    """Gives a recording another name, and what lies beside it, without which one that was cut short loses something."""
+    for old in _all_of(path.with_name(path.name + ASIDE)):
+        old.unlink()
+    for file in _all_of(path):
+        file.rename(path.with_name(path.name + ASIDE + file.name.removeprefix(path.name)))
+
+
+def _all_of(path: Path) -> list[Path]:
+    """A recording with SQLite's journal and the stacks that a killed perfdoctor has left, those of them that exist."""
+    beside = (f"{path.name}-journal", f"{path.name}.stacks-")
+    return [file for file in path.parent.iterdir() if file.name == path.name or file.name.startswith(beside)]
 
 
 def require_replaceable(path: Path | None, *, force: bool = False) -> None:

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads both runs, prints the comparison and writes the reports."""
     files = {**asked_files(arguments), "markdown": arguments.markdown}
-    require_places(*files.values())
+    require_places(*files.values(), force=arguments.force)
     before, after = _read_both(arguments.before, arguments.after)
     limit = arguments.fail_on_regression
     comparison = compare(

@@ -23,6 +23,7 @@ from tests.processes.attaching import (
     perfdoctor,
     until,
 )
+from tests.processes.insiding import TRAIN
 
 pytestmark = pytest.mark.alone
 
@@ -67,15 +68,10 @@ def test_ranks_are_one_job_and_their_launcher_no_rank() -> None:
     assert told["workers"] == 0
 
 
-def test_steps_per_second_are_known_where_they_are_marked() -> None:
-    with job(
-        sys.executable, str(TARGETS / "inside_training.py"), "with_steps", "--steps", "100000", ready=""
-    ) as marked:
-        assert until(lambda: any(one["steps_per_s"] for one in _jobs(marked.pid)), 60)
-
-
-def _jobs(pid: int) -> list[dict[str, Any]]:
-    return [one for one in json.loads(perfdoctor("ps", "--json").out)["jobs"] if pid in one["trainers"]]
+def test_steps_per_second_are_known_where_they_are_marked(tmp_path: Path) -> None:
+    temporary = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
+    with job(*TRAIN, "--observe", "100000", "--item-ms", "1", ready="", env=temporary) as marked:
+        assert until(lambda: any(one["steps_per_s"] for one in jobs(marked.pid)), 60)
 
 
 def test_what_has_torch_and_does_nothing_is_idle_in_the_table() -> None:

@@ -96,7 +96,9 @@ def test_nothing_left_nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recording_makes_room_for_the_next_one_and_is_kept_beside_it(folder: Path) -> None:
     asked = write(folder / "job.perfdoctor", host="first")
     Path(f"{asked}-journal").write_text("its journal")
+    Path(f"{asked}.stacks-7-1-0").write_text("its stacks")
     Path(f"{asked}~").write_text("the one before")
+    Path(f"{asked}~.stacks-8-1-0").write_text("stacks of that")
     with recording_file(asked) as path:
         assert path == asked
         assert not path.exists()
@@ -105,6 +107,8 @@ def test_a_recording_makes_room_for_the_next_one_and_is_kept_beside_it(folder: P
         assert new.meta["host"] == "second"
     assert Path(f"{asked}~-journal").read_text() == "its journal"
     Path(f"{asked}~-journal").unlink()
+    assert [file.read_text() for file in folder.glob("*.stacks-*")] == ["its stacks"]
+    Path(f"{asked}~.stacks-7-1-0").unlink()
     with Recording.open(f"{asked}~") as old:
         assert old.meta["host"] == "first"
 

@@ -11,9 +11,10 @@ import pytest
 
 from perfdoctor.diagnosis import Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports import treated_html
+from perfdoctor.reports import compared_html, compared_markdown, treated_html
 from perfdoctor.reports.json import render
 from perfdoctor.reports.outputs import PATCH_BEGINS, conclude, deliver, require_places, write_outputs
+from tests.builders.comparisons import compared, report
 from tests.builders.diagnoses import input_bound, sound, undecided
 from tests.builders.jobs import write
 from tests.builders.trials import treated as treatment
@@ -60,8 +61,12 @@ def test_what_perfdoctor_wrote_may_be_replaced_and_nothing_else(tmp_path: Path) 
     patch, treated, empty = tmp_path / "best.diff", tmp_path / "treated.html", tmp_path / "empty"
     patch.write_text(f"{PATCH_BEGINS}\n--- a/train.py\n")
     treated.write_text(treated_html.render(treatment()))
+    comparison = compared(report([0.1] * 100), report([0.05] * 100))
+    markdown, side_by_side = tmp_path / "compared.md", tmp_path / "compared.html"
+    markdown.write_text(compared_markdown.render(comparison))
+    side_by_side.write_text(compared_html.render(comparison))
     empty.touch()
-    require_places(*ours.values(), patch, treated, empty)
+    require_places(*ours.values(), patch, treated, markdown, side_by_side, empty)
     for theirs in ('{"lr": 0.1}', "<!doctype html><title>Mine</title>", "--- a/train.py\n", "x"):
         file = tmp_path / "theirs"
         file.write_text(theirs)

@@ -12,10 +12,10 @@ import perfdoctor
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.reader import Recording
-from perfdoctor.reports import treated_json
+from perfdoctor.reports import compared_json, treated_json
 from perfdoctor.reports.json import render
 from perfdoctor.reports.reading import schema
-from tests.builders import diagnoses
+from tests.builders import comparisons, diagnoses
 from tests.builders.jobs import write
 from tests.builders.trials import treated
 
@@ -114,6 +114,11 @@ def damaged(old: str, new: str) -> str:
         (render(diagnoses.input_bound())[:-30], "is damaged", "--json FILE.json"),
         (damaged('"breakdown"', '"brokendown"'), "lacks 'breakdown'", "--json FILE.json"),
         (damaged('"io.log_write"', '"io.tapes"'), "knows no cause 'io.tapes'", "--json FILE.json"),
+        (
+            compared_json.render(comparisons.compared(comparisons.report([0.1] * 9), comparisons.report([0.1] * 9))),
+            "There is no diagnosis in",
+            "--json FILE.json",
+        ),
         ('{"traceEvents": []}', "is not a perfdoctor recording", "perfdoctor analyze"),
         ("hello", "is not a perfdoctor recording", "--recording"),
     ],

@@ -24,11 +24,10 @@ from perfdoctor.reports.json import render
 from perfdoctor.reports.language import language
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.wording import worded_fixes
+from tests.builders.phrases import english_runs
 from tests.files import ROOT
 from tests.recordings import corpus, packing
 
-# Three plain words or more, one after another: names, paths and options have other characters in or around them.
-ENGLISH = re.compile(r"(?<![\w./`=-])(?:[A-Za-z][a-z]+,? ){2,}[a-z]+(?![\w./=(])")
 # Of a page: what is no text, and code; the texts that tags hold for screen readers and scripts stay.
 LEFT_OUT = re.compile(
     r"<(style|script|pre|code)\b.*?</\1>|<meta[^>]*>|<[a-z]+|</[a-z0-9]+>|\b(?!aria-label|title|data-)[a-z-]+=\"[^\"]*\"",
@@ -71,7 +70,7 @@ def english_in(diagnosis: Diagnosis) -> list[str]:
         text = console.render(diagnosis, width=110, color=False, encoding="utf-8")
         text += "\n" + LEFT_OUT.sub("\n", html.render(diagnosis))
         code = set(code_of(diagnosis))
-    return ENGLISH.findall("\n".join(line for line in text.splitlines() if line.strip() not in code))
+    return english_runs("\n".join(line for line in text.splitlines() if line.strip() not in code))
 
 
 @pytest.mark.parametrize("name", corpus.names())

@@ -1,6 +1,7 @@
 """Plain English texts as the source makes them, for the tests of phrasebooks."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from tests.unit.project.sources import Module, modules
@@ -8,6 +9,13 @@ from tests.unit.project.sources import Module, modules
 # What makes them, and where among its arguments they stand.
 _MAKERS = {"Refusal": (0, 1), "Unavailable": (1, 2), "NotExamined": (1, 2)}
 _OPEN = "{}"
+# Three plain words or more, one after another: names, paths and options have other characters in or around them.
+_ENGLISH = re.compile(r"(?<![\w./`=-])(?:[A-Za-z][a-z]+,? ){2,}[a-z]+(?![\w./=(])")
+
+
+def english_runs(text: str) -> list[str]:
+    """English that is left in a Chinese text."""
+    return _ENGLISH.findall(text)
 
 
 def reasons() -> dict[str, str]:

@@ -13,9 +13,12 @@ from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
 from perfdoctor.reports.language import LANGUAGES, language
 from perfdoctor.reports.phrasebook import Phrasebook
 from perfdoctor.reports.text import is_prose
+from perfdoctor.reports.treated_outline import treated_outline
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fix
+from perfdoctor.treatment import Outcome
 from tests.advice.printed import Printed, catalogue
-from tests.builders.phrases import reasons
+from tests.builders import trials
+from tests.builders.phrases import english_runs, reasons
 
 HAN = re.compile("[\u4e00-\u9fff]")
 # Not those that are part of a name: float16, NVIDIA's C1, sm_90.
@@ -131,6 +134,19 @@ def test_users_own_texts_pass_as_they_are() -> None:
     with language("zh"):
         for text in ("My rule found something.", "/data/train (1).bin", "train.py:12 step (30 %)", "threads", "high"):
             assert worded(text) == text
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_treatment_is_told_in_chinese(outcome: Outcome) -> None:
+    trial = trials.a_trial(outcome=outcome)
+    with language("zh"):
+        told = treated_outline(trials.treated(trials=(trial,)))
+    said = "\n".join(
+        (told.headline, told.summary, *told.left_out, *(f"{one.title} {one.verdict}" for one in told.rows))
+    )
+    assert english_runs(said) == []
+    assert all(HAN.search(line) for line in said.splitlines())
+    assert [name for name, _ in (*told.control, *told.spent) if not HAN.search(name)] == []
 
 
 def test_languages_have_a_letter_of_their_own() -> None:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
 
-COMMANDS = ("attach", "treat", "analyze", "report", "compare", "check", "ps", "explain", "export")
+COMMANDS = ("attach", "watch", "treat", "analyze", "report", "compare", "check", "ps", "explain", "export", "mcp")
 
 
 def make_parser() -> argparse.ArgumentParser:

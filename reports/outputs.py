@@ -209,16 +209,15 @@ def conclude(diagnosis: Diagnosis, *, hint: Text = "") -> None:
     if diagnosis.verdict.bottleneck is not None:
         return
     with for_stream(sys.stderr):
-        next_move = worded(hint) or _next_move(diagnosis)
-        if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
-            next_move = label("check_probes", pid=diagnosis.job.get("pid", "PID"))
         # Where the diagnosis stands on the same terminal already, the reason does too.
         why = "" if sys.stdout.isatty() and sys.stderr.isatty() else diagnosis.verdict.summary
-        raise PerfDoctorError(label("no_verdict", why=why), hint=next_move)
+        raise PerfDoctorError(label("no_verdict", why=why), hint=worded(hint) or next_move(diagnosis))
 
 
-def _next_move(diagnosis: Diagnosis) -> str:
-    """What to do where no probe is to blame."""
+def next_move(diagnosis: Diagnosis) -> str:
+    """What to do where no bottleneck of a job that was watched can be named."""
+    if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
+        return label("check_probes", pid=diagnosis.job.get("pid", "PID"))
     if diagnosis.job.get("stopped") == "job ended":
         return label("job_has_ended")
     missing = diagnosis.verdict.missing

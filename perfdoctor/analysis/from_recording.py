@@ -10,7 +10,7 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
-from perfdoctor.analysis.profiled import Profiled, read_profiles
+from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
@@ -43,7 +43,16 @@ def examine(recording: Recording) -> Diagnosis:
     Args:
         recording: what was seen; may have been cut short by a crash.
     """
-    job = JobTimeline(recording)
+    return examine_job(JobTimeline(recording))
+
+
+def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
+    """Makes the diagnosis of a recording whose timeline is at hand.
+
+    Args:
+        job: what was seen.
+        drawn: with what reports draw, and what other runs are compared with; a live view does without.
+    """
     accounts = attribute(job)
     profiled = read_profiles(job.profiles)
     level = _level(job)
@@ -54,16 +63,21 @@ def examine(recording: Recording) -> Diagnosis:
     case = gather_case(job, accounts, profiled)
     diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
     unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
-    activity = read_activity(job, accounts, diagnosis.verdict.straggler_rank)
-    return replace(
+    found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
         findings=with_look_alikes(diagnosis.findings, case, unseen),
-        ranks=tuple(_rank(trainer, steps.get(trainer.pid, {})) for trainer in case.trainers),
-        steps=_steps(job, steps, profiled, trial),
+        ranks=tuple(_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
+        steps=_of_first(job, steps, profiled, trial),
         not_examined=unseen,
-        overhead=_own_cost(recording),
+        overhead=_own_cost(job.recording),
         job=_describe_job(job, case),
+    )
+    if not drawn:
+        return found
+    activity = read_activity(job, accounts, diagnosis.verdict.straggler_rank)
+    return replace(
+        found,
         series=chart_series(job),
         activity=activity,
         not_drawn=tuple(not_drawn(activity)),
@@ -78,15 +92,20 @@ def _level(job: JobTimeline) -> str:
     return INSIDE if inside else OUTSIDE
 
 
-def _steps(
+def _steps(steps: Mapping[int, dict[str, Any]], profiled: Profiled, pid: int) -> dict[str, Any]:
+    """The steps of a process: those that it marked, and those that were profiled."""
+    traced = profiled.steps(pid)
+    return {**steps.get(pid, {}), **({"profiled": traced} if traced else {})}
+
+
+def _of_first(
     job: JobTimeline, steps: Mapping[int, dict[str, Any]], profiled: Profiled, trial: SameBatchTrial | None
 ) -> dict[str, Any]:
     """The steps of the first trainer; each rank's own stand with the ranks."""
     trainers = job.processes.trainers
-    if not trainers or trainers[0].pid not in steps:
+    if not trainers:
         return {}
-    later = {"profiled": profiled.summary(), "trial": trial.as_json() if trial else {}}
-    return {**steps[trainers[0].pid], **{what: summary for what, summary in later.items() if summary}}
+    return {**_steps(steps, profiled, trainers[0].pid), **({"trial": trial.as_json()} if trial else {})}
 
 
 def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
@@ -142,8 +161,8 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
     """CPU and memory of perfdoctor while it watched; values are None where the recorder was killed before it could say.
 
     Returns:
-        ``cpu_cores`` (mean cores used, py-spy included), ``memory_bytes`` (peak), ``ticks`` and ``late_ticks``; and
-        what ``_cost_of_traces`` returns.
+        ``cpu_cores`` (mean cores used, py-spy and a live view included), ``memory_bytes`` (peak), ``ticks`` and
+        ``late_ticks``; and what ``_cost_of_traces`` returns.
     """
 
     def read(name: str) -> tuple[list[int], list[float]]:
@@ -160,6 +179,7 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
         if len(values) >= 2:
             used += values[-1] - values[0]
             span = seconds(times[-1] - times[0])
+    used += last("view_cpu_seconds_total") or 0.0
     return {
         "cpu_cores": used / span if span > 0 else None,
         "memory_bytes": last("memory_peak_bytes"),
@@ -216,7 +236,10 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         operators=profiled.operators,
         settings={**read_settings(job.recording, pids), **read_code_settings(job)},
         paths={cause: _top([account.targets.get(cause, Amounts()) for account in accounts]) for cause in together},
-        lines={cause: by_function(lines) for cause, lines in own.items()},
+        lines={
+            **_traced_lines(accounts, profiled),
+            **{cause: by_function(lines) for cause, lines in own.items() if lines},
+        },
         below={cause: below(lines, under) for cause, lines in own.items()},
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
         neighbours=find_neighbours(Readings(job.recording)),
@@ -268,6 +291,11 @@ def _located(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts
     """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
     lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
     return lines if lines.total >= thresholds.LINES_KNOWN * seconds else Amounts()
+
+
+def _traced_lines(accounts: Sequence[Account], profiled: Profiled) -> Named:
+    """Functions that brought a cause about on a device: no sample shows from where its work was launched."""
+    return profiled.lines if profiled.covers(accounts) else {}
 
 
 def _by_rank(job: JobTimeline, accounts: Sequence[Account]) -> dict[int, Steps]:

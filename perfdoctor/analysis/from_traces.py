@@ -13,7 +13,6 @@ from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why, say
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.interpreter import is_outside_torch
@@ -65,12 +64,12 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         diagnosis,
         verdict=replace(verdict, confidence=min(verdict.confidence, _most_confidence(ranks, case, verdict))),
         ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
-        steps=_steps(ranks),
+        steps=ranks[0].loop.summary(),
         not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
         activity=Activity(watched_s=case.watched_s),
         not_drawn=(say("activity.of_traces"),),
-        blocks=traced_blocks([end - start for start, end in ranks[0].window.steps], merged.accounts),
+        blocks=traced_blocks(ranks[0].loop.lengths.tolist(), merged.accounts),
     )
 
 
@@ -149,6 +148,7 @@ def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, case: Case, verdic
 def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
     return {
         "rank": trainer.rank,
+        "steps": rank.loop.summary(),
         "pid": rank.pid,
         "workers": None,
         "trace": rank.source,
@@ -162,13 +162,6 @@ def _seen_steps(ranks: Sequence[Rank]) -> int:
     """How many steps the confidence may rest on: those marked, or else the seconds that the trace lasts."""
     window = ranks[0].window
     return len(window.steps) or max(int(thresholds.FEWEST_STEPS), int(window.length / NS_PER_S))
-
-
-def _steps(ranks: Sequence[Rank]) -> dict[str, Any]:
-    spans = [end - start for rank in ranks for start, end in rank.window.steps]
-    if not spans:
-        return {}
-    return {"count": len(ranks[0].window.steps), "median_s": median(spans) / NS_PER_S}
 
 
 def _job(ranks: Sequence[Rank], case: Case, merged: MergedRanks) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class Profiled:
         ranks: by process, what remains of its trace.
         numbers: what could be measured, as a mean over the ranks.
         kernels: cause to the kernels that take longest, and their fractions of its time.
+        lines: cause to the job's own functions that brought it about, likewise, where functions were recorded.
         operators: cause to the operators that cost most of it, and their fractions of its time.
         not_examined: profiles that could not be read, and why.
     """
@@ -49,6 +50,7 @@ class Profiled:
     ranks: Mapping[int, Rank] = field(default_factory=dict)
     numbers: Mapping[str, Evidence] = field(default_factory=dict)
     kernels: Named = field(default_factory=dict)
+    lines: Named = field(default_factory=dict)
     operators: Named = field(default_factory=dict)
     not_examined: tuple[NotExamined, ...] = ()
 
@@ -70,18 +72,16 @@ class Profiled:
             joined.append(join_traced(_traced_steps(rank, account, steps), observed))
         return joined
 
-    def summary(self) -> dict[str, Any]:
-        """How many steps were profiled in the first process, and how long they took."""
-        for rank in self.ranks.values():
-            if lengths := sorted(end - start for start, end in rank.window.steps):
-                return {"count": len(lengths), "median_s": lengths[len(lengths) // 2] / NS_PER_S}
-        return {}
+    def steps(self, pid: int) -> dict[str, Any]:
+        """The profiled steps of a process, and their phases; {} where there are none."""
+        return self.ranks[pid].loop.summary() if pid in self.ranks else {}
 
 
 def read_profiles(rows: Sequence[Profile]) -> Profiled:
     """Reads the traces that were recorded, if there are any."""
     if not rows:
         return Profiled()
+    from perfdoctor.traces.coverage import missing_steps
     from perfdoctor.traces.kernel_stats import top_named
     from perfdoctor.traces.rank import gather_numbers
 
@@ -95,8 +95,9 @@ def read_profiles(rows: Sequence[Profile]) -> Profiled:
         ranks,
         numbers=gather_numbers(list(ranks.values())),
         kernels=top_named(rank.kernels for rank in ranks.values()),
+        lines=top_named(rank.call_sites.lines for rank in ranks.values()),
         operators=top_named(rank.call_sites.operators for rank in ranks.values()),
-        not_examined=tuple(unread),
+        not_examined=(*unread, *(missing_steps(pid) for pid, rank in ranks.items() if not rank.loop.summary())),
     )
 
 

@@ -45,4 +45,7 @@ def _settled(samples: list[Sampled], final: Mapping[str, float]) -> Iterable[Sam
     for time_ns, causes in samples:
         stays = {cause: amount * kept.get(cause, 1.0) for cause, amount in causes.items()}
         freed = causes.total - sum(stays.values())
-        yield Sampled(time_ns, Amounts.summed([stays, {cause: freed * part for cause, part in parts.items()}]))
+        moved = Amounts.summed([stays, {cause: freed * part for cause, part in parts.items()}])
+        yield Sampled(
+            time_ns, Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
+        )

@@ -45,10 +45,13 @@ class Recorder:
         job: the processes to watch.
         probes: what to look at.
         writer: where to write.
+        apart: children of this process whose CPU time has a budget of its own.
     """
 
-    def __init__(self, job: Job, probes: Sequence[Probe], writer: RecordingWriter) -> None:
-        self.job = job
+    def __init__(
+        self, job: Job, probes: Sequence[Probe], writer: RecordingWriter, apart: frozenset[int] = frozenset()
+    ) -> None:
+        self.job, self._apart = job, apart
         self.probes = list(probes)
         self.writer = writer
         for probe in self.probes:
@@ -141,7 +144,7 @@ class Recorder:
             self.writer.commit()
 
     def _used(self) -> Used:
-        return used_so_far(but=self.job.pids())
+        return used_so_far(but=self._apart.union(self.job.pids()))
 
     def _sleep(self, end_ns: int) -> None:
         due = min([end_ns, *self._due_ns.values()])
@@ -196,6 +199,7 @@ def record(
     *,
     on_tick: Callable[[float], str | None] = lambda _: None,
     afterwards: Callable[[], Iterable[Sample]] = tuple,
+    apart: frozenset[int] = frozenset(),
 ) -> None:
     """Watches a job for some seconds, or until it ends or a signal comes.
 
@@ -206,13 +210,14 @@ def record(
         probes: what to look at.
         on_tick: called with the seconds watched so far, about ten times a second; says why to stop, if that.
         afterwards: called when the watching has ended, for what is recorded without a clock.
+        apart: children of this process whose CPU time has a budget of its own.
 
     Raises:
         PerfDoctorError: the recording cannot be written; its ``recording`` is set where something of it is kept.
     """
     _allow_many_files()
     with RecordingWriter(path, _facts(job.asked_pid)) as writer:
-        recorder = Recorder(job, probes, writer)
+        recorder = Recorder(job, probes, writer, apart)
         with _stopped_by_signals(recorder):
             recorder.run(duration_s, on_tick=on_tick)
         try:

@@ -25,6 +25,8 @@ _OTHER_TOOLS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 _LATER = "attach again later"
 _BRIEFLY = "start the job with KINETO_USE_DAEMON=1"
 
+_BY_SCRIPT = Refusal("Python functions are not recorded by way of Kineto's daemon.", "")
+
 # What ``perfdoctor.probes.inside.brief_trace`` says of itself.
 _INSIDE = {
     "no_torch": Refusal("The process has not loaded PyTorch.", _LATER),
@@ -32,6 +34,9 @@ _INSIDE = {
     "old_torch": Refusal("This PyTorch is too old to be traced from outside:", "a newer PyTorch"),
     "profiled": Refusal(
         "The script uses torch.profiler itself, so perfdoctor took no trace of its own.", "perfdoctor analyze TRACE"
+    ),
+    "watched": Refusal(
+        "Python functions of the job were not recorded:", "perfdoctor attach PID --trace, which records none"
     ),
     "capturing": Refusal("The process was capturing a CUDA graph.", _LATER),
     "ending": Refusal("The process ended before it was traced.", ""),
@@ -81,15 +86,20 @@ def unfit(pid: int) -> Refusal | None:
     return None
 
 
-def ladder(pid: int) -> tuple[Rung, ...]:
+def ladder(pid: int, *, functions: bool = False) -> tuple[Rung, ...]:
     """The ways into a process, the best first.
+
+    Args:
+        pid: the process.
+        functions: whether Python functions are to be recorded, too. Only a script in the process can say whether
+            somebody watches them already.
 
     Raises:
         OSError: it is gone, or may not be looked at.
     """
     environment = environment_of(pid)
     checks: tuple[tuple[str, Callable[[], Refusal | None]], ...] = (
-        (KINETO, lambda: kineto_daemon.refusal([pid], environment)),
+        (KINETO, lambda: _BY_SCRIPT if functions else kineto_daemon.refusal([pid], environment)),
         (REMOTE_EXEC, lambda: _denied(pid) or remote_exec.refusal(pid, environment)),
         (GDB, lambda: _denied(pid) or gdb.refusal(pid)),
     )

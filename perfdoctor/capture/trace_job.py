@@ -71,11 +71,12 @@ class _Rank:
         return None
 
 
-def trace(pids: Sequence[int]) -> Iterator[Sample]:
+def trace(pids: Sequence[int], *, functions: bool = False) -> Iterator[Sample]:
     """Traces processes at the same time.
 
     Args:
         pids: the trainers of a job.
+        functions: whether to record Python functions, too.
 
     Yields:
         A trace of each and what it cost, or why there is none.
@@ -88,21 +89,22 @@ def trace(pids: Sequence[int]) -> Iterator[Sample]:
         with ExitStack() as turns:
             ways = {}
             for pid in pids[:MOST_RANKS]:
-                serving, refusals = _look_for_ways(pid, turns)
+                serving, refusals = _look_for_ways(pid, turns, functions=functions)
                 if serving:
                     ways[pid] = serving
                 yield from (Unavailable(PROBE_NAME, *refusal) for refusal in refusals)
             traced = list(_by_kineto([pid for pid, serving in ways.items() if KINETO in serving]))
             yield from traced
             found = {sample.pid for sample in traced}
-            yield from _by_script({pid: serving for pid, serving in ways.items() if pid not in found})
+            left = {pid: serving for pid, serving in ways.items() if pid not in found}
+            yield from _by_script(left, functions=functions)
     except KeyboardInterrupt:
         yield Unavailable(PROBE_NAME, "The trace was interrupted.", "")
     except OSError as error:
         yield Unavailable(PROBE_NAME, f"The trace could not be taken: {error.strerror}.", "")
 
 
-def _look_for_ways(pid: int, turns: ExitStack) -> tuple[list[str], list[Refusal]]:
+def _look_for_ways(pid: int, turns: ExitStack, *, functions: bool) -> tuple[list[str], list[Refusal]]:
     """The ways in which a process can be traced, the best first; if there are none, why, for each or for all."""
     turn = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     turns.enter_context(turn)
@@ -113,7 +115,7 @@ def _look_for_ways(pid: int, turns: ExitStack) -> tuple[list[str], list[Refusal]
         return [], [Refusal(f"Another perfdoctor traces process {pid}.", "wait until it has ended")]
     try:
         refused = unfit(pid)
-        rungs = ladder(pid)
+        rungs = ladder(pid, functions=functions)
     except OSError:
         return [], [refused_inside("ending")]
     if refused is not None:
@@ -137,16 +139,17 @@ def _by_kineto(pids: Sequence[int]) -> Iterator[Profile | TraceCost]:
         return
 
 
-def _by_script(ways: Mapping[int, Sequence[str]]) -> Iterator[Sample]:
+def _by_script(ways: Mapping[int, Sequence[str]], *, functions: bool) -> Iterator[Sample]:
     """Traces of those that a script can be put into.
 
     Args:
         ways: that serve, by process, the best first.
+        functions: whether to record Python functions, too.
     """
     with ExitStack() as open_runs:
         ranks = []
         for pid, serving in ways.items():
-            begun = _begin(pid, [way for way in serving if way != KINETO], open_runs)
+            begun = _begin(pid, [way for way in serving if way != KINETO], open_runs, functions=functions)
             if isinstance(begun, Refusal):
                 yield Unavailable(PROBE_NAME, *begun)
             else:
@@ -156,13 +159,13 @@ def _by_script(ways: Mapping[int, Sequence[str]]) -> Iterator[Sample]:
             yield from _result(rank)
 
 
-def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack) -> _Rank | Refusal:
+def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack, *, functions: bool) -> _Rank | Refusal:
     """Lets a process begin, in the first way that works."""
     ended = refused_inside("ending")
     refusal = Refusal("Kineto did not ask for a daemon in time.", "attach again later") if is_running(pid) else ended
     for way in ways:
         try:
-            run = open_runs.enter_context(closing(TraceRun(pid)))
+            run = open_runs.enter_context(closing(TraceRun(pid, functions=functions)))
             stopped_s = place_line(pid, run.line) if way == GDB else run_file(pid, run.file)
             return _Rank(pid, way, run, stopped_s)
         except (NoRoomError, PlacingError, AskingError) as error:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.capture.shared_folder import SharedFolder
-from perfdoctor.probes.inside import brief_trace, main_thread_call
+from perfdoctor.probes.inside import brief_trace, main_thread_call, python_hooks
 from perfdoctor.probes.inside.brief_trace import ALIVE, ASKED, GO, PROBE, TOLD, TRACE
 from perfdoctor.probes.readers.procfs import is_running
 
@@ -27,18 +27,19 @@ class TraceRun:
 
     Args:
         pid: the process.
+        functions: whether to record Python functions, too.
 
     Raises:
         NoRoomError: there is no folder for it.
         OSError: the process is gone.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, functions: bool = False) -> None:
         self.pid = pid
         self._withdrawn = False
         self._folder = SharedFolder(pid)
         path = self._folder.path
-        self._folder.write(SCRIPT, _script(self._folder.inner))
+        self._folder.write(SCRIPT, _script(self._folder.inner, functions=functions))
         self._folder.write(BEGIN, f"try:\n    {self.line}\nexcept BaseException:\n    pass\n")
         self._folder.write(ASKED, "")
         os.mkfifo(path / ALIVE)
@@ -102,12 +103,14 @@ class TraceRun:
         self._folder.close()
 
 
-def _script(folder: str) -> str:
-    """What the process runs: two files of ours as one text, in names of its own."""
-    sources = [Path(str(module.__file__)).read_text(encoding="ascii") for module in (main_thread_call, brief_trace)]
+def _script(folder: str, *, functions: bool) -> str:
+    """What the process runs: three files of ours as one text, in names of its own."""
+    modules = (main_thread_call, python_hooks, brief_trace)
+    sources = [Path(str(module.__file__)).read_text(encoding="ascii") for module in modules]
+    hooks = "names['PythonHooks']()" if functions else "None"
     return (
         f"names = {{'__name__': 'perfdoctor'}}\nfor source in {sources!r}:\n    exec(source, names)\n"
-        f"names['BriefTrace']({folder!r}, {PATIENCE_S}, names['MainThreadCall']).run()\n"
+        f"names['BriefTrace']({folder!r}, {PATIENCE_S}, names['MainThreadCall'], {hooks}).run()\n"
     )
 
 

@@ -26,14 +26,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads the traces, prints the diagnosis and writes the reports."""
     require_places(*asked_files(arguments).values(), force=arguments.force)
-    diagnosis = _diagnose(arguments.traces)
+    diagnosis = diagnose(arguments.traces)
     deliver(diagnosis, force=arguments.force, **asked_files(arguments))
     conclude(diagnosis, hint=say("labels.missing_above"))
     return 0
 
 
-def _diagnose(paths: list[Path]) -> Diagnosis:
-    tables = [path for path in paths if path.suffix in _TABLES]
+def is_table(path: Path) -> bool:
+    """Whether a file is a table of operations."""
+    return path.suffix in _TABLES
+
+
+def diagnose(paths: list[Path]) -> Diagnosis:
+    """Makes the diagnosis of one job.
+
+    Args:
+        paths: traces of its ranks, and folders of such; or one table.
+
+    Raises:
+        PerfDoctorError: they cannot be read, or are not of one run.
+    """
+    tables = [path for path in paths if is_table(path)]
     if not tables:
         return _diagnose_traces(paths)
     if len(paths) > 1:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfdoctor.commands.sources import Source, read_source
 from perfdoctor.compare.compare import compare
-from perfdoctor.compare.side import read_side
+from perfdoctor.compare.side import Side, read_side
 from perfdoctor.comparison import Comparison
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.language import for_stream
@@ -60,31 +60,35 @@ def run(arguments: argparse.Namespace) -> int:
     """Reads both runs, prints the comparison and writes the reports."""
     files = {**asked_files(arguments), "markdown": arguments.markdown}
     require_places(*files.values(), force=arguments.force)
-    before, after = _read_both(arguments.before, arguments.after)
     limit = arguments.fail_on_regression
-    comparison = compare(
-        read_side(str(before.path), before.kind, before.document),
-        read_side(str(after.path), after.kind, after.document),
-        limit,
-    )
+    comparison = compare_sources(read_source(arguments.before), read_source(arguments.after), limit)
     _deliver(comparison, files)
     if limit is not None:
         _require_answer(comparison)
     return REGRESSION if comparison.regressed else 0
 
 
-def _read_both(before: Path, after: Path) -> tuple[Source, Source]:
-    """Reads them.
+def compare_sources(before: Source, after: Source, limit: float | None = None) -> Comparison:
+    """Compares two runs that were read.
+
+    Args:
+        before: the job as it was.
+        after: the job as it is.
+        limit: that of ``compare``.
 
     Raises:
-        PerfDoctorError: one of them cannot be read, or they are one and the same.
+        PerfDoctorError: they are one and the same, or one of them is damaged or tells nothing of a training.
     """
-    sources = read_source(before), read_source(after)
-    if sources[0].document == sources[1].document:
+    if before.document == after.document:
         raise PerfDoctorError(
-            f"{before} and {after} are the same run.", hint="Compare the job as it was with the job after a change."
+            f"{before.path} and {after.path} are the same run.",
+            hint="Compare the job as it was with the job after a change.",
         )
-    return sources
+    return compare(_side(before), _side(after), limit)
+
+
+def _side(source: Source) -> Side:
+    return read_side(str(source.path), source.kind, source.document)
 
 
 def _require_answer(comparison: Comparison) -> None:

@@ -24,13 +24,22 @@ def run(arguments: argparse.Namespace) -> int:
     cause = arguments.cause
     if cause is None:
         print_text(explained.render_list(**looks(sys.stdout)))
-    elif cause in CAUSES:
-        print_text(explained.render(cause, **looks(sys.stdout)))
     else:
+        require_cause(cause)
+        print_text(explained.render(cause, **looks(sys.stdout)))
+    return 0
+
+
+def require_cause(cause: str) -> None:
+    """Makes sure that there is such a cause.
+
+    Raises:
+        PerfDoctorError: there is none; the hint names those that may be meant.
+    """
+    if cause not in CAUSES:
         near = nearest(cause)
         meant = f"Did you mean {' or '.join(near)}? " if near else ""
         raise PerfDoctorError(f"There is no cause {cause!r}.", hint=f"{meant}`perfdoctor explain` lists all of them.")
-    return 0
 
 
 def nearest(word: str) -> list[str]:

@@ -15,7 +15,8 @@ _HEADINGS = ("PID", "USER", "RANKS", "WORKERS", "GPUS", "AGE", "CPU", "MEMORY", 
 # So many words of a path are shown, the last ones; and so many columns of a command where there is no terminal.
 _PATH_WORDS = 2
 _PIPE_COLUMNS = 200
-_MOST_TOLD = 8
+# In a sentence, of so many jobs so many columns of each command.
+_MOST_TOLD, _TOLD_COLUMNS = 8, 50
 
 
 def listing(jobs: Sequence[TrainingJob], *, numbered: bool = False, columns: int | None = None) -> str:
@@ -33,7 +34,7 @@ def listing(jobs: Sequence[TrainingJob], *, numbered: bool = False, columns: int
         rows = [(number, *row) for number, row in zip(numbers, rows, strict=True)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = ("  ".join((*map(str.rjust, row[:-1], widths), row[-1])) for row in rows)
-    return "\n".join(line if len(line) <= columns else line[: columns - 1] + "…" for line in lines)
+    return "\n".join(_cut(line, columns) for line in lines)
 
 
 def unread(found: TrainingJobs) -> str:
@@ -72,7 +73,7 @@ def choose(found: TrainingJobs) -> int:
 def _ask(jobs: Sequence[TrainingJob]) -> TrainingJob:
     """Asks on the terminal, until a number is given that is in the list."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        told = ", ".join(f"{job.pid} ({shortened(job.command)})" for job in jobs[:_MOST_TOLD])
+        told = ", ".join(f"{job.pid} ({_cut(shortened(job.command), _TOLD_COLUMNS)})" for job in jobs[:_MOST_TOLD])
         more = f" and {len(jobs) - _MOST_TOLD} more" if len(jobs) > _MOST_TOLD else ""
         raise PerfDoctorError(
             f"{len(jobs)} training jobs run on this host: {told}{more}.", hint="Name one: perfdoctor attach PID"
@@ -98,6 +99,10 @@ def shortened(command: str) -> str:
     ]
     program = re.sub(r".*/", "", short[0])
     return " ".join([program, *short[1:]])
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if len(text) <= columns else text[: columns - 1] + "…"
 
 
 def _row(job: TrainingJob) -> tuple[str, ...]:

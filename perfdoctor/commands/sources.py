@@ -9,11 +9,9 @@ from typing import Any, Literal, NamedTuple
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import is_recording
+from perfdoctor.reports.reading import is_report
 
 Kind = Literal["recording", "report", "trace"]
-# Reports have some 100 kB, and what is larger is a trace: it is not read twice to find that out.
-_LARGEST_REPORT = 16 << 20
-_JSON = b"{"
 _HINT = "Name a recording, a JSON report, or a trace (or a folder with one for each rank)."
 
 
@@ -41,10 +39,11 @@ def read_source(path: Path) -> Source:
         raise PerfDoctorError(f"{path} cannot be read: {error.strerror}.", hint=_HINT) from None
     if is_recording(beginning):
         return Source(path, "recording", _of_recording(path))
+    if is_report(path):
+        return Source(path, "report", _report(path))
     if not path.is_dir() and not beginning:
         raise PerfDoctorError(f"{path} is empty.", hint=_HINT)
-    report = _report(path) if beginning.lstrip().startswith(_JSON) else None
-    return Source(path, "trace", _of_traces(path)) if report is None else Source(path, "report", report)
+    return Source(path, "trace", _of_traces(path))
 
 
 def _beginning(path: Path) -> bytes:
@@ -68,19 +67,12 @@ def _of_traces(path: Path) -> dict[str, Any]:
     return dict(strict(document(diagnose_traces(map(read_trace, find_traces([path]))))))
 
 
-def _report(path: Path) -> dict[str, Any] | None:
-    """The JSON report in a file; None where it holds something else."""
-    if path.stat().st_size > _LARGEST_REPORT:
-        return None
+def _report(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return None  # a trace that is cut short, for instance, of which the rest can be read
-    if "verdict" in found and "breakdown" in found:
-        return dict(found)
-    if "diagnosis" in found and "trials" in found:
-        raise PerfDoctorError(
-            f"{path} is a report of `perfdoctor treat`, which has compared its runs itself.",
-            hint="Record the job before and after: perfdoctor attach PID --recording FILE",
-        )
-    return None
+        found = dict(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise PerfDoctorError(f"The report {path} is damaged: {error}.", hint=_HINT) from None
+    if "verdict" in found:
+        return found
+    hint = "Record the job before and after: perfdoctor attach PID --recording FILE"
+    raise PerfDoctorError(f"{path} is a report of several runs, not of one.", hint=hint)

@@ -9,6 +9,23 @@ from typing import NamedTuple
 # 128 in 130 or better, which is counted in: a generation carries twice what the one before it does.
 PCIE_GT_PER_S = {1: 2.0, 2: 4.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
+# What NVML says of a partitioned GPU (MIG) as a whole and what is so for each of its instances: they have one clock,
+# one link and one power supply. Power, energy and the link's bytes are of all of them together, and say nothing of one
+# (NVIDIA's Multi-Instance GPU user guide and NVML's documentation).
+SHARED_BY_INSTANCES = frozenset(
+    (
+        *("sm_clock_hertz", "sm_clock_max_hertz", "memory_clock_hertz", "temperature_celsius"),
+        *(f"clocks_limited_by_{what}" for what in ("power", "power_brake", "heat", "hardware")),
+        *("power_limit_watts", "power_limit_default_watts"),
+        *("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max"),
+        *("compute_capability", "numa_node"),
+    )
+)
+# A GPU's name says which part of it an instance is: of 7 slices of its multiprocessors, and of its memory with the
+# bandwidth that goes with it, in eighths (the same guide).
+_INSTANCE = re.compile(r" MIG (?P<slices>\d)g\.(?P<gigabytes>\d+)gb")
+_SLICES, _MEMORY_PARTS = 7, 8
+
 
 class Peak(NamedTuple):
     """A GPU's limits; None where it has no such units, or none that its data sheet lists.
@@ -19,6 +36,7 @@ class Peak(NamedTuple):
         fp32: in full single precision; of AMD's GPUs the rate of their matrix cores.
         memory: GB/s.
         bf16: whether ``half`` holds for bfloat16 too.
+        gigabytes: of memory; 0 for those that cannot be partitioned.
     """
 
     half: float
@@ -26,6 +44,7 @@ class Peak(NamedTuple):
     fp32: float
     memory: float
     bf16: bool = True
+    gigabytes: int = 0
 
 
 # The first that matches the name that the driver reports. Where a data sheet gives figures with sparsity only, they are
@@ -33,17 +52,17 @@ class Peak(NamedTuple):
 # found to quote (NVIDIA's NVL boards, the V100 of DGX Stations) is not here.
 _PEAKS: tuple[tuple[str, Peak], ...] = (
     # NVIDIA, Blackwell data sheet: one GPU of HGX B200 (4.5 and 2.2 PFLOP/s with sparsity).
-    (r"\bB200\b", Peak(2250.0, 1100.0, 75.0, 7700.0)),
+    (r"\bB200\b", Peak(2250.0, 1100.0, 75.0, 7700.0, gigabytes=180)),
     # NVIDIA, H200 data sheet: H200 SXM; its arithmetic is the H100's.
-    (r"\bH200\b(?! NVL)", Peak(989.5, 494.5, 67.0, 4800.0)),
+    (r"\bH200\b(?! NVL)", Peak(989.5, 494.5, 67.0, 4800.0, gigabytes=141)),
     # NVIDIA, H100 data sheet (1979 and 989 TFLOP/s with sparsity).
-    (r"\bH100 (80GB HBM3|SXM5?)\b", Peak(989.5, 494.5, 67.0, 3350.0)),
+    (r"\bH100 (80GB HBM3|SXM5?)\b", Peak(989.5, 494.5, 67.0, 3350.0, gigabytes=80)),
     # NVIDIA, H100 data sheet (1513 and 756 TFLOP/s with sparsity); memory: product brief PB-11133.
-    (r"\bH100 PCIe\b", Peak(756.5, 378.0, 51.0, 2000.0)),
+    (r"\bH100 PCIe\b", Peak(756.5, 378.0, 51.0, 2000.0, gigabytes=80)),
     # NVIDIA, A100 data sheet (nvidia-1758950), and its first edition for 40 GB.
-    (r"\bA100-SXM4-80GB\b", Peak(312.0, 156.0, 19.5, 2039.0)),
-    (r"\bA100 80GB PCIe\b|\bA100-PCIE-80GB\b", Peak(312.0, 156.0, 19.5, 1935.0)),
-    (r"\bA100-(SXM4|PCIE)-40GB\b", Peak(312.0, 156.0, 19.5, 1555.0)),
+    (r"\bA100-SXM4-80GB\b", Peak(312.0, 156.0, 19.5, 2039.0, gigabytes=80)),
+    (r"\bA100 80GB PCIe\b|\bA100-PCIE-80GB\b", Peak(312.0, 156.0, 19.5, 1935.0, gigabytes=80)),
+    (r"\bA100-(SXM4|PCIE)-40GB\b", Peak(312.0, 156.0, 19.5, 1555.0, gigabytes=40)),
     # NVIDIA, A10 data sheet.
     (r"\bA10\b", Peak(125.0, 62.5, 31.2, 600.0)),
     # NVIDIA, L4 data sheet (242 and 120 TFLOP/s with sparsity).
@@ -85,8 +104,24 @@ def tensor_core_speedup(capability: float | None) -> float:
 
 
 def find_peak(device: str) -> Peak | None:
-    """The limits of a GPU by the name that its driver reports; None if it is not in the table."""
-    return next((peak for pattern, peak in _PEAKS if re.search(pattern, device)), None)
+    """The limits of a GPU, or of an instance of one, by the name that its driver reports; None if it is not known."""
+    peak = next((peak for pattern, peak in _PEAKS if re.search(pattern, device)), None)
+    instance = _INSTANCE.search(device)
+    if peak is None or instance is None:
+        return peak
+    return _of_instance(peak, int(instance["slices"]), int(instance["gigabytes"])) if peak.gigabytes else None
+
+
+def _of_instance(peak: Peak, slices: int, gigabytes: int) -> Peak:
+    part = slices / _SLICES
+    memory = round(gigabytes / peak.gigabytes * _MEMORY_PARTS) / _MEMORY_PARTS
+    return peak._replace(
+        half=part * peak.half,
+        tf32=None if peak.tf32 is None else part * peak.tf32,
+        fp32=part * peak.fp32,
+        memory=memory * peak.memory,
+        gigabytes=gigabytes,
+    )
 
 
 def arithmetic(peak: Peak, precision: str) -> float | None:

@@ -48,6 +48,7 @@ AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|mon
 # Operators of ATen and of other libraries; not the nodes of autograd.
 LIBRARY_OPERATOR = re.compile(r"^(?!autograd::)\w+::")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
+ZERO_GRAD = re.compile(r"^Optimizer\.zero_grad#")
 BACKWARD_NODE = re.compile(r"^autograd::engine::evaluate_function")
 # Where the forward pass runs again: PyTorch's frames (with stacks), or autograd's node of the reentrant variant.
 RECOMPUTING = re.compile(

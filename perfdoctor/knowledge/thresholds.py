@@ -289,6 +289,9 @@ EXPLAINED_WAIT = Threshold(0.8, "of what others wait", "TraceML, Ascend's adviso
 UNMATCHED_COLLECTIVES = Threshold(0.2, "of exposed communication", "judgement: more of it on one rank is worth a note")
 UNEVEN_WINDOWS = Threshold(1.5, "times the shortest", "judgement: windows that differ more hold different steps")
 FEWEST_STEPS = Threshold(3, "steps", "the tutorial of torch.profiler records 3 (active=3): so many if none is marked")
+CRITIC_TURNS = Threshold(
+    20, "steps of one optimizer for one of another", "judgement: WGAN's critic has 5; more are no turns of one loop"
+)
 OPERATION_OVERLAP_S = Threshold(200e-6, "s", "measured: clocks let operations overlap by up to 0.1 ms")
 ALWAYS_AFTER = Threshold(0.95, "of the steps", "judgement: one step in another order does not make two independent")
 USUAL_OPERATIONS = Threshold(0.5, "of the steps", "judgement: an operation that fewer have is an accident")

@@ -15,6 +15,7 @@ from perfdoctor.traces.account import SLICES, slice_edges
 from perfdoctor.traces.collectives import COLUMNS, Collectives, are_blocking
 from perfdoctor.traces.communication import SPLIT, exposed_times
 from perfdoctor.traces.intervals import Int64s, Intervals
+from perfdoctor.traces.loop import Loop
 from perfdoctor.traces.rank import Rank
 from perfdoctor.traces.steps import Window
 
@@ -112,4 +113,5 @@ def _summary(
         window=window,
         slices=slices,
         collectives=collectives,
+        loop=Loop(np.diff(np.array(window.steps, dtype=np.int64).reshape(-1, 2))[:, 0], marked=True),
     )

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.left_stacks import left_stacks
@@ -35,28 +35,33 @@ S = TypeVar("S", bound=Sample)
 _HINT_RECORD = "Record the job again with `perfdoctor attach PID --recording FILE`."
 
 
+class Tables(Protocol):
+    """Where the samples of a recording lie."""
+
+    def rows(self, kind: type[S]) -> list[S]:
+        """As ``Recording.rows``."""
+
+    def close(self) -> None:
+        """Lets go of them."""
+
+
 class Recording:
     """Reads a recording.
 
-    Attributes:
+    Args:
+        path: its file.
         meta: text facts about the run.
-        start_ns: when recording began.
+        tables: its samples.
         end_ns: the last instant at which anything was seen.
+
+    Attributes:
+        start_ns: when recording began.
     """
 
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        self._db = db
-        self.path = path
-        self.meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
-        self.start_ns = int(self.meta["start_ns"])
-        held = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        self._lacks = {table for table in ADDED if table.__name__ not in held}
-        last = [
-            db.execute(f'SELECT max(time_ns) FROM "{table.__name__}"').fetchone()[0]
-            for table in TABLES
-            if "time_ns" in table._fields and table not in self._lacks
-        ]
-        self.end_ns = max([self.start_ns, *(time for time in last if time is not None)])
+    def __init__(self, path: Path, meta: dict[str, str], tables: Tables, end_ns: int) -> None:
+        self.path, self.meta, self._tables = path, meta, tables
+        self.start_ns = int(meta["start_ns"])
+        self.end_ns = max(self.start_ns, end_ns)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -66,15 +71,16 @@ class Recording:
             PerfDoctorError: there is no such file, it is no recording, it is damaged or from another version.
         """
         path = Path(path)
-        _require_file(path)
+        require_file(path)
         with ExitStack() as on_failure:
             try:
                 # A journal left by a killed writer is rolled back here, which needs the right to write.
                 db = on_failure.enter_context(closing(sqlite3.connect(path)))
                 _require_format(db, path)
-                recording = cls(db, path)
+                database = Database(db, path)
+                recording = cls(path, database.meta(), database, database.last_ns())
             except (sqlite3.Error, MemoryError) as error:
-                raise _unreadable(path, error) from None
+                raise unreadable(path, error) from None
             except (KeyError, ValueError):
                 raise PerfDoctorError(f"The recording {path} is damaged: it has no start.", hint=_HINT_RECORD) from None
             on_failure.pop_all()
@@ -94,13 +100,7 @@ class Recording:
         Raises:
             PerfDoctorError: the file is damaged there.
         """
-        if kind in self._lacks:
-            return []
-        order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
-        try:
-            return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{order}')]
-        except (sqlite3.Error, MemoryError) as error:
-            raise _unreadable(self.path, error) from None
+        return self._tables.rows(kind)
 
     def stacks(self) -> list[StackSegment]:
         """Segments of stacks in order of time, with those that a killed perfdoctor left beside the file.
@@ -160,10 +160,60 @@ class Recording:
 
     def close(self) -> None:
         """Closes the file."""
+        self._tables.close()
+
+
+class Database:
+    """The tables of a recording's file.
+
+    Args:
+        db: open on the file.
+        path: for messages.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db, self._path = db, path
+        held = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        self._lacks = {table for table in ADDED if table.__name__ not in held}
+
+    def meta(self) -> dict[str, str]:
+        """Text facts about the run."""
+        return dict(self._db.execute("SELECT key, value FROM meta"))
+
+    def last_ns(self) -> int:
+        """The last instant of any sample; 0 if there is none."""
+        last = [
+            self._db.execute(f'SELECT max(time_ns) FROM "{table.__name__}"').fetchone()[0]
+            for table in TABLES
+            if "time_ns" in table._fields and table not in self._lacks
+        ]
+        return max((time for time in last if time is not None), default=0)
+
+    def rows(self, kind: type[S]) -> list[S]:
+        """As ``Recording.rows``."""
+        order = ' ORDER BY "time_ns"' if "time_ns" in kind._fields else ""
+        return self.select(kind, order)
+
+    def select(self, kind: type[S], how: str, values: tuple[int, ...] = ()) -> list[S]:
+        """Samples of one kind, chosen by what follows the table's name in SQL."""
+        if kind in self._lacks:
+            return []
+        try:
+            return [kind(*row) for row in self._db.execute(f'SELECT * FROM "{kind.__name__}"{how}', values)]
+        except (sqlite3.Error, MemoryError) as error:
+            raise unreadable(self._path, error) from None
+
+    def close(self) -> None:
+        """Closes the file."""
         self._db.close()
 
 
-def _require_file(path: Path) -> None:
+def require_file(path: Path) -> None:
+    """Makes sure that a file can be read that is not empty.
+
+    Raises:
+        PerfDoctorError: it is not there, is no file, may not be read, or is empty.
+    """
     try:
         if path.is_dir():
             raise PerfDoctorError(f"{path} is a folder, not a recording.", hint="Name the file that is in it.")
@@ -182,6 +232,19 @@ def _require_file(path: Path) -> None:
 
 
 def _require_format(db: sqlite3.Connection, path: Path) -> None:
+    require_header(db, path)
+    # SQLite fills up a last page that was cut off, and does not say so.
+    cut = path.stat().st_size % db.execute("PRAGMA page_size").fetchone()[0]
+    if cut or db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+        raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
+
+
+def require_header(db: sqlite3.Connection, path: Path) -> None:
+    """Makes sure that a file begins as a recording of this format.
+
+    Raises:
+        PerfDoctorError: it does not.
+    """
     magic = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if magic != MAGIC:
@@ -191,10 +254,6 @@ def _require_format(db: sqlite3.Connection, path: Path) -> None:
             f"{path} has recording format {version}, and this perfdoctor reads format {FORMAT}.",
             hint="Read it with the perfdoctor version that wrote it.",
         )
-    # SQLite fills up a last page that was cut off, and does not say so.
-    cut = path.stat().st_size % db.execute("PRAGMA page_size").fetchone()[0]
-    if cut or db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-        raise PerfDoctorError(f"The recording {path} is damaged.", hint=_HINT_RECORD)
 
 
 def _no_recording(path: Path) -> PerfDoctorError:
@@ -206,8 +265,8 @@ def _no_recording(path: Path) -> PerfDoctorError:
     return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=hint if traced else _HINT_RECORD)
 
 
-def _unreadable(path: Path, error: Exception) -> PerfDoctorError:
-    """What SQLite's complaint means to the user."""
+def unreadable(path: Path, error: Exception) -> PerfDoctorError:
+    """The error to raise: what SQLite's complaint means to the user."""
     # A length that has gone bad can ask for more memory than there is.
     said = str(error) or "it cannot be held in memory"
     said = said.partition(" with text ")[0]  # what follows quotes the bad bytes

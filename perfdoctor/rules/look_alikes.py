@@ -30,13 +30,15 @@ def _look_alikes(finding: Finding, case: Case, blind: set[str]) -> Iterator[Look
     for alike in LOOK_ALIKES.get(finding.cause, ()):
         if not _can_be(alike.cause, case):
             continue
-        share = None if SEEN_BY.get(alike.cause) in blind else case.share(alike.cause)
-        yield LookAlike(
-            alike.cause,
-            share,
-            ruled_out=share is not None and share < thresholds.REPORTED_SHARE,
-            evidence=tuple(_evidence(alike, case))[:_NUMBERS],
-        )
+        measured = tuple(_evidence(alike, case))[:_NUMBERS]
+        unseen = SEEN_BY.get(alike.cause) in blind or (_is_seen_by_numbers(alike.cause) and not measured)
+        share = None if unseen else case.share(alike.cause)
+        yield LookAlike(alike.cause, share, share is not None and share < thresholds.REPORTED_SHARE, measured)
+
+
+def _is_seen_by_numbers(cause: str) -> bool:
+    """Whether only numbers show a cause: what keeps a GPU from computing faster is in no state of a thread."""
+    return CAUSES[cause].bottleneck == "gpu" and not CAUSES[cause].healthy
 
 
 def _evidence(alike: Alike, case: Case) -> Iterator[Evidence]:

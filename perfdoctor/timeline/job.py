@@ -101,9 +101,9 @@ class JobTimeline:
             recording.processes,
             recording.ended_ns,
             self.stacks.code_seen(),
-            self.threads,
+            recording.threads.values(),
             frozenset(self.steps),
-            _serving(recording.facts),
+            find_serving(recording.facts),
         )
         self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
         distributed = self.processes.world_size > 1
@@ -162,7 +162,7 @@ class JobTimeline:
         return self.gil.is_collecting(pid, time_ns)
 
 
-def _serving(facts: Mapping[tuple[str, str], str]) -> dict[int, tuple[int, str]]:
+def find_serving(facts: Mapping[tuple[str, str], str]) -> dict[int, tuple[int, str]]:
     """Processes outside of the job's tree: whom each serves, and through what."""
     served = {subject: int(value) for (subject, name), value in facts.items() if name == SERVES}
     return {int(subject[4:]): (pid, facts.get((subject, CHANNEL), "")) for subject, pid in served.items()}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from perfdoctor.knowledge.threads import LOADER_WORKERS, WORKER_LOOP
-from perfdoctor.recording.schema import ProcessSeen
+from perfdoctor.recording.schema import ProcessSeen, ThreadSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.stacks import CodeSeen
-from perfdoctor.timeline.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def assign_roles(
     seen: Mapping[int, ProcessSeen],
     ended_ns: Mapping[int, int],
     code_seen: Mapping[int, CodeSeen],
-    threads: Threads,
+    threads: Iterable[ThreadSeen],
     marked: frozenset[int] = frozenset(),
     serving: Mapping[int, tuple[int, str]] | None = None,
 ) -> ProcessRoles:
@@ -86,7 +85,9 @@ def assign_roles(
     serving = serving or {}
     parents = {pid: serving[pid][0] if pid in serving else process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch and pid not in serving]
-    workers = {pid for pid in torch if _is_worker(pid, code_seen, threads)}
+    # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
+    named = {thread.pid for thread in threads if thread.name.startswith(LOADER_WORKERS)}
+    workers = {pid for pid in torch if _is_worker(pid, code_seen, named)}
     environments: dict[int, dict[str, str]] = {
         pid: json.loads(process.environment) or {} for pid, process in seen.items()
     }
@@ -112,11 +113,8 @@ def assign_roles(
     return ProcessRoles(ordered, processes, max([len(trainers), *world]))
 
 
-def _is_worker(pid: int, code_seen: Mapping[int, CodeSeen], threads: Threads) -> bool:
-    # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
-    if any(thread.name.startswith(LOADER_WORKERS) for thread in threads.of(pid)):
-        return True
-    return WORKER_LOOP in code_seen.get(pid, CodeSeen()).functions
+def _is_worker(pid: int, code_seen: Mapping[int, CodeSeen], named: Collection[int]) -> bool:
+    return pid in named or WORKER_LOOP in code_seen.get(pid, CodeSeen()).functions
 
 
 def _trainers(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.hardware import SHARED_BY_INSTANCES
 from perfdoctor.recording.clock import NS_PER_S
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Readings:
 
     def over_time(self, subject: str, name: str) -> tuple[Sequence[int], Sequence[float]]:
         """Times in ns and values of a level; empty where it was not read."""
-        return self._series.get((subject, name), ((), ()))
+        return self._series.get((_asked(subject, name), name), ((), ()))
 
     def mean(self, subject: str, name: str) -> float | None:
         """Mean of a level."""
@@ -119,7 +120,14 @@ class Readings:
 
     def fact(self, subject: str, name: str) -> str | None:
         """A text fact."""
-        return self.facts.get((subject, name))
+        return self.facts.get((_asked(subject, name), name))
+
+
+def _asked(subject: str, name: str) -> str:
+    """Of whom something is read: for an instance of a partitioned GPU (``gpu:0:1``) much of it of the GPU."""
+    kind, *numbers = subject.split(":")
+    shared = kind == "gpu" and len(numbers) > 1 and name in SHARED_BY_INSTANCES
+    return f"{kind}:{numbers[0]}" if shared else subject
 
 
 def total(values: Iterable[float | None]) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -145,21 +145,8 @@ class Steps:
         """
         if not self.all:
             return {}
-        lengths = self.lengths_ns / NS_PER_S
-        phases = {name: spent for name, spent in self.by_phase.items() if spent.any()}
         return {
-            "count": len(self.all),
-            "median_s": float(np.median(lengths)),
-            "mean_s": float(lengths.mean()),
-            "p95_s": float(np.percentile(lengths, 95)),
-            "phases": {
-                name: {
-                    "median_s": float(np.median(spent)),
-                    "mean_s": float(spent.mean()),
-                    "share": float(spent.sum() / lengths.sum()),
-                }
-                for name, spent in sorted(phases.items(), key=lambda item: -item[1].sum())
-            },
+            **describe_steps(self.lengths_ns / NS_PER_S, self.by_phase),
             "collector_s": self._collected() / len(self.all),
             "outside_s": self.outside_ns / NS_PER_S,
         }
@@ -189,6 +176,32 @@ class Steps:
     def _step_seconds(self, start_ns: int, end_ns: int) -> float:
         before, after = self._charged(np.array([start_ns, end_ns], dtype=np.float64))
         return float(after - before) / NS_PER_S
+
+
+def describe_steps(
+    lengths_s: npt.NDArray[np.float64], by_phase: Mapping[str, npt.NDArray[np.float64]]
+) -> dict[str, Any]:
+    """Count, and seconds per step: median, mean, 95th percentile, and by phase, longest first.
+
+    Args:
+        lengths_s: of each step; at least one.
+        by_phase: seconds in each step; phases that none has are left out.
+    """
+    phases = {name: spent for name, spent in by_phase.items() if spent.any()}
+    return {
+        "count": len(lengths_s),
+        "median_s": float(np.median(lengths_s)),
+        "mean_s": float(lengths_s.mean()),
+        "p95_s": float(np.percentile(lengths_s, 95)),
+        "phases": {
+            name: {
+                "median_s": float(np.median(spent)),
+                "mean_s": float(spent.mean()),
+                "share": float(spent.sum() / lengths_s.sum()),
+            }
+            for name, spent in sorted(phases.items(), key=lambda item: -item[1].sum())
+        },
+    }
 
 
 def _spent_until(times_ns: npt.NDArray[np.float64], spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.float64]:

@@ -64,11 +64,10 @@ class CallSites:
     lines: dict[str, Amounts[str]] = field(default_factory=dict)
 
 
-def find_call_sites(account: RankAccount) -> CallSites:
+def find_call_sites(account: RankAccount, lines: SourceLines) -> CallSites:
     """The call sites of all causes of one rank, as far as the trace shows them."""
     trace = account.trace
     operators = account.operators
-    lines = SourceLines(trace, account.host.main)
     found = CallSites()
     for cause, moments in _instants(account, operators):
         rows = moments.operator
@@ -133,6 +132,20 @@ class SourceLines:
             return frame
         by_stack = np.where(stack == NONE, NONE, self._by_stack[host.stack[stack]])
         return np.where(frame == NONE, by_stack, self._by_name[host.name[frame]])
+
+    def spent(self, wanted: Bools, times: Intervals) -> Amounts[str]:
+        """Nanoseconds in which each function is the innermost of the job's own; what libraries do below is its, too.
+
+        Args:
+            wanted: which ranges of the host count: those of one thread.
+            times: when.
+        """
+        of, start, end = self._frames.stretches()
+        rows = self._frames.rows[of]
+        here = wanted[rows]
+        numbers = self._by_name[self._trace.host.name[rows[here]]]
+        summed = np.bincount(numbers, weights=times.within(start[here], end[here]), minlength=len(self.texts))
+        return Amounts({self.texts[number]: float(summed[number]) for number in np.flatnonzero(summed).tolist()})
 
 
 def own_line(frame: str) -> str:

@@ -61,6 +61,15 @@ def missing_in_trace(account: RankAccount) -> list[NotExamined]:
     return found
 
 
+def missing_steps(pid: int) -> NotExamined:
+    """That a trace shows no whole step of a process's training loop."""
+    why = (
+        f"The trace of process {pid} holds no whole step: neither a loader is asked for batches nor does an optimizer "
+        "of PyTorch's step, nor a backward pass end, twice."
+    )
+    return NotExamined("profile", why, "steps that take less than the trace's 5 s, or marks: with diagnose()")
+
+
 def missing_for_cause(cause: str | None, *, loading: bool) -> list[NotExamined]:
     """What traces cannot say about a cause.
 

@@ -35,7 +35,8 @@ class Host:
 
     Attributes:
         trace: where they were seen.
-        main: the thread that runs the training loop: the one with the profiler's steps, else with most ranges.
+        main: the thread that runs the training loop: the one with the profiler's steps, else that in which optimizers
+            step, else with most ranges.
     """
 
     def __init__(self, trace: Trace, steps: tuple[tuple[int, int], ...] = ()) -> None:
@@ -75,6 +76,11 @@ class Host:
                 )
             self._following[thread] = found
         return self._following[thread]
+
+    @cached_property
+    def on_main(self) -> Bools:
+        """Which ranges are the main thread's."""
+        return self._on(self.main, self.trace.host.thread)
 
     @cached_property
     def operators(self) -> Nesting:
@@ -245,5 +251,8 @@ class Host:
             first = (ranges.start == steps[0][0]) & (ranges.end == steps[0][1])
             if first.any():
                 return int(ranges.thread[first][0])
+        updating = self._named(profiler.OPTIMIZER_STEP)
+        if updating.any():
+            return int(np.bincount(ranges.thread[updating]).argmax())
         column = ranges.thread[ranges.kind != HostKind.PYTHON] if len(ranges) else calls.thread
         return int(np.bincount(column).argmax()) if len(column) else None

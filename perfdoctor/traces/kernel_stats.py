@@ -31,7 +31,8 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.intervals import NONE, nest
-from perfdoctor.traces.model import Bools, DeviceKind, HostKind, is_among
+from perfdoctor.traces.loop import own_updates
+from perfdoctor.traces.model import Bools, DeviceKind, is_among
 
 _SHOWN = 3  # kernels or operators of each cause that a finding names
 _IN_PRECISION = {precision: f"traced_matrix_{precision}" for precision in PRECISIONS}
@@ -140,18 +141,13 @@ def _named(account: RankAccount, pattern: re.Pattern[str], *, only_base: bool = 
 def _optimizer_kernels(account: RankAccount) -> float | None:
     """Kernels that one optimizer step launches, in the median: a few if it is fused, one or more per tensor if not.
 
-    A step that is given a closure, as under Lightning, holds forward and backward passes too: its own kernels follow.
+    What a closure launches in it is left out.
     """
-    trace, calls = account.trace, account.trace.calls
-    rows = trace.matching(profiler.OPTIMIZER_STEP, trace.host.name) & (trace.host.kind == HostKind.ANNOTATION)
-    if not rows.any():
+    trace, calls, updates = account.trace, account.trace.calls, own_updates(account.trace)
+    if not len(updates.name):
         return None
     launching = np.sort(calls.start[is_among(calls.correlation, trace.device.correlation) & (calls.correlation > 0)])
-    starts, ends = trace.host.start[rows], trace.host.end[rows]
-    backward = np.array([profiler.BACKWARD_NODE.match(name) is not None for name in trace.names] or [False])
-    passed = np.concatenate([[0], np.sort(trace.host.end[trace.named(backward, trace.host.name)])])
-    starts = np.maximum(starts, passed[np.searchsorted(passed, ends, side="right") - 1])
-    launched = np.searchsorted(launching, ends) - np.searchsorted(launching, starts)
+    launched = np.searchsorted(launching, updates.end) - np.searchsorted(launching, updates.start)
     return median(launched)
 
 

@@ -17,7 +17,7 @@ from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import RankAccount, account_for
-from perfdoctor.traces.call_sites import CallSites, annotation_around_unexplained, find_call_sites
+from perfdoctor.traces.call_sites import CallSites, SourceLines, annotation_around_unexplained, find_call_sites
 from perfdoctor.traces.collectives import Collectives, list_collectives
 from perfdoctor.traces.coverage import missing_in_trace, why_silent
 from perfdoctor.traces.device import IdleReason
@@ -25,6 +25,7 @@ from perfdoctor.traces.host import Activity
 from perfdoctor.traces.interference import measure_beside_collectives
 from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
+from perfdoctor.traces.loop import Loop, find_loop
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.roofline import Roofline, compare_with_peak
 from perfdoctor.traces.steps import Window
@@ -46,6 +47,7 @@ class Rank:
         kernels: nanoseconds by cause and name of a kernel.
         same_kernels: what kernels take, to compare with the same ones on other ranks.
         call_sites: nanoseconds by cause and operator, and by cause and source line.
+        loop: its steps, marked or not, and their phases.
         roofline: how near its operators come to the GPU's peak.
         content: a digest of all times in the trace: the same only if one file was made from the other; "" if unknown.
         unexplained: the annotation around its idle time of which the trace shows no reason; "" if there is none.
@@ -72,6 +74,7 @@ class Rank:
     kernels: Mapping[str, Amounts[str]] = field(default_factory=dict)
     same_kernels: KernelTimes = field(default_factory=dict)
     call_sites: CallSites = field(default_factory=CallSites)
+    loop: Loop = field(default_factory=Loop)
     roofline: Roofline = field(default_factory=Roofline)
     content: str = ""
     unexplained: str = ""
@@ -83,6 +86,7 @@ def summarize(trace: Trace) -> Rank:
     """Accounts for a trace, and keeps what the diagnosis of a job needs of it."""
     account = account_for(trace)
     roofline = compare_with_peak(account)
+    lines = SourceLines(trace, account.host.main)
     return Rank(
         source=trace.source,
         number=trace.rank,
@@ -101,7 +105,8 @@ def summarize(trace: Trace) -> Rank:
         numbers=measure_trace(account),
         kernels=time_kernels(account),
         same_kernels=time_same_kernels(account),
-        call_sites=find_call_sites(account),
+        call_sites=find_call_sites(account, lines),
+        loop=find_loop(account, lines),
         roofline=roofline,
         content=_digest(trace),
         unexplained=annotation_around_unexplained(account),

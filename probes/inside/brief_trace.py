@@ -1,8 +1,8 @@
 """A brief run of torch.profiler in a job that nobody prepared: `perfdoctor attach PID --trace`.
 
-The text of this file is what is run in the job, in a thread of its own, after that of ``main_thread_call.py``.
-perfdoctor need not be installed there, so they import nothing but what every job with PyTorch has loaded. Only
-starting, stopping and writing the trace happen here.
+The text of this file is what is run in the job, in a thread of its own, after those of ``main_thread_call.py`` and
+``python_hooks.py``. perfdoctor need not be installed there, so they import nothing but what every job with PyTorch has
+loaded. Only starting, stopping and writing the trace happen here.
 
 The profiler is started and stopped by the main thread, in a pending call: there it is known whether a CUDA graph is
 being captured, in which a device must not be synchronized. A first, very short trace tells perfdoctor how long the
@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfdoctor.probes.inside.main_thread_call import MainThreadCall
+    from perfdoctor.probes.inside.python_hooks import PythonHooks
 
 # Files in the folder that the job and perfdoctor share. ``ASKED`` is there until one of them takes it away: the job,
 # which then begins, or perfdoctor, which has waited for long enough. ``ALIVE`` is open as long as perfdoctor lives.
@@ -72,8 +73,9 @@ class Refused(Exception):
     """The job is left alone.
 
     Args:
-        why: ``no_torch``, ``loading``, ``old_torch``, ``profiled``, ``capturing``, ``ending``, ``busy`` (the main
-            thread ran no Python code), ``unwanted`` (perfdoctor has gone, or said nothing).
+        why: ``no_torch``, ``loading``, ``old_torch``, ``profiled``, ``watched`` (its Python functions are),
+            ``capturing``, ``ending``, ``busy`` (the main thread ran no Python code), ``unwanted`` (perfdoctor has gone,
+            or said nothing).
         detail: more about it; may be empty.
     """
 
@@ -89,10 +91,14 @@ class BriefTrace:
         folder: shared with perfdoctor.
         patience_s: how long the main thread may let us wait.
         new_call: the class of that name, whose file has been run before this one.
+        hooks: to record Python functions, too; None for none.
     """
 
-    def __init__(self, folder: str, patience_s: float, new_call: type[MainThreadCall]) -> None:
+    def __init__(
+        self, folder: str, patience_s: float, new_call: type[MainThreadCall], hooks: PythonHooks | None
+    ) -> None:
         self._folder = folder
+        self._hooks = hooks
         self._new_call = new_call
         self._patience_s = patience_s
         self._torch: Any = None
@@ -178,6 +184,8 @@ class BriefTrace:
             raise Refused("profiled")
         if self._is_capturing():
             raise Refused("capturing")
+        if self._hooks is not None and (why_not := self._hooks.why_not()):
+            raise Refused("watched", why_not)
         device = self._device()
         if device is not None:
             self._keep_cupti()
@@ -225,7 +233,9 @@ class BriefTrace:
             self._of_all_threads = True
         except TypeError:  # before 2.7
             threads = configuration()
-        ours = self._profiler.profile(use_kineto=True, record_shapes=True, experimental_config=threads)
+        ours = self._profiler.profile(
+            use_kineto=True, record_shapes=True, with_stack=self._hooks is not None, experimental_config=threads
+        )
         activity = None if device is None else device.__name__.rpartition(".")[2].upper()
         for supported in self._torch.autograd._supported_activities():
             if supported.name == activity:
@@ -311,6 +321,8 @@ class BriefTrace:
             self._running = None
             self._torch._C._autograd._clear_callbacks()
             self._profiler._run_on_profiler_stop()
+            if self._hooks is not None:
+                self._hooks.drop()
         for undo in self._undo:
             undo()
 

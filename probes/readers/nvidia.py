@@ -13,6 +13,7 @@ from typing import Any
 
 from perfdoctor.probes.readers.gpus import Device, Users, tell_apart, users_readings
 from perfdoctor.probes.readers.nvidia_health import NvidiaHealth
+from perfdoctor.probes.readers.nvlink import NvLinkRates
 from perfdoctor.probes.readers.nvml import Gpm, Nvml, mean_use
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
@@ -197,6 +198,7 @@ class NvidiaDevice(_Part):
         self._partitioned = None if mode is None else bool(mode[0])
         self._instances = self._find_instances() if self._partitioned else []
         self._health = NvidiaHealth(nvml, subject, handle)
+        self._links = NvLinkRates(nvml, subject, handle)
         self._sampled_until_us = 0
         self._clock = ""
 
@@ -231,6 +233,8 @@ class NvidiaDevice(_Part):
                 yield self.reading("busy_fraction", use.gpu / 100)
                 yield self.reading("memory_busy_fraction", use.memory / 100)
             yield from self.work()
+            if not self.gpm.supported:
+                yield from (self.reading(*rate) for rate in self._links.readings())
         reasons = self.nvml.first(self.subject, _REASONS, self.handle)
         if reasons is not None:
             yield from (self.reading(*limit) for limit in clock_limits(reasons).items())
@@ -272,7 +276,7 @@ class NvidiaDevice(_Part):
         for index in range(most):
             handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
             if handle is not None:
-                found.append(NvidiaInstance(self, index, handle, most))
+                found.append(NvidiaInstance(self, index, handle))
         return found
 
     def _unread(self) -> Iterator[Unavailable]:
@@ -322,25 +326,21 @@ class NvidiaInstance(_Part):
         whole: the GPU.
         index: its number among the GPU's.
         handle: its NVML handle.
-        most: into how many slices the GPU can be divided.
     """
 
-    def __init__(self, whole: NvidiaDevice, index: int, handle: Any, most: int) -> None:
+    def __init__(self, whole: NvidiaDevice, index: int, handle: Any) -> None:
         subject = f"{whole.subject}:{index}"
         number = whole.nvml.query(subject, "nvmlDeviceGetGpuInstanceId", handle)
         # Without its number the counters would be those of the whole GPU.
         gpm = Gpm(whole.nvml, subject, None if number is None else whole.handle, number)
         super().__init__(whole.nvml, subject, handle, gpm)
-        self._most = most
 
     def facts(self) -> Iterator[Fact]:
         """What the instance is."""
-        attributes = self.ask("nvmlDeviceGetAttributes_v2")
         yield from self.state(
             name=_text(self.ask("nvmlDeviceGetName")),
             uuid=_text(self.ask("nvmlDeviceGetUUID")),
             gpm="yes" if self.gpm.supported else "no",
-            slices=None if attributes is None else f"{attributes.gpuInstanceSliceCount} of {self._most}",
         )
 
 

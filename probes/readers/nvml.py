@@ -141,6 +141,9 @@ GPM_METRICS = (
     ("nvlink_received_bytes_per_second", "NVLINK_TOTAL_RX_PER_SEC", MIB),
     ("nvlink_sent_bytes_per_second", "NVLINK_TOTAL_TX_PER_SEC", MIB),
 )
+# Of an instance of a partitioned GPU this takes the place of the utilization that NVML has of whole GPUs only. They are
+# the same quantity (NVIDIA/DCGM issue 64).
+GPM_BUSY = ("busy_fraction", "GRAPHICS_UTIL", 0.01)
 
 
 # Two samples that are less apart give no ratios, and bytes of 0 (NVML's documentation of GPM; measured on an H100 by
@@ -163,6 +166,7 @@ class Gpm:
         self._device = device
         self._handle = handle
         self._instance = instance
+        self._metrics = GPM_METRICS if instance is None else (*GPM_METRICS, GPM_BUSY)
         self._samples: list[Any] = []
         self._taken_ns: int | None = None
         self._request: Any = None
@@ -171,10 +175,12 @@ class Gpm:
             self._samples = [
                 sample for _ in range(2) if (sample := nvml.query(device, "nvmlGpmSampleAlloc")) is not None
             ]
+        if self.supported and self._take(self._samples[0]) is None:  # the device has it, and keeps it to administrators
+            self.close()
 
     @property
     def supported(self) -> bool:
-        """Whether this device has GPM."""
+        """Whether this device has GPM, and lets us have it."""
         return len(self._samples) == 2
 
     def metrics(self) -> Iterator[tuple[str, float]]:
@@ -208,10 +214,10 @@ class Gpm:
         request.sample1, request.sample2 = previous, current
         if self._nvml.query(self._device, "nvmlGpmMetricsGet", request) is None:
             return
-        said = request.metrics[: len(GPM_METRICS)]
+        said = request.metrics[: len(self._metrics)]
         if not _is_known(said[0]):  # the first pairs after a start, and where somebody else samples too
             return
-        for (name, _, worth), metric in zip(GPM_METRICS, said, strict=True):
+        for (name, _, worth), metric in zip(self._metrics, said, strict=True):
             if _is_known(metric):
                 yield name, metric.value * worth
 
@@ -221,8 +227,8 @@ class Gpm:
             return None
         request = structure()
         request.version = self._nvml.constant("NVML_GPM_METRICS_GET_VERSION")
-        request.numMetrics = len(GPM_METRICS)
-        for index, (_, metric, _) in enumerate(GPM_METRICS):
+        request.numMetrics = len(self._metrics)
+        for index, (_, metric, _) in enumerate(self._metrics):
             request.metrics[index].metricId = self._nvml.constant(f"NVML_GPM_METRIC_{metric}")
         return request
 

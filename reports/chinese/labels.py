@@ -194,6 +194,18 @@ def steps_observed() -> str:
     return "观测的步数"
 
 
+def steps_traced() -> str:
+    return "trace 的步数"
+
+
+def in_functions() -> str:
+    return "在作业自己的函数中"
+
+
+def of_a_step(*, share: str, line: str) -> str:
+    return f"占一步的 {share}：{line}"
+
+
 def time_per_step() -> str:
     return "每步耗时"
 

@@ -158,6 +158,18 @@ def steps_observed() -> str:
     return "Steps observed"
 
 
+def steps_traced() -> str:
+    return "Steps traced"
+
+
+def in_functions() -> str:
+    return "In functions of the job's own"
+
+
+def of_a_step(*, share: str, line: str) -> str:
+    return f"{share} of a step: {line}"
+
+
 def time_per_step() -> str:
     return "Time per step"
 

@@ -117,7 +117,7 @@ def sound_job(rng: random.Random, seed: int) -> Job:
         (step,) * ranks,
         model,
         exchange,
-        unsure=unsure(rng),
+        unsure=unsure(rng, seed),
         watch=watch(rng),
         own_thread=rng.random() < 0.06,
         host=Host(wait=some, worker_wait=some),
@@ -154,7 +154,7 @@ def compute_use(rng: random.Random) -> Use:
     )  # fmt: skip
 
 
-def unsure(rng: random.Random) -> Unsure:
+def unsure(rng: random.Random, seed: int) -> Unsure:
     """One of the possibilities wherever sources leave something open."""
     return Unsure(
         wait=rng.choices(("spin", "yield", "futex", "poll", "ioctl"), (12, 2, 1, 1, 1))[0],
@@ -168,6 +168,7 @@ def unsure(rng: random.Random) -> Unsure:
         libcuda=rng.choice(LIBRARIES),
         memory_factor=rng.uniform(1.0, 1.5),
         power_factor=rng.uniform(0.92, 1.08),
+        counts_links=random.Random(seed).random() < 0.7,  # on its own, so that seeds keep the jobs that they had before
     )
 
 

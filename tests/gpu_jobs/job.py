@@ -185,6 +185,7 @@ class Unsure:
         libcuda: base name of the driver's library, as it is mapped.
         memory_factor: what NVML's memory utilisation shows, over bandwidth used.
         power_factor: what a board draws, over the mean of its kind.
+        counts_links: who watches may read NVML's counters of NVLink.
     """
 
     wait: str = "spin"
@@ -198,6 +199,7 @@ class Unsure:
     libcuda: str = "libcuda.so.550.90.07"
     memory_factor: float = 1.2
     power_factor: float = 1.0
+    counts_links: bool = True
 
     def comm(self, own: str) -> str:
         """What a thread of torch is called that has a name of its own in torch 2.5."""

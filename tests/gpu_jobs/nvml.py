@@ -123,6 +123,7 @@ class SimulatedNvml:
     NVML_TEMPERATURE_GPU = 0
     NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES = 0, 1
     NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL = 0, 1
+    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 138, 139
     NVML_GPM_METRICS_GET_VERSION = 1
     c_nvmlGpmMetricsGet_t = _MetricsRequest
 
@@ -240,6 +241,14 @@ class SimulatedNvml:
         name = "pcie_in" if direction == self.NVML_PCIE_UTIL_RX_BYTES else "pcie_out"
         moved = self._mean(gpu, name, self.now_ns, self.now_ns + 20 * MS)
         return round((moved + _FLOOR_BYTES / 4) / 1e3)
+
+    def nvmlDeviceGetFieldValues(self, gpu: Gpu, fields: list[tuple[int, int]]) -> list[SimpleNamespace]:
+        """Counters of what all links carried, in KiB since the driver was loaded."""
+        seen = gpu.model.links and self._job.unsure.counts_links
+        since = self.now_ns + 2 * S
+        carried = self._mean(gpu, "nvlink", -2 * S, self.now_ns) * since / S if since else 0.0
+        value = SimpleNamespace(ullVal=int((self._joules + carried) / 1024))
+        return [SimpleNamespace(nvmlReturn=0 if seen else NOT_SUPPORTED, value=value) for _ in fields]
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, gpu: Gpu) -> int:
         if self._mean(gpu, "busy", self.now_ns - 100 * MS, self.now_ns) < 0.01:

@@ -187,6 +187,12 @@ def _sound(rng: random.Random, seed: int) -> Planted:
             return Planted(seed, name, SOUND, job, None, {})
 
 
+def _are_bytes_seen(job: Job) -> bool:
+    """Whether the bytes of an exchange are counted all the time, also without GPM."""
+    link = "" if job.exchange is None else job.exchange.link
+    return link in ("", "network") or (link == "nvlink" and job.watch.device == "nvml" and job.unsure.counts_links)
+
+
 def _accepted(plant: Plant, job: Job) -> dict[str | None, str]:
     """What else may be said of a job, and why."""
     watch = job.watch
@@ -202,7 +208,7 @@ def _accepted(plant: Plant, job: Job) -> dict[str | None, str]:
     accepted: dict[str | None, str] = {SOUND: reason, None: reason} if reason else {}
     if plant.cause == "cpu.synchronization" and not seen:
         accepted["cpu.kernel_launch"] = "whether the GPU was idle before it was refilled cannot be seen"
-    if plant.cause in _EXCHANGES and not units and job.exchange is not None and job.exchange.link != "network":
+    if plant.cause in _EXCHANGES and not units and not _are_bytes_seen(job):
         reason = "bytes between GPUs are not read, or seldom"
         accepted.update(dict.fromkeys(_EXCHANGES - {plant.cause}, reason))
     return accepted

@@ -17,7 +17,7 @@ import numpy as np
 from perfdoctor.capture.redact import mask_environment
 from perfdoctor.probes import gpu as gpu_probe
 from perfdoctor.probes.gpu import GpuProbe, why_no_gpu
-from perfdoctor.probes.readers import nvidia
+from perfdoctor.probes.readers import nvidia, nvlink
 from perfdoctor.probes.readers import nvml as nvml_reader
 from perfdoctor.probes.readers.gpus import _FIRST_NAMESPACE
 from perfdoctor.probes.stacks import (
@@ -311,7 +311,7 @@ def _driver(nvml: SimulatedNvml, all_visible: bool) -> Iterator[Path]:
         namespace.symlink_to(_FIRST_NAMESPACE if all_visible else "pid:[4026532000]")
         with ExitStack() as stack:
             stack.enter_context(patch.dict(sys.modules, {"pynvml": nvml}))  # type: ignore[dict-item]
-            for module in (gpu_probe, nvidia, nvml_reader):
+            for module in (gpu_probe, nvidia, nvlink, nvml_reader):
                 stack.enter_context(patch.object(module, "now_ns", lambda: START + nvml.now_ns))
             # Simulated time stands still until a round of readings is through.
             stack.enter_context(patch.object(gpu_probe, "WAIT_S", 60.0))

@@ -22,6 +22,7 @@ from tests.processes.tracing import (
     left_in,
     names,
     profiles,
+    ranks,
     reasons,
     state,
     take,
@@ -68,8 +69,39 @@ def test_jobs_of_other_kinds(options: tuple[str, ...]) -> None:
 
 def test_the_training_in_another_thread() -> None:
     with traced_job("in_thread") as started:
-        found = take(started.pid)
+        before = state(started)
+        found = take(started.pid, functions=True)
         assert "aten::addmm" in names(profiles(found)[started.pid])
+        (loop,) = (rank.loop for rank in ranks(found))
+        assert loop.summary()["phases"].keys() >= {"forward", "backward", "optimizer"}
+        # No thread keeps the function that records what it calls.
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+def test_steps_phases_and_functions_of_an_unmodified_job() -> None:
+    with traced_job("fetching") as started:
+        before = state(started)
+        found = take(started.pid, functions=True)
+        assert reasons(found) == ""
+        (rank,) = ranks(found)
+        told = rank.loop.summary()
+        assert told["count"] >= 3
+        assert not told["marked"]
+        assert told["phases"].keys() == {"data", "forward", "backward", "optimizer", "other"}
+        assert sum(phase["share"] for phase in told["phases"].values()) == pytest.approx(1)
+        functions = [line["line"].partition(" ")[2] for line in told["lines"]]
+        assert functions[0] == "step"
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+
+
+def test_functions_that_somebody_watches_already_are_left_alone() -> None:
+    with traced_job("watched") as started:
+        before = state(started)
+        found = take(started.pid, functions=True)
+        assert "watched by a function that sys.setprofile" in reasons(found)
+        assert not profiles(found)
+        assert until(lambda: left_in(before, state(started)) == {}), left_in(before, state(started))
+        assert profiles(take(started.pid)), "operators are recorded all the same"
 
 
 def test_workers_forked_meanwhile_record_nothing() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.probes.gpu import GpuProbe, why_no_gpu
-from perfdoctor.probes.readers import nvidia, nvidia_health, nvml
+from perfdoctor.probes.readers import nvidia, nvidia_health, nvlink, nvml
 from perfdoctor.probes.readers.gpus import sees_all_processes, tell_apart, total
 from perfdoctor.probes.readers.nvidia import clock_limits
 from perfdoctor.probes.readers.nvml import GPM_METRICS, Nvml, mean_use
@@ -60,7 +60,7 @@ def test_reads_a_real_gpu() -> None:
 def test_all_that_is_asked_for_exists_in_nvidia_ml_py() -> None:
     import pynvml
 
-    text = "".join(Path(module.__file__ or "").read_text() for module in (nvidia, nvidia_health, nvml))
+    text = "".join(Path(module.__file__ or "").read_text() for module in (nvidia, nvidia_health, nvlink, nvml))
     names = set(re.findall(r'"(nvml\w+|NVML_[A-Z_]+|c_nvml\w+)"', text)) - {"NVML_ERROR_"}
     names |= {f"NVML_GPM_METRIC_{metric}" for _, metric, _ in GPM_METRICS}
     names |= {f"NVML_ERROR_{name}" for name in nvml._LASTING}
@@ -243,7 +243,8 @@ def test_instances_of_a_partitioned_gpu(stand_in: Path) -> None:
     samples = samples_of(stand_in, STAND_IN_MIG="1", STAND_IN_GPM="1")
     seen, facts = values_of(samples), values_of(samples, "Fact")
     assert facts["gpu:0", "partitioned"] == "yes"
-    assert facts["gpu:0:0", "slices"] == "3 of 7"
+    assert facts["gpu:0:0", "gpm"] == "yes"
+    assert seen["gpu:0:0", "busy_fraction"] == pytest.approx(0.01)
     assert seen["gpu:0:0", "memory_total_bytes"] == 40 * GIB
     assert seen["gpu:0:0", "sm_active_fraction"] == pytest.approx(0.02)
     assert seen["gpu:0:0", "job_processes"] == 1
@@ -306,6 +307,23 @@ def test_bytes_of_a_pair_without_ratios_are_left_out(stand_in: Path) -> None:
     samples = samples_of(stand_in, STAND_IN_GPM="early")
     assert values_of(samples)["gpu:0", "nvlink_received_bytes_per_second"] == 60 << 20
     assert len([s for s in samples if s[0] == "Reading" and s[4] == "nvlink_received_bytes_per_second"]) == 1
+
+
+def test_what_nvlink_carries_is_counted_where_there_is_no_performance_monitoring(stand_in: Path) -> None:
+    seen = values_of(samples_of(stand_in, STAND_IN_LINKS="1"))
+    assert seen["gpu:0", "nvlink_sent_bytes_per_second"] == pytest.approx(1024e3, rel=0.1)
+    assert seen["gpu:0", "nvlink_received_bytes_per_second"] == pytest.approx(3 * 1024e3, rel=0.1)
+    with_gpm = values_of(samples_of(stand_in, STAND_IN_LINKS="1", STAND_IN_GPM="1"))
+    assert with_gpm["gpu:0", "nvlink_sent_bytes_per_second"] == 61 << 20
+
+
+def test_performance_monitoring_that_is_not_permitted_is_not_there(stand_in: Path) -> None:
+    samples = samples_of(stand_in, STAND_IN_LINKS="1", STAND_IN_GPM="forbidden")
+    assert values_of(samples, "Fact")["gpu:0", "gpm"] == "no"
+    assert values_of(samples)["gpu:0", "nvlink_sent_bytes_per_second"] == pytest.approx(1024e3, rel=0.1)
+    assert values_of(samples)["gpu:0", "pcie_sent_bytes_per_second"] == 1e6
+    reasons = [sample[2] for sample in samples if sample[0] == "Unavailable"]
+    assert any("nvmlGpmSampleGet" in reason for reason in reasons)
 
 
 def test_a_job_on_no_gpu_has_no_process_there(stand_in: Path) -> None:

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.capture.shared_folder import PLACES
 from perfdoctor.capture.trace_job import trace
 from perfdoctor.recording.schema import Profile, Sample, TraceCost, Unavailable
+from perfdoctor.traces.rank import Rank
 from tests.files import TARGETS
 from tests.processes.attaching import Started, job, until
 
@@ -26,9 +28,9 @@ def traced_job(*options: str, **how: Any) -> Iterator[Started]:
         yield started
 
 
-def take(*pids: int) -> list[Sample]:
+def take(*pids: int, functions: bool = False) -> list[Sample]:
     """What a trace of these processes yields."""
-    return list(trace(pids))
+    return list(trace(pids, functions=functions))
 
 
 def state(started: Started) -> dict[str, Any]:
@@ -87,6 +89,11 @@ def while_traced(pid: int) -> Iterator[list[Sample]]:
 def profiles(samples: Sequence[Sample]) -> dict[int, dict[str, Any]]:
     """The traces, by process."""
     return {one.pid: json.loads(gzip.decompress(one.trace)) for one in samples if isinstance(one, Profile)}
+
+
+def ranks(samples: Sequence[Sample]) -> list[Rank]:
+    """What they say."""
+    return list(read_profiles([one for one in samples if isinstance(one, Profile)]).ranks.values())
 
 
 def costs(samples: Sequence[Sample]) -> list[TraceCost]:

@@ -23,13 +23,19 @@ from torch.utils.data import DataLoader, TensorDataset
 ORIGINAL = autograd_profiler.profile._prepare_trace
 
 
-def state():
+def hooks():
+    """Which profile and trace function this thread has."""
+    return [type(one).__name__ for one in (sys.getprofile(), sys.gettrace())]
+
+
+def state(training):
     """What is in this process that may come from outside."""
     gc.collect()
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "python_threads": len(sys._current_frames()),
         "wrapped": autograd_profiler.profile._prepare_trace is not ORIGINAL,
+        "hooks": [hooks(), training.hooks],
         "profiling": bool(autograd_profiler._is_profiler_enabled),
         "objects": sum(type(one).__name__ in ("BriefTrace", "MainThreadCall") for one in gc.get_objects()),
         "after_fork": len(util._afterfork_registry),
@@ -51,6 +57,7 @@ class Training:
         self.pause_s = pause_s
         self.steps = 0
         self.slowest_s = 0.0
+        self.hooks = hooks()
 
     def step(self, batch):
         begun = time.perf_counter()
@@ -58,6 +65,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps += 1
+        self.hooks = hooks()
         if self.steps > 20:
             self.slowest_s = max(self.slowest_s, time.perf_counter() - begun)
         if self.steps == 20:
@@ -92,6 +100,20 @@ def in_thread_joined(training):
     trainer = threading.Thread(target=plain, args=(training,), daemon=True)
     trainer.start()
     trainer.join()
+
+
+def fetching(training):
+    """Batches come from a loader."""
+    loader = DataLoader(TensorDataset(torch.rand(64, 64)), batch_size=8)
+    while True:
+        for (batch,) in loader:
+            training.step(batch)
+
+
+def watched(training):
+    """A coverage tool watches each call."""
+    sys.setprofile(lambda *_: None)
+    plain(training)
 
 
 def long_call(training):
@@ -144,7 +166,7 @@ def main():
 
 
 def tell(training):
-    told = {**state(), "steps": training.steps, "slowest_s": training.slowest_s}
+    told = {**state(training), "steps": training.steps, "slowest_s": training.slowest_s}
     os.write(1, f"state {json.dumps(told)}\n".encode())
     training.slowest_s = 0.0
 

@@ -1,14 +1,15 @@
 /* Stands in for libnvidia-ml.so.1 where there is no GPU: one device with known numbers, laid out as in nvml.h.
    It proves what perfdoctor makes of answers, not what real drivers answer. Process ids come from the environment, and:
-   STAND_IN_GPM has performance counters, STAND_IN_MIG is partitioned into one instance of 3 slices, STAND_IN_STALL lets
+   STAND_IN_GPM has performance counters, STAND_IN_MIG is partitioned into one instance, STAND_IN_STALL lets
    the second question for the temperature take so many ms, STAND_IN_SAMPLED is the age of the newest sample in ms,
+   STAND_IN_LINKS counts 1 KiB sent and 3 KiB received for each ms since boot,
    STAND_IN_SICK has one of three links down and errors on the others, rows to be remapped, and one Xid error of 74. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7 };
+enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7 };
 typedef unsigned long long u64;
 typedef struct { unsigned gpu, memory; } utilization;
 typedef struct { u64 total, free, used; } memory;
@@ -20,8 +21,8 @@ typedef struct { unsigned id; int result; double value; char *names[3]; } metric
 typedef struct { unsigned version, count; u64 *first, *second; metric metrics[]; } metrics;
 
 typedef struct { u64 time, value; } use_sample;
+typedef struct { unsigned id, scope; long long time, latency; int type, error; u64 value; } field;
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char address[32]; } pci;
-typedef struct { unsigned multiprocessors, copy, decoders, encoders, jpeg, ofa, slices, compute_slices; u64 megabytes; } attributes;
 
 static int device_0, instance_0;
 static int has_gpm(void) { return getenv("STAND_IN_GPM") != NULL; }
@@ -43,7 +44,6 @@ int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *next) { *now = *
 int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) { *count = 7; return whole(device); }
 int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **instance) { *instance = &instance_0; return index ? 6 : OK; }
 int nvmlDeviceGetGpuInstanceId(void *device, unsigned *id) { *id = 5; return device == &instance_0 ? OK : NOT_SUPPORTED; }
-int nvmlDeviceGetAttributes_v2(void *device, attributes *a) { a->slices = 3; return device == &instance_0 ? OK : NOT_SUPPORTED; }
 int nvmlDeviceGetPciInfo_v3(void *device, pci *info) { strcpy(info->address, "00000000:1A:00.0"); return whole(device); }
 int nvmlDeviceGetUtilizationRates(void *device, utilization *use) {
     use->gpu = 97; use->memory = 40;
@@ -57,6 +57,16 @@ int nvmlDeviceGetSamples(void *device, int kind, u64 since, int *type, unsigned 
     if (!found) newest = now.tv_sec * 1000000ull + now.tv_nsec / 1000 - 1000 * atoi(getenv("STAND_IN_SAMPLED"));
     *type = 1; *count = 3;
     for (int i = 0; found && i < 3; i++) found[i] = (use_sample){newest - 200000 * (2 - i), 50};
+    return whole(device);
+}
+int nvmlDeviceGetFieldValues(void *device, int count, field *fields) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    for (int i = 0; i < count; i++) {
+        int known = getenv("STAND_IN_LINKS") && (fields[i].id == 138 || fields[i].id == 139) && fields[i].scope == ~0u;
+        fields[i].error = known ? OK : NOT_SUPPORTED;
+        fields[i].value = (now.tv_sec * 1000ull + now.tv_nsec / 1000000) * (fields[i].id == 138 ? 1 : 3);
+    }
     return whole(device);
 }
 int nvmlDeviceGetMemoryInfo(void *device, memory *m) {
@@ -109,7 +119,11 @@ int nvmlDeviceGetProcessUtilization(void *device, sample *found, unsigned *count
 int nvmlGpmQueryDeviceSupport(void *device, gpm_support *support) { support->supported = has_gpm(); return known(device); }
 int nvmlGpmSampleAlloc(u64 **taken) { *taken = calloc(1, sizeof(u64)); return OK; }
 int nvmlGpmSampleFree(u64 *taken) { free(taken); return OK; }
-int nvmlGpmSampleGet(void *device, u64 *taken) { static u64 now; *taken = ++now; return known(device); }
+int nvmlGpmSampleGet(void *device, u64 *taken) {
+    static u64 now;
+    *taken = ++now;
+    return strcmp(getenv("STAND_IN_GPM"), "forbidden") ? known(device) : NO_PERMISSION;
+}
 int nvmlGpmMigSampleGet(void *device, unsigned id, u64 *taken) { return id == 5 ? nvmlGpmSampleGet(device, taken) : 2; }
 int nvmlGpmMetricsGet(metrics *asked) {
     if (asked->version != 1 || *asked->second != *asked->first + 1) return 2;

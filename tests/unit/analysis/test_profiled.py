@@ -12,6 +12,7 @@ from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.schema import Mark, Profile, Sample
+from perfdoctor.reports.wording import worded_finding
 from perfdoctor.timeline.processes import Process
 from tests.builders import jobs
 from tests.builders.marks import Script
@@ -136,7 +137,8 @@ def test_the_device_is_told_by_the_trace_and_fetching_by_the_samples() -> None:
     assert sum(found.values()) == pytest.approx(1)
     assert joined.phases == sampled[0].phases
     assert joined.seconds == pytest.approx(10, abs=0.1)
-    assert profiled.summary() == {"count": 5, "median_s": pytest.approx(0.020)}
+    assert (profiled.steps(PID)["count"], profiled.steps(PID)["marked"]) == (5, True)
+    assert profiled.steps(PID)["median_s"] == pytest.approx(0.020)
     assert profiled.numbers["traced_busy"].value == pytest.approx(0.5, abs=0.02)
 
 
@@ -146,7 +148,48 @@ def test_a_profile_of_a_cpu_job_only_adds_numbers() -> None:
     trace.operator("aten::mm", 0, 900)
     profiled = read_profiles(recorded(trace.text()))
     assert not profiled.covers([Account(Process(PID, 1, 0, None, "trainer", 0, None))])
-    assert profiled.summary()["count"] == 1
+    assert profiled.steps(PID)["count"] == 1
+
+
+def watched_from_outside() -> Iterator[Sample]:
+    """Ten seconds of a job that marks nothing."""
+    yield from jobs.process(PID)
+    yield from jobs.thread(PID, PID, "SR" * 50, call="futex")
+    yield from jobs.stacks(PID, *[(jobs.OWN, jobs.MODULE)] * 40)
+
+
+def unmarked() -> MadeTrace:
+    """Steps of 20 ms, half of them fetching, by what PyTorch marks itself, with the job's own functions."""
+    trace = MadeTrace()
+    trace.gpu()
+    for start in (20_000.0 * number for number in range(5)):
+        trace.annotation(LOADER, start, start + 9_990)
+        trace.span("python_function", "train.py(30): forward", start + 9_990, start + 10_100)
+        trace.operator("aten::mm", start + 9_990, start + 10_000)
+        trace.launch(GEMM, start + 9_992, start + 10_000, start + 20_000)
+        trace.operator("autograd::engine::evaluate_function: MmBackward0", start + 11_000, start + 12_000)
+    return trace
+
+
+def test_steps_and_functions_of_a_job_that_was_traced_from_outside() -> None:
+    diagnosis = diagnosed(unmarked(), watched_from_outside())
+    assert diagnosis.verdict.level == "traced"
+    profiled = diagnosis.steps["profiled"]
+    assert (profiled["count"], profiled["marked"]) == (3, False)
+    assert profiled["phases"]["data"]["share"] == pytest.approx(0.5, abs=0.001)
+    assert profiled["device"]["phases"] == {"forward": pytest.approx(0.010)}
+    assert profiled["lines"] == [{"line": "train.py:30 forward", "share": pytest.approx(110 / 20_000)}]
+    assert diagnosis.ranks[0]["steps"]["profiled"] == profiled
+    (computing,) = (found for found in diagnosis.findings if found.cause == "gpu.compute")
+    assert "train.py:30 forward (100 %)" in [one.value for one in worded_finding(computing).evidence]
+
+
+def test_a_trace_without_a_whole_step_says_so() -> None:
+    trace = MadeTrace()
+    trace.operator("aten::mm", 0, 2000)
+    (missing,) = read_profiles(recorded(trace.text())).not_examined
+    assert missing.probe == "profile"
+    assert "holds no whole step" in str(missing.reason)
 
 
 def test_a_trainer_without_a_profile_leaves_all_to_the_samples() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
+from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.schema import Fact, Sample
 from perfdoctor.timeline.readings import Readings
 from tests.builders import jobs
@@ -155,6 +156,20 @@ def test_heat_and_hardware_cost_the_clocks_that_they_take(limit: str) -> None:
     held = {"clock": 1386.0, limit: 1.0, "highest": 2500.0}
     both = [*gpu(busy=1.0, **held), *gpu(1, busy=1.0, clock=1980.0)]
     assert use_of(both, ranks=2).parts["gpu.throttled"] == pytest.approx(0.3)
+
+
+def test_an_instance_of_a_partitioned_gpu_has_its_own_units_and_the_gpus_clocks() -> None:
+    whole = gpu(0, by_heat=1.0, clock=1485.0, highest=1980.0, watts=350.0, limit=700.0, received=9e9, sent=1e9)
+    instance = [
+        *jobs.readings("gpu:0:1", "busy_fraction", *[0.9] * 20, every_s=0.5, probe="gpu"),
+        *jobs.readings("gpu:0:1", "sm_active_fraction", *[0.8] * 20, every_s=0.5, probe="gpu"),
+    ]
+    with jobs.recorded([*whole, *instance]) as recording:
+        use = GpuReader(Readings(recording), [["gpu:0:1"]]).read(["gpu:0:1"])
+    assert use.busy is not None
+    assert use.parts["gpu.throttled"] == pytest.approx(1 - 0.75 / thresholds.CLOCK_UNDER_LOAD, abs=0.001)
+    # Whose bytes and watts the GPU's are is not known.
+    assert use.copying is None
 
 
 def test_copies_take_no_less_than_the_link_needs_and_no_more_than_pageable_ones() -> None:

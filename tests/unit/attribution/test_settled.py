@@ -16,7 +16,7 @@ def settled(samples: list[dict[str, float]], final: dict[str, float]) -> list[di
     account = Account(TRAINER, own={0: Amounts(final)}, samples=taken)
     found = settled_samples(account, 0, 1000)
     assert [sample.time_ns for sample in found] == list(range(len(samples)))
-    return [{cause: amount for cause, amount in sample.causes.items() if amount > 1e-12} for sample in found]
+    return [dict(sample.causes) for sample in found]
 
 
 def test_an_account_that_no_pass_changed_leaves_its_samples() -> None:

@@ -218,3 +218,24 @@ def test_fast_probes_are_slowed_down_and_slow_ones_are_not(
     recording = recorded(writer)
     assert "rate lowered" in {event.kind for event in recording.rows(Event)}
     recording.close()
+
+
+BUSY = """
+import time
+while time.process_time() < 0.3:
+    pass
+print("busy", flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_child_with_a_budget_of_its_own_uses_does_not_slow_the_recorder(
+    sleeper: "subprocess.Popen[bytes]", writer: RecordingWriter
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        helper = Recorder(Job(sleeper.pid), [], writer)._used().helpers
+        apart = Recorder(Job(sleeper.pid), [], writer, frozenset({child.pid}))._used().helpers
+        child.kill()
+    assert 0.25e9 < helper - apart < 1e9

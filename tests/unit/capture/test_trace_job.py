@@ -25,8 +25,9 @@ def test_says_how_many_were_left_out() -> None:
 
 
 def test_every_reason_is_a_sentence() -> None:
+    details = {"old_torch": ["2.0.1."], "watched": ["it is watched by a debugger."]}
     for why in trace_check._INSIDE:
-        assert trace_check.refused_inside(why, *(["2.0.1."] if why == "old_torch" else [])).reason.endswith(".")
+        assert trace_check.refused_inside(why, *details.get(why, [])).reason.endswith(".")
     assert trace_check.refused_inside("unheard of").reason == "The process was not traced: unheard of."
 
 

@@ -73,6 +73,16 @@ def test_all_outputs_are_written(files: Files, tmp_path: Path) -> None:
     found = json.loads(told.read_text())
     assert (found["schema"], found["answer"], found["regressed"]) == (1, "slower", None)
     assert found["pace"]["speedup"]["low"] < found["pace"]["speedup"]["value"] < 1
+    assert main(["compare", *files(*slower(1.3)), *outputs]) == 0  # what perfdoctor wrote is replaced
+
+
+def test_what_perfdoctor_has_not_written_stays(files: Files, tmp_path: Path) -> None:
+    mine = tmp_path / "notes.md"
+    mine.write_text("# Mine\n")
+    assert main(["compare", *files(*slower(1.3)), "--markdown", str(mine)]) == 1
+    assert mine.read_text() == "# Mine\n"
+    assert main(["compare", *files(*slower(1.3)), "--markdown", str(mine), "--force"]) == 0
+    assert "33% slower" in mine.read_text()
 
 
 def test_on_github_the_summary_and_an_annotation_say_it(
@@ -96,11 +106,12 @@ def test_on_github_the_summary_and_an_annotation_say_it(
         (b"", "is empty"),
         (b"hello", "not a profiler trace"),
         (b'{"a": 1}', "without traceEvents"),
-        (b'{"diagnosis": {}, "trials": []}', "perfdoctor treat"),
+        (b'{"schema": 1, "perfdoctor": "0.1.0", "diagnosis": {}, "trials": []}', "report of several runs"),
+        (b'{"schema": 1, "perfdoctor": "0.1.0", "verdict', "is damaged"),
         (json.dumps({**report([0.1] * 20), "schema": 2}).encode(), "schema 2"),
         (b"SQLite format 3\x00" + bytes(200), "SQLite"),
     ],
-    ids=["missing", "empty", "text", "other JSON", "treated", "another schema", "another database"],
+    ids=["missing", "empty", "text", "other JSON", "treated", "cut short", "another schema", "another database"],
 )
 def test_files_that_hold_no_run_are_refused(
     files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str

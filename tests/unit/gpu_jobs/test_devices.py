@@ -195,6 +195,14 @@ def test_lowered_clocks_slow_kernels_and_show_their_reason() -> None:
     assert nvml.nvmlDeviceGetPowerUsage(held) < 0.5 * driver(held, 5).nvmlDeviceGetPowerUsage(held)
 
 
+def test_counters_of_nvlink_grow_by_what_it_carries() -> None:
+    gpu = pulsed(Use(sm=0.16, nvlink=150e9), 0.5)
+    counts = [driver(gpu, at).nvmlDeviceGetFieldValues(gpu, [(138, 0xFFFFFFFF)])[0].value.ullVal for at in (3, 5)]
+    assert (counts[1] - counts[0]) * 1024 / 2 == pytest.approx(75e9, rel=0.01)
+    refusing = SimulatedNvml(Job((STEP,), unsure=Unsure(counts_links=False)), [gpu], {0: 1})
+    assert refusing.nvmlDeviceGetFieldValues(gpu, [(138, 0xFFFFFFFF)])[0].nvmlReturn
+
+
 def test_a_partition_has_no_utilisation() -> None:
     gpu = pulsed(BUSY, 1.0)
     nvml = driver(gpu, 5, watch=Watch(device="mig"))

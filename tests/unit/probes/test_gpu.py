@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.probes import gpu
-from perfdoctor.probes.gpu import GpuProbe
+from perfdoctor.probes.gpu import GpuProbe, gpus_of
 from perfdoctor.probes.readers.amd import NOT_INSTALLED, AmdDriver
 from perfdoctor.probes.readers.gpus import Users
 from perfdoctor.probes.readers.nvidia import lag_of, pci_address
@@ -83,11 +83,16 @@ def test_what_breaks_in_the_thread_is_told_and_the_next_round_goes_on(monkeypatc
     assert [one.value for one in seen if isinstance(one, Reading) and one.name == "power_watts"] == [100, 200, 300]
 
 
-def look(monkeypatch: pytest.MonkeyPatch, root: Path, **answers: object) -> list[Sample]:
+def with_amd_gpu(monkeypatch: pytest.MonkeyPatch, root: Path, **answers: object) -> None:
+    """A machine with one GPU of AMD's, which processes 10 and 20 compute on."""
     monkeypatch.setattr(gpu, "NvidiaDriver", Refusing)
     monkeypatch.setitem(sys.modules, "amdsmi", stand_ins.amdsmi(**answers))
     (root / "proc/self/ns").mkdir(parents=True)
     (root / "proc/self/ns/pid").symlink_to("pid:[4026531836]")
+
+
+def look(monkeypatch: pytest.MonkeyPatch, root: Path, **answers: object) -> list[Sample]:
+    with_amd_gpu(monkeypatch, root, **answers)
     probe = GpuProbe(root)
     return [*probe.open(Watched(10)), *probe.close()]
 
@@ -127,6 +132,35 @@ def test_what_amdsmi_does_not_say_is_told_once_and_never_a_number(
     (told,) = complaints(seen)
     assert "amdsmi_get_gpu_activity" in told.reason
     assert "AMDSMI_STATUS_NOT_SUPPORTED" in told.reason
+
+
+def open_files(root: Path, pid: int, *paths: str) -> None:
+    """Descriptors of a process."""
+    (root / f"proc/{pid}/fd").mkdir(parents=True)
+    for number, path in enumerate(paths):
+        (root / f"proc/{pid}/fd/{number}").symlink_to(path)
+
+
+def test_the_gpus_of_processes_are_those_that_their_driver_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_amd_gpu(monkeypatch, tmp_path)
+    open_files(tmp_path, 10, "/dev/null", "/dev/kfd")
+    open_files(tmp_path, 30, "/dev/kfd")
+    open_files(tmp_path, 40, "/dev/null")
+    found = gpus_of((10, 30, 40, 50), tmp_path)
+    # 30 has opened the driver's file and no context yet; 50 is gone, or closed to us, and on no GPU.
+    assert found == {10: ("gpu:0",), 30: (), 40: (), 50: ()}
+
+
+def test_the_gpus_of_a_process_are_unknown_where_no_driver_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gpu, "NvidiaDriver", Refusing)
+    monkeypatch.setattr(gpu, "AmdDriver", Refusing)
+    open_files(tmp_path, 10, "/dev/nvidia-uvm")
+    open_files(tmp_path, 40, "/dev/null")
+    assert gpus_of((10, 40, 50), tmp_path) == {10: None, 40: (), 50: None}
 
 
 def test_without_its_package_a_machine_with_amd_gpus_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_command_line_starts_without_heavy_libraries(tmp_path: Path) -> None:
     """``perfdoctor attach`` starts in the time that it takes to read its own files."""
     script = (
         "import sys\nfrom perfdoctor.__main__ import make_parser\nmake_parser()\n"
-        "print(sorted({'torch', 'pandas', 'numpy', 'rich', 'jinja2', 'matplotlib'} & set(sys.modules)))"
+        "print(sorted({'torch', 'pandas', 'numpy', 'rich', 'jinja2', 'matplotlib', 'mcp', 'anyio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "[]"

@@ -7,9 +7,8 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "matplotlib", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: which causes there are, what a diagnosis (and what is drawn of it), a treatment and a comparison
-# are, what can stop one.
-WORDS = {"perfdoctor", "activity", "causes", "blocks", "diagnosis", "treatment", "comparison", "errors"}
+# What all sides speak: causes, diagnoses and what is drawn of them, live views, treatments, comparisons, and errors.
+WORDS = {"perfdoctor", "activity", "causes", "blocks", "diagnosis", "view", "treatment", "comparison", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),
@@ -19,6 +18,7 @@ MAY_KNOW = {
     "transformers": {"api"},
     "capture": {"probes", "recording", "knowledge"},
     "treat": {"capture", "probes", "recording", "knowledge", "compare"},
+    "live": {"recording", "reports"},
     "commands": {"capture", "probes", "recording", "reports", "treat", "compare"},
     "__main__": set(),
     "knowledge": set(),
@@ -35,7 +35,9 @@ MAY_KNOW = {
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.
-BESIDE_THE_JOB = ("probes", "api", "lightning", "transformers", "capture", "treat", "commands", "recording", "__main__")
+BESIDE_THE_JOB = (
+    *("probes", "api", "lightning", "transformers", "capture", "treat", "live", "commands", "recording", "__main__"),
+)
 # What looks at the job.
 LOOKS_AT_THE_JOB = ("probes", "capture", "treat", "commands")
 # What runs in the user's training process.

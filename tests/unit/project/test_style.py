@@ -21,6 +21,8 @@ CATCH_ALL = {
     ("perfdoctor/rules/users_rules.py", "find_of_users"),
     # Whatever is wrong with perfdoctor must not end the user's training; the reason is reported as a warning.
     ("perfdoctor/api.py", "_start"),
+    # What goes wrong in the thread that makes live views is raised in the one that draws them.
+    ("perfdoctor/live/analyst.py", "run"),
     # A library of a GPU's driver may raise anything; it is told as what could not be seen.
     ("probes/gpu.py", "_run"),
     # Nor between two steps; there the reason is told in the report.

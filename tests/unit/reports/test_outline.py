@@ -59,6 +59,24 @@ def test_settings_of_launchers_and_mounts_without_a_disk_are_left_to_json() -> N
     assert "Top process" not in rows
 
 
+def test_steps_that_only_a_trace_shows() -> None:
+    spent = {"median_s": 0.03, "mean_s": 0.03, "share": 0.75}
+    traced = {
+        "count": 12, "median_s": 0.04, "mean_s": 0.04, "p95_s": 0.05, "phases": {"forward": spent}, "marked": False,
+        "device": {"phases": {"forward": 0.02}},
+        "lines": [{"line": "a.py:1 f", "share": 0.6}, {"line": "b.py:2 g", "share": 0.2}],
+    }  # fmt: skip
+    ((title, rows),) = outline(replace(diagnoses.sound(), steps={"profiled": traced})).steps
+    assert title == "Its steps"
+    assert rows == (
+        ("Steps traced", "12"),
+        ("Time per step", "40 ms in the median, 40 ms in the mean, 50 ms or less in 95%"),
+        ("Forward", "30 ms a step, 75%; 20 ms on the device"),
+        ("In functions of the job's own", "60% of a step: a.py:1 f"),
+        ("", "20% of a step: b.py:2 g"),
+    )
+
+
 def test_steps_are_those_of_a_named_rank_and_of_the_straggler() -> None:
     def steps(backward: float) -> dict[str, object]:
         phases = {"backward": {"median_s": backward, "mean_s": backward, "share": backward / 0.04}}

@@ -13,7 +13,8 @@ INPUT, CONTENTION, LOCK = "cpu.input_preprocessing", "cpu.contention", "cpu.lock
 def look_alikes(cause: str, *unseen: NotExamined, ranks: int = 1, **numbers: float) -> dict[str, LookAlike]:
     trainers = tuple(Trainer(rank, 100 + rank, {}, {}, {}, (), 0) for rank in range(ranks))
     shares = {cause: 0.6, CONTENTION: 0.06, "cpu.model_compute": 0.34}
-    case = Case(shares, trainers, {}, {name: evidence(name, value) for name, value in numbers.items()})
+    measured = {name: evidence(name, value) for name, value in numbers.items()}
+    case = Case(shares, trainers, {}, measured, {"on_gpu": "yes"} if cause.startswith("gpu.") else {})
     (found,) = with_look_alikes([Finding(cause, 0.6, "high", 2.0, "")], case, unseen)
     return {one.cause: one for one in found.look_alikes}
 
@@ -44,6 +45,13 @@ def test_what_could_not_be_seen_is_neither() -> None:
     assert look_alikes(INPUT, brief)[LOCK].ruled_out
 
 
+def test_what_only_numbers_of_a_gpu_show_is_not_ruled_out_without_them() -> None:
+    memory, contention = "gpu.memory_bandwidth", "gpu.contention"
+    found = look_alikes("gpu.compute", gpu_dram=0.2)
+    assert (found[memory].share, found[memory].ruled_out) == (0.0, True)
+    assert (found[contention].share, found[contention].ruled_out) == (None, False)
+
+
 def test_a_job_has_no_look_alikes_of_what_it_lacks() -> None:
-    assert look_alikes("gpu.compute").keys() == set()
+    assert not [cause for cause in look_alikes(INPUT) if cause.startswith(("gpu.", "communication."))]
     assert "communication.bandwidth" in look_alikes("communication.latency", ranks=2)

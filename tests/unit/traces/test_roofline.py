@@ -110,18 +110,21 @@ def test_what_cannot_be_counted_is_not(name: str, given: Inputs) -> None:
         ("Tesla V100-SXM2-16GB", 125.0, 900.0),
         ("NVIDIA GeForce RTX 4090", 165.2, 1008.0),
         ("AMD Instinct MI300X", 1307.4, 5300.0),
+        # Instances of partitioned GPUs: 3 of 7 slices with half of the memory, and 1 with an eighth.
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 3 / 7 * 312.0, 1555.0 / 2),
+        ("NVIDIA H200 MIG 1g.18gb", 989.5 / 7, 4800.0 / 8),
     ],
 )
 def test_gpus_are_known_by_the_names_that_drivers_tell(name: str, half: float, memory: float) -> None:
     peak = find_peak(name)
     assert peak is not None
-    assert (peak.half, peak.memory) == (half, memory)
+    assert (peak.half, peak.memory) == pytest.approx((half, memory))
 
 
 @pytest.mark.parametrize(
     "name", ["NVIDIA A10G", "NVIDIA L40S", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D",
              "NVIDIA H100 NVL", "NVIDIA H200 NVL", "Tesla V100-DGXS-32GB", "NVIDIA GeForce GTX 1080",
-             "AMD Radeon Graphics", ""],
+             "AMD Radeon Graphics", "NVIDIA A30 MIG 1g.6gb", ""],
 )  # fmt: skip
 def test_other_gpus_are_not_taken_for_known_ones(name: str) -> None:
     assert find_peak(name) is None

@@ -1,0 +1,154 @@
+"""Reads a recording that grows and makes views of it, in a thread, so that keys are answered meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from perfdoctor.live.pace import Pace
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.follow import Follower
+from perfdoctor.recording.reader import Recording
+
+if TYPE_CHECKING:
+    from perfdoctor.analysis.live_view import Examined
+    from perfdoctor.view import View
+
+# A diagnosis is made anew where it would be about so much more.
+_WORTH_NS = 5 * NS_PER_S
+# Recorders commit every 0.5 s: nobody writes a recording of which nothing has come for so long.
+_ABANDONED_NS = 30 * NS_PER_S
+# The file of a recorder that has just been started is empty, or not there yet, for so long at most.
+_PATIENCE_S = 20.0
+_POLL_S = 0.1
+
+
+class Analyst(threading.Thread):
+    """Makes views of a recording. Nobody waits for it at the end: a diagnosis that it is at would be seen by nobody.
+
+    Args:
+        path: the recording.
+        beside_recorder: its recorder has just been started, and ends this one when it has come to its end.
+
+    Attributes:
+        wakes: there is something to read from this file when there is another view.
+    """
+
+    def __init__(self, path: Path, *, beside_recorder: bool) -> None:
+        super().__init__(name="analyst", daemon=True)
+        self._path, self._beside_recorder = path, beside_recorder
+        self._asked = threading.Condition()
+        self._at_s: float | None = None
+        self._ended = False
+        self._cost_s = 0.0
+        self._whole: Examined | None = None
+        self._view: View | None = None
+        self.wakes = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Analyst:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._asked:
+            self._ended = True
+            self._asked.notify()
+
+    def go_to(self, at_s: float | None) -> None:
+        """Asks for a view of another instant, in seconds since the recording began; None for its end."""
+        with self._asked:
+            if at_s != self._at_s:
+                self._at_s = at_s
+                self._asked.notify()
+
+    def wake(self) -> None:
+        """Makes whoever waits for a view look up; may be called by a signal handler."""
+        os.eventfd_write(self.wakes, 1)
+
+    def newest(self) -> View | None:
+        """The newest view; None before the first.
+
+        Raises:
+            PerfDoctorError: there will be no more views: the recording is damaged, or gone.
+        """
+        if self._failure is not None:
+            raise self._failure
+        with suppress(BlockingIOError):
+            os.eventfd_read(self.wakes)
+        return self._view
+
+    def run(self) -> None:
+        """Makes views until it is told to end; what goes wrong is raised where they are asked for."""
+        try:
+            if (follower := self._open()) is not None:
+                self._follow(follower)
+                follower.close()
+        except Exception as failure:  # noqa: BLE001
+            self._failure = failure
+            self.wake()
+
+    def _open(self) -> Follower | None:
+        """Opens the recording; None if the user has quit before it began."""
+        patient_until = time.monotonic() + _PATIENCE_S
+        while self._beside_recorder and not self._has_begun() and time.monotonic() < patient_until:
+            time.sleep(_POLL_S)
+            if self._ended:
+                return None
+        return Follower(self._path)
+
+    def _has_begun(self) -> bool:
+        return self._path.exists() and self._path.stat().st_size > 0
+
+    def _follow(self, follower: Follower) -> None:
+        from perfdoctor.analysis.live_view import Examined, look
+
+        pace, examined, shown = Pace(), Examined(), (0, False)
+        while not self._ended:
+            follower.read_on()
+            live = self._beside_recorder or (not follower.stopped and now_ns() - follower.grown_ns < _ABANDONED_NS)
+            at_s = None if live else self._at_s
+            at_ns = follower.newest_ns if at_s is None else follower.start_ns + int(at_s * NS_PER_S)
+            if live or shown != (at_ns, live):
+                shown = at_ns, live
+                self._publish(look(follower, at_ns, examined, live=live))
+            newer = self._examine(follower, at_ns, examined, pace, live=live)
+            if newer is not examined:
+                examined = newer
+                self._publish(look(follower, at_ns, examined, live=live))
+            self._wait(at_s, pace.until_next_view())
+
+    def _examine(self, follower: Follower, at_ns: int, examined: Examined, pace: Pace, *, live: bool) -> Examined:
+        """A newer diagnosis where there is more to say and the budget allows it, or the one that there is."""
+        from perfdoctor.analysis.live_view import examine_span, examine_whole, span_to_examine
+
+        if not live and at_ns == follower.newest_ns:
+            if self._whole is None or self._whole.span[1] < at_ns:
+                with Recording.open(self._path) as recording:
+                    self._whole = examine_whole(recording)
+            return self._whole
+        span = span_to_examine(follower, at_ns)
+        worth_ns = _WORTH_NS if live else NS_PER_S
+        if span is None or abs(span[1] - examined.span[1]) < worth_ns or not pace.allows(self._cost_s):
+            return examined
+        began_s = time.thread_time()
+        newer = examine_span(follower, span)
+        self._cost_s = time.thread_time() - began_s
+        pace.diagnosed(self._cost_s)
+        return newer
+
+    def _wait(self, at_s: float | None, seconds: float) -> None:
+        """Waits until it is time for another view, or another instant is asked for, or it is to end."""
+        with self._asked:
+            self._asked.wait_for(lambda: self._ended or self._at_s != at_s, seconds)
+
+    def _publish(self, view: View) -> None:
+        self._view = view
+        self.wake()

@@ -1,0 +1,148 @@
+"""The tools of `perfdoctor mcp`, asked through the SDK's client."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from mcp_types import CallToolResult
+
+from perfdoctor.__main__ import main
+from perfdoctor.commands.mcp.calls import Report
+from perfdoctor.commands.mcp.server import KEPT, TOOLS, Session
+from perfdoctor.commands.sources import Source
+from perfdoctor.reports import json as json_report
+from tests.builders import diagnoses
+from tests.processes.agents import ask, text_of, values_of, with_agent
+
+NOBODY = 2**22 + 1  # pid_max is 2**22 at most
+
+
+def test_every_tool_says_what_it_does_takes_and_answers_and_that_it_only_reads() -> None:
+    told = with_agent(lambda client: client.list_tools()).tools
+    assert [tool.name for tool in told] == [tool.__name__ for tool in TOOLS]
+    for tool in told:
+        assert tool.description
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+        taken = tool.input_schema["properties"]
+        assert "context" not in taken
+        assert [name for name, one in taken.items() if not one.get("description")] == []
+    assert [tool.name for tool in told if tool.output_schema is None] == []
+
+
+@pytest.mark.parametrize("path", ["/nowhere/job.perfdoctor", "", "a\0b", "~nobody-of-that-name/x", "/dev/null"])
+def test_a_path_that_is_none_is_an_error_with_the_next_move(path: str) -> None:
+    refused = ask("analyze", paths=[path])
+    assert refused.is_error
+    values = values_of(refused)
+    assert values.keys() == {"error", "hint"}
+    assert values["hint"]
+    assert text_of(refused) == f"{values['error']}\n{values['hint']}"
+
+
+def test_a_process_that_is_not_there_is_an_error_with_the_next_move() -> None:
+    for tool in "attach", "check":
+        refused = ask(tool, pid=NOBODY)
+        assert refused.is_error
+        assert values_of(refused)["error"] == f"There is no process {NOBODY}."
+
+
+def test_a_process_without_torch_can_be_checked_and_not_attached_to() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            checked, refused = ask("check", pid=process.pid), ask("attach", pid=process.pid)
+        finally:
+            process.kill()
+    assert not checked.is_error
+    assert values_of(checked)["attachable"] is False
+    assert "cannot be attached to" in text_of(checked)
+    assert refused.is_error
+    assert "PyTorch" in values_of(refused)["error"]
+
+
+def test_the_host_can_be_checked() -> None:
+    values = values_of(ask("check"))
+    assert values["attachable"] is None
+    assert {"threads", "stacks"} <= {probe["probe"] for probe in values["probes"]}
+
+
+@pytest.mark.parametrize("arguments", [{"pid": 0}, {"pid": 1, "seconds": 0}, {"pid": 1, "seconds": 1e6}, {}])
+def test_arguments_out_of_bounds_are_refused(arguments: dict[str, float]) -> None:
+    assert ask("attach", **arguments).is_error
+
+
+@pytest.mark.parametrize(
+    "text", ['{"schema": 1, "perfdoctor": "0", "verdict": 3, "breakdown": []}', '{"traceEvents": []}', "{", "\x00"]
+)
+def test_damaged_files_are_errors_with_the_next_move(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text)
+    refused = ask("analyze", paths=[str(file)])
+    assert refused.is_error
+    assert values_of(refused)["hint"]
+
+
+def test_findings_are_read_from_a_file_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(json_report.render(diagnoses.input_bound()))
+    told = values_of(ask("read_finding", diagnosis=str(file), number=2))
+    assert (told["diagnosis"], told["cause"]) == ("d1", "io.log_write")
+    refused = ask("read_finding", diagnosis=str(file), number=9)
+    assert "no number 9" in values_of(refused)["error"]
+
+
+def test_runs_are_compared_by_name_and_by_path(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text(json_report.render(diagnoses.input_bound()))
+    after.write_text(json_report.render(diagnoses.sound()))
+
+    async def talk(client: Client) -> list[CallToolResult]:
+        await client.call_tool("analyze", {"paths": [str(before)]})
+        pairs = ("d1", after), (before, after), ("d1", before)
+        return [await client.call_tool("compare", {"before": str(one), "after": str(two)}) for one, two in pairs]
+
+    by_name, by_path, same = with_agent(talk)
+    assert not by_name.is_error
+    assert values_of(by_name) == values_of(by_path)
+    assert "same run" in values_of(same)["error"]
+
+
+def test_a_cause_is_explained_and_an_unknown_one_is_an_error_that_names_the_nearest() -> None:
+    told = ask("explain", cause="io.swap")
+    assert values_of(told) == {"cause": "io.swap", "title": "memory paged in and out", "healthy": False}
+    assert "What helps" in text_of(told)
+    refused = ask("explain", cause="io.swpa")
+    assert "io.swap" in values_of(refused)["hint"]
+
+
+def test_the_latest_diagnoses_are_kept() -> None:
+    session = Session()
+    names = [session.keep(Report(Source(Path(str(number)), "report", {}))) for number in range(KEPT + 2)]
+    assert session.find(names[1]) is None
+    assert session.find(names[2]) is not None
+    assert session.find(names[-1]) is not None
+
+
+def test_without_the_sdk_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "perfdoctor.commands.mcp.server")
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    assert main(["mcp"]) == 1
+    assert "pip install 'perfdoctor[mcp]'" in capsys.readouterr().err
+
+
+def test_the_skill_is_printed_and_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "--skill"]) == 0
+    skill = capsys.readouterr().out
+    assert skill.startswith("---\nname: perfdoctor\ndescription: ")
+    assert {tool.__name__ for tool in TOOLS} <= set(skill.replace("`", " ").split())
+
+
+def test_a_server_that_nobody_talks_to_loads_no_analysis() -> None:
+    heavy = "{'numpy', 'pandas', 'torch', 'matplotlib'}"
+    script = f"import sys, perfdoctor.commands.mcp.server; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

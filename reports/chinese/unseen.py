@@ -144,6 +144,10 @@ _TRACING = {
     "The script uses torch.profiler itself, so perfdoctor took no trace of its own.": (
         "脚本自己使用了 torch.profiler，所以 perfdoctor 没有另做 trace。"
     ),
+    "Python functions are not recorded by way of Kineto's daemon.": "经由 Kineto 守护进程时不记录 Python 函数。",
+    "Python functions of the job were not recorded:": "没有记录作业的 Python 函数。",
+    "Python functions of the job were not recorded: {}": "没有记录作业的 Python 函数：{}",
+    "perfdoctor attach PID --trace, which records none": "perfdoctor attach PID --trace，它不记录 Python 函数",
     "The process was capturing a CUDA graph.": "进程当时正在捕获 CUDA graph。",
     "The process ended before it was traced.": "进程在 trace 之前就结束了。",
     "The main thread ran no Python code: it hangs, is in a long call, or leaves the work to another thread.": (
@@ -175,6 +179,14 @@ _TRACES = {
     ),
     "The trace holds nothing that a GPU did, although there is one: record it with its GPU activity.": (
         "有 GPU，但 trace 中没有它的任何活动：请在记录时包含 GPU 活动。"
+    ),
+    "The trace of process {} holds no whole step: neither a loader is asked for batches nor does an optimizer of "
+    "PyTorch's step, nor a backward pass end, twice.": (
+        "进程 {} 的 trace 中没有完整的训练步：没有两次向 DataLoader 请求批次，PyTorch 的优化器没有更新两次，"
+        "反向传播也没有结束两次。"
+    ),
+    "steps that take less than the trace's 5 s, or marks: with diagnose()": (
+        "让每步耗时短于 trace 的 5 秒，或做标记：with diagnose()"
     ),
     "The trace is shorter than a millisecond.": "trace 不到一毫秒。",
     "The trace does not show what rank {} does while the others wait for it.": (

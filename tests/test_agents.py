@@ -52,8 +52,8 @@ def rounded(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_every_figure_is_that_of_the_json_report(name: str, tmp_path: Path) -> None:
-    _, report = report_of(name, tmp_path)
-    first, *findings = asked(tmp_path / f"{name}.json", len(report["findings"]))
+    file, report = report_of(name, tmp_path)
+    first, *findings = asked(file, len(report["findings"]))
     assert unfounded(text_of(first), report) == []
     told = values_of(first)
     assert told["verdict"] == {key: rounded(report["verdict"][key]) for key in OF_VERDICT}

@@ -219,24 +219,31 @@ class GpuReader:
         return any(self._readings.mean(gpu, name) for name in _HELD_DOWN)
 
     def _kernels(self, gpus: Sequence[str], busy: float) -> tuple[str, float]:
-        """What keeps kernels from being faster, and the part of their time that they would not need without it."""
+        """What keeps kernels from being faster, and the part of their time that they would not need without it.
+
+        Each unit is held against what it reaches at work: so much of the time its own work takes at least. When one
+        limit is gone, the unit with most work left is the next.
+        """
         names = ("sm_active", "tensor_active", "dram_bandwidth", "fp32_active")
         found = [self._readings.mean_over(gpus, f"{name}_fraction") for name in names]
         active, tensor, memory, single = (None if one is None or not busy else min(1.0, one / busy) for one in found)
         if active is None or tensor is None or memory is None:
             return GPU_COMPUTE, 0.0
-        arithmetic = max(tensor, single or 0.0)
-        if memory >= thresholds.GPU_UNIT_HIGH and arithmetic < thresholds.GPU_UNIT_LOW:
-            return MEMORY_BANDWIDTH, 1 - arithmetic / memory
+        moving = memory / thresholds.MEMORY_AT_WORK
+        ordinary = min(1.0, (single or 0.0) / thresholds.SINGLE_PRECISION_AT_WORK)
+        computing = max(tensor / thresholds.TENSOR_CORES_AT_WORK, ordinary)
+        if moving >= thresholds.GPU_UNIT_HIGH and moving > computing:
+            return MEMORY_BANDWIDTH, 1 - min(1.0, computing)
         if (single or 0.0) >= thresholds.SINGLE_PRECISION and tensor < thresholds.TENSOR_CORES_UNUSED:
             capability = self._readings.fact(gpus[0], "compute_capability")
             faster = hardware.tensor_core_speedup(float(capability) if capability else None)
             # Only products of matrices are faster there; they keep these units busy.
-            return NO_TENSOR_CORES, min(1.0, arithmetic / thresholds.SINGLE_PRECISION_AT_WORK) * (1 - 1 / faster)
-        power = self._power(gpus, self._busy(gpus)) or 0.0
-        # Multiprocessors of which each has much to do draw the power of all.
-        filled = max(active / thresholds.SM_AT_WORK, power / self._power_at_work(gpus))
-        return (LOW_OCCUPANCY, 1 - filled) if filled < 1 else (GPU_COMPUTE, 0.0)
+            return NO_TENSOR_CORES, 1 - max(1 - ordinary * (1 - 1 / faster), moving)
+        # Multiprocessors of which each has much to do draw the power of all; an idle GPU draws some, too.
+        idle = thresholds.POWER_IDLE
+        drawn = (self._power(gpus, self._busy(gpus)) or idle) - idle
+        left = max(active / thresholds.SM_AT_WORK, drawn / (self._power_at_work(gpus) - idle), moving, computing)
+        return (LOW_OCCUPANCY, 1 - left) if left < 1 else (GPU_COMPUTE, 0.0)
 
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
         if min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) < _FEW:

@@ -18,7 +18,7 @@ from perfdoctor.capture.host_processes import HostProcess, cpu_ticks_used, host_
 from perfdoctor.capture.job import arguments_of, environment_of, find_root, is_forked
 from perfdoctor.capture.redact import mask_command
 from perfdoctor.capture.target import require_proc
-from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER
+from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, SPAWNED
 from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.gpu import gpus_of
@@ -43,7 +43,8 @@ class TrainingJob:
         trainers: process ids of its trainers here, in order of their ranks.
         workers: how many loader workers they have.
         user: whose it is.
-        command: the first trainer's command line, secrets masked.
+        command: the first trainer's command line, or that of whoever has spawned it with multiprocessing; secrets
+            masked.
         age_s: since the first trainer was started, in seconds.
         cores: CPU time per second of all its processes, while they were looked at.
         memory_bytes: memory of all its processes, of pages that several share each one's part (PSS); None where the
@@ -205,7 +206,7 @@ def _job(
         trainers=tuple(trainers),
         workers=workers_of(members),
         user=user,
-        command=mask_command(arguments_of(trainers[0])),
+        command=mask_command(_arguments(trainers[0], processes)),
         age_s=max(0.0, since_boot - processes[trainers[0]].start_ticks / CLOCK_TICKS_PER_S),
         cores=cores,
         memory_bytes=memory_of(alive),
@@ -223,6 +224,15 @@ def _member(pid: int, processes: Mapping[int, HostProcess]) -> Member:
     inherited = "RANK" in (environment_of(parent) or {})  # what a rank starts itself has its name too
     own_rank = int(rank) if rank.isdigit() and not inherited else None
     return Member(pid, parent, own_rank, forked, _is_loader_worker(pid))
+
+
+def _arguments(pid: int, processes: Mapping[int, HostProcess]) -> list[str]:
+    """The command line with the program that a process runs: multiprocessing names it in the first one only."""
+    arguments = arguments_of(pid)
+    while pid in processes and any(SPAWNED in word or FORK_SERVER in word for word in arguments):
+        pid = processes[pid].parent
+        arguments = arguments_of(pid) or arguments
+    return arguments
 
 
 def _is_loader_worker(pid: int) -> bool:

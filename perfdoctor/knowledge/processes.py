@@ -6,3 +6,5 @@ COMPILE_WORKER = "/torch/_inductor/compile_worker/"
 # What multiprocessing's server of processes is started with (multiprocessing/forkserver.py). Those that it forks have
 # its command line too; they are the processes of whoever has started it.
 FORK_SERVER = "multiprocessing.forkserver"
+# And what one is started with that it spawns (multiprocessing/spawn.py): neither says whose program it runs.
+SPAWNED = "multiprocessing.spawn"

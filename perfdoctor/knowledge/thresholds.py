@@ -218,9 +218,10 @@ CLOCK_UNDER_LOAD = Threshold(
 PCIE_IDLE_BYTES_PER_S = Threshold(50e6, "bytes/s", "H100 with GPM: 17 to 22 MB/s each way while nothing is copied")
 PAGEABLE_BYTES_PER_S = Threshold(3e9, "bytes/s", "judgement: the slowest that copies from pageable memory are seen at")
 GPU_UNIT_HIGH = Threshold(
-    0.70, "of the busy time", "XProf calls 70 % of matrix units or memory bandwidth high (convert/smart_suggestion)"
+    0.70, "of what it reaches at work", "XProf calls 70 % of memory bandwidth high (openxla/xprof, smart_suggestion)"
 )
-GPU_UNIT_LOW = Threshold(0.50, "of the busy time", "XProf calls 50 % low (openxla/xprof, convert/smart_suggestion)")
+MEMORY_AT_WORK = Threshold(0.8, "of the busy time", "DCGM's guide: memory is active for 80 % at most in practice")
+TENSOR_CORES_AT_WORK = Threshold(0.58, "of the busy time", "labelled H100 job that is compute-bound")
 TENSOR_CORES_UNUSED = Threshold(0.02, "of the busy time", "judgement: cores that work less are as good as unused")
 SINGLE_PRECISION = Threshold(
     0.2, "of the busy time", "judgement: with less in single precision, tensor cores could take little over"

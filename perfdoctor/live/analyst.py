@@ -114,7 +114,8 @@ class Analyst(threading.Thread):
         while not self._ended:
             follower.read_on()
             live = self._beside_recorder or (not follower.stopped and now_ns() - follower.grown_ns < _ABANDONED_NS)
-            at_s = None if live else self._at_s
+            asked_s = self._at_s
+            at_s = None if live else asked_s
             at_ns = follower.newest_ns if at_s is None else follower.start_ns + int(at_s * NS_PER_S)
             if live or shown != (at_ns, live):
                 shown = at_ns, live
@@ -123,7 +124,7 @@ class Analyst(threading.Thread):
             if newer is not examined:
                 examined = newer
                 self._publish(look(follower, at_ns, examined, live=live))
-            self._wait(at_s, pace.until_next_view())
+            self._wait(asked_s, pace.until_next_view())
 
     def _examine(self, follower: Follower, at_ns: int, examined: Examined, pace: Pace, *, live: bool) -> Examined:
         """A newer diagnosis where there is more to say and the budget allows it, or the one that there is."""
@@ -144,10 +145,10 @@ class Analyst(threading.Thread):
         pace.diagnosed(self._cost_s)
         return newer
 
-    def _wait(self, at_s: float | None, seconds: float) -> None:
+    def _wait(self, asked_s: float | None, seconds: float) -> None:
         """Waits until it is time for another view, or another instant is asked for, or it is to end."""
         with self._asked:
-            self._asked.wait_for(lambda: self._ended or self._at_s != at_s, seconds)
+            self._asked.wait_for(lambda: self._ended or self._at_s != asked_s, seconds)
 
     def _publish(self, view: View) -> None:
         self._view = view

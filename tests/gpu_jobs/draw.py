@@ -31,6 +31,11 @@ class Draw:
         return self.job.steps[0]
 
     @property
+    def use(self) -> Use:
+        """What the kernels of the passes use of a GPU."""
+        return self.step.forward.use
+
+    @property
     def gpu_ms(self) -> float:
         """The GPU's work in a step."""
         return sum(part.count * part.device_us for part in self._parts) / 1e3

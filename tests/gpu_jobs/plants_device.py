@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.gpu_jobs.device import Use
@@ -70,30 +71,38 @@ def neighbour(draw: Draw) -> Pair:
 def low_occupancy(draw: Draw) -> Pair:
     """Kernels with work for a few multiprocessors; with larger ones the same work takes as much less time."""
     rng = draw.random
-    busy = 0.9 * (1 - draw.share)
-    use = Use(sm=busy, occupancy=busy * 0.15, tensor=busy * rng.uniform(0.02, 0.2), dram=busy * rng.uniform(0.1, 0.4))
-    full = Use(sm=0.9, occupancy=0.3, tensor=0.4, dram=0.4)
-    fixed = draw.with_use(full)
-    return draw.with_use(use, longer=1 / (1 - draw.share)), fixed
+    full = Use(sm=0.9, occupancy=0.3, tensor=rng.uniform(0.3, 0.5), dram=rng.uniform(0.25, 0.5))
+    return draw.with_use(_mixed([(full, 1 - draw.share)]), longer=1 / (1 - draw.share)), draw.with_use(full)
 
 
 def no_tensor_cores(draw: Draw) -> Pair:
     """Single precision, where tensor cores would do the same 3 to 8 times as fast."""
     rng = draw.random
     matrices, faster = rng.uniform(0.6, 0.95), rng.uniform(3, 8)
-    use = Use(sm=rng.uniform(0.85, 0.97), occupancy=0.25, fp32=rng.uniform(0.5, 0.8), dram=rng.uniform(0.1, 0.35))
     longer = 1 / (1 - matrices + matrices / faster)
+    sm, at_work, bytes_each = rng.uniform(0.85, 0.97), rng.uniform(0.8, 0.95), rng.uniform(1, 2)
+    fp32 = matrices * at_work + (1 - matrices) * draw.use.fp32
+    use = Use(sm=sm, occupancy=0.25, fp32=fp32, dram=draw.use.dram * bytes_each / longer)
     return draw.with_use(use, longer), draw.job
 
 
 def memory_bandwidth(draw: Draw) -> Pair:
-    """Chains of element-wise kernels; fused they move as much less."""
+    """Chains of element-wise kernels between those of a sound job; fused they move as much less."""
     rng = draw.random
-    use = Use(
-        sm=rng.uniform(0.75, 0.95), occupancy=0.6, tensor=rng.uniform(0.0, 0.08), dram=rng.uniform(0.78, 0.92),
-        fp32=rng.uniform(0.1, 0.25),
-    )  # fmt: skip
+    chains = Use(
+        sm=rng.uniform(0.75, 0.95), occupancy=0.6, tensor=0.0, dram=rng.uniform(0.78, 0.92), fp32=rng.uniform(0.1, 0.25)
+    )
+    use = _mixed([(chains, draw.share), (draw.use, 1 - draw.share)])
     return draw.with_use(use, 1 / (1 - draw.share)), draw.job
+
+
+def _mixed(parts: Sequence[tuple[Use, float]]) -> Use:
+    """What is in use in the mean where kernels of several kinds take turns, each for a part of the time.
+
+    So the work that a fixed job does as well is the same amount of work before.
+    """
+    names = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16")
+    return Use(**{name: sum(part * getattr(use, name) for use, part in parts) for name in names})
 
 
 def sound_at_power_limit(job: Job) -> Job:

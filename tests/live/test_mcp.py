@@ -36,10 +36,10 @@ def training() -> Iterator[Started]:
 
 
 def test_a_job_is_watched_while_other_calls_are_answered(training: Started, tmp_path: Path) -> None:
-    heard: list[tuple[float, float | None]] = []
+    heard: list[float] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total))
+        heard.append(progress)
 
     async def talk(client: Client) -> None:
         answers: list[Any] = []
@@ -63,7 +63,8 @@ def test_a_job_is_watched_while_other_calls_are_answered(training: Started, tmp_
         assert values_of(found)["evidence"]
 
     with_started_server(talk, tmp_path)
-    assert {total for _, total in heard} == {3.0}
+    assert len(heard) >= 3
+    assert heard == sorted(heard)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -43,9 +43,9 @@ def listed(pid: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("start", ["fork", "forkserver"])
 def test_a_trainer_with_its_workers(start: str) -> None:
-    with job(*TRAINING, "--item-ms", "1", "--workers", "2", "--start", start, ready="worker") as training:
-        training.wait_for("ready")
-        assert until(lambda: listed(training.pid)["workers"] == 2)
+    # Two workers that speak at once may run into each other's lines: nobody listens.
+    with job(*TRAINING, "--item-ms", "1", "--workers", "2", "--start", start, ready="") as training:
+        assert until(lambda: [one["workers"] for one in jobs(training.pid)] == [2], 60)
         told = listed(training.pid)
     assert told["trainers"] == [training.pid]
     assert told["ranks"] == 1
@@ -66,6 +66,28 @@ def test_ranks_are_one_job_and_their_launcher_no_rank() -> None:
     assert set(told["trainers"]) == ranks
     assert told["ranks"] == 2
     assert told["workers"] == 0
+
+
+SPAWNING = """
+import os, time, torch
+
+def rank(number):
+    print("rank", os.getpid(), flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(rank, nprocs=2)
+"""
+
+
+def test_ranks_that_a_program_spawns_are_told_by_its_command(tmp_path: Path) -> None:
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING)
+    with job(sys.executable, str(script), ready="") as parent:
+        ranks = {parent.wait_for("rank") for _ in range(2)}
+        told = listed(min(ranks))
+    assert set(told["trainers"]) == ranks
+    assert told["command"].endswith("spawning.py")
 
 
 def test_steps_per_second_are_known_where_they_are_marked(tmp_path: Path) -> None:

@@ -94,38 +94,38 @@ class Session:
         return self._reports.get(name)
 
     @property
-    def calls(self) -> int:
-        """How many calls there are just now."""
+    def under_way(self) -> int:
+        """How many calls are made just now."""
         return self.long.borrowed_tokens + self.brief.borrowed_tokens
 
 
-Told = Context[Session, Any]
+Call = Context[Session, Any]
 
 
-async def list_jobs(context: Told) -> Annotated[CallToolResult, ToldJobs]:
+async def list_jobs(context: Call) -> Annotated[CallToolResult, ToldJobs]:
     """List the PyTorch training jobs of this host: process id, ranks, loader workers, GPUs, age, CPU, memory."""
     return _result(tell_jobs(await call_apart(_session(context).brief, find_jobs)))
 
 
-async def check(context: Told, pid: PidOrHost = None) -> Annotated[CallToolResult, ToldCheck]:
+async def check(context: Call, pid: PidOrHost = None) -> Annotated[CallToolResult, ToldCheck]:
     """Say what could be seen of a process, why not the rest, what would enable it, and whether attach would take it."""
     return _result(tell_check(await call_apart(_session(context).brief, calls.check, pid), pid))
 
 
 async def attach(
-    context: Told, pid: Pid, seconds: Seconds = DEFAULT_DURATION_S
+    context: Call, pid: Pid, seconds: Seconds = DEFAULT_DURATION_S
 ) -> Annotated[CallToolResult, ToldDiagnosis]:
     """Watch a running training job from outside for some seconds, and say what holds it back and what to change.
 
     Takes `seconds` and some more for the diagnosis. Nothing in the job is changed; cancelling ends the watching.
     """
     session = _session(context)
-    async with _progress(context, seconds):
+    async with _progress(context):
         report = await call_apart(session.long, calls.watch, pid, seconds)
     return await _told(session, report)
 
 
-async def analyze(context: Told, paths: Paths) -> Annotated[CallToolResult, ToldDiagnosis]:
+async def analyze(context: Call, paths: Paths) -> Annotated[CallToolResult, ToldDiagnosis]:
     """Diagnose what lies on disk: profiler traces of one job, a recording of perfdoctor's, or its JSON report.
 
     Large traces take minutes; cancelling ends the reading.
@@ -134,7 +134,7 @@ async def analyze(context: Told, paths: Paths) -> Annotated[CallToolResult, Told
     return await _told(session, await _read(session, *map(_path, paths)))
 
 
-async def read_finding(context: Told, diagnosis: Name, number: Number = 1) -> Annotated[CallToolResult, ToldProof]:
+async def read_finding(context: Call, diagnosis: Name, number: Number = 1) -> Annotated[CallToolResult, ToldProof]:
     """Read one finding whole: all of its evidence, every change with its code, and what would prove it wrong."""
     session = _session(context)
     report = session.find(diagnosis)
@@ -149,7 +149,7 @@ async def read_finding(context: Told, diagnosis: Name, number: Number = 1) -> An
     return _result(await to_thread.run_sync(tell_finding, told, diagnosis, number))
 
 
-async def compare(context: Told, before: Run, after: Run) -> Annotated[CallToolResult, ToldComparison]:
+async def compare(context: Call, before: Run, after: Run) -> Annotated[CallToolResult, ToldComparison]:
     """Compare two runs of a job: is it faster, where has the time gone, did the predicted gain come true?"""
     session = _session(context)
     sides = [session.find(one) or _path(one) for one in (before, after)]
@@ -157,7 +157,7 @@ async def compare(context: Told, before: Run, after: Run) -> Annotated[CallToolR
 
 
 async def explain(
-    context: Told, cause: Annotated[str, Field(description="Its id, io.swap for instance")]
+    context: Call, cause: Annotated[str, Field(description="Its id, io.swap for instance")]
 ) -> Annotated[CallToolResult, ToldCause]:
     """Explain a cause: what it means, what looks like it, what helps, and what would prove it wrong."""
     return _result(tell_cause(cause))
@@ -214,13 +214,13 @@ async def _end_at_signal(session: Session, serving: anyio.CancelScope, folder: s
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async for number in signals:
             serving.cancel()
-            while session.calls:
+            while session.under_way:
                 await anyio.sleep(_POLL_S)
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(128 + number)
 
 
-def _session(context: Told) -> Session:
+def _session(context: Call) -> Session:
     return context.request_context.lifespan_context
 
 
@@ -277,11 +277,11 @@ def _path(text: str) -> Path:
 
 
 @asynccontextmanager
-async def _progress(context: Told, seconds: float) -> AsyncIterator[None]:
-    """Tells the agent every second for how long the job has been watched, so that it does not give up."""
+async def _progress(context: Call) -> AsyncIterator[None]:
+    """Tells the agent every second how long its call has taken, so that it does not give up."""
     failed: PerfDoctorError | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_tell_progress, context, seconds)
+        tasks.start_soon(_tell_progress, context)
         try:
             yield
         except PerfDoctorError as error:  # which the group would wrap
@@ -291,8 +291,8 @@ async def _progress(context: Told, seconds: float) -> AsyncIterator[None]:
         raise failed
 
 
-async def _tell_progress(context: Told, seconds: float) -> None:
+async def _tell_progress(context: Call) -> None:
     begun = time.monotonic()
     while True:
         await anyio.sleep(_PROGRESS_S)
-        await context.report_progress(min(seconds, time.monotonic() - begun), seconds, "watching the job")
+        await context.report_progress(time.monotonic() - begun, message="seconds since the call")

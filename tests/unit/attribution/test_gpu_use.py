@@ -110,9 +110,28 @@ def test_kernels_that_draw_the_power_of_all_multiprocessors_fill_them() -> None:
 
 
 def test_tensor_cores_would_take_over_what_keeps_single_precision_units_busy() -> None:
-    levels = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "dram": 0.2}
+    levels = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "dram": 0.1}
     half, all_of_it = (use_of(gpu(**levels, fp32=part)).parts["gpu.no_tensor_cores"] for part in (0.45, 0.9))
     assert half == pytest.approx(all_of_it / 2)
+
+
+def test_what_is_left_without_a_limit_is_the_next_units_work() -> None:
+    moving = {"busy": 1.0, "sm": 0.9, "dram": 0.72}
+    assert use_of(gpu(**moving, tensor=0.0)).parts["gpu.memory_bandwidth"] == pytest.approx(1.0)
+    # Tensor cores at half of what they reach are busy for half of the time that is left.
+    half = thresholds.TENSOR_CORES_AT_WORK / 2
+    assert use_of(gpu(**moving, tensor=half)).parts["gpu.memory_bandwidth"] == pytest.approx(0.5)
+    assert use_of(gpu(**moving, tensor=0.55)).parts["gpu.compute"] == pytest.approx(1.0, abs=0.05)
+    # Faster products leave the bytes that they take, and fuller kernels theirs.
+    single = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "fp32": 0.9, "dram": 0.4}
+    assert use_of(gpu(**single)).parts["gpu.no_tensor_cores"] == pytest.approx(0.5)
+    few = {"busy": 1.0, "sm": 0.17, "tensor": 0.0, "dram": 0.4}
+    assert use_of(gpu(**few)).parts["gpu.low_occupancy"] == pytest.approx(0.5)
+
+
+def test_an_idle_gpus_power_fills_no_multiprocessors() -> None:
+    few = {"busy": 1.0, "sm": 0.17, "tensor": 0.01, "dram": 0.02}
+    assert use_of(gpu(**H100, **few, watts=130.0)).parts["gpu.low_occupancy"] == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(

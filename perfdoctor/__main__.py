@@ -60,7 +60,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
-        return int(parsed.run(parsed))
+        from perfdoctor.reports.language import ENGLISH, choice, language
+
+        # A command without the option speaks English only.
+        with language(*choice(getattr(parsed, "lang", ENGLISH), os.environ)):
+            return int(parsed.run(parsed))
     except PerfDoctorError as error:
         from perfdoctor.reports.text import clean  # paths in it may hold anything
 

@@ -156,6 +156,7 @@ def diagnose(
     profile: int | None = None,
     confirm: bool = False,
     serialise: bool = True,
+    lang: str | None = None,
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
@@ -172,11 +173,12 @@ def diagnose(
         confirm: whether to measure what the input costs by some steps on one batch that is kept in memory. This changes
             the training by as many steps: the loader's batches, their order and its random state stay as they are.
         serialise: whether to isolate the phases of 4 steps, where there is an accelerator or more than one rank.
+        lang: language of the reports, ``en`` or ``zh``; None for that of the locale, and English in JSON.
     """
     if _closed or _loop is not None:
         return _shared
     try:
-        return Diagnose(Options(steps, warmup, report, json, recording, profile, confirm, serialise))
+        return Diagnose(Options(steps, warmup, report, json, recording, profile, confirm, serialise, lang))
     except (TypeError, ValueError) as error:
         _close(f"perfdoctor does not watch: {error}", stacklevel=3)
         return _shared

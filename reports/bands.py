@@ -14,7 +14,7 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Finding
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import lower_first, percent
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.wording import cause_title, page_words
 
 _SAID = 4  # causes of a band that are named for those who cannot see it
 
@@ -120,7 +120,7 @@ def _order(tracks: Sequence[Track]) -> list[str]:
 
 
 def _title(cause: str) -> str:
-    return CAUSES[cause].title if cause in CAUSES else cause
+    return cause_title(cause) if cause in CAUSES else cause
 
 
 def _band(track: Track, order: Sequence[str], palette: Palette) -> Band:

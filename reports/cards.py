@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, LookAlike, Text
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, speedup
-from perfdoctor.reports.wording import worded, worded_fixes
+from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 
 _LOCATION = re.compile(r"(?<![\w./~])(/(?:[^\s/:'\"]+/)+([^\s/:'\"]+)):(?=\d)")
 
@@ -64,7 +64,7 @@ class ShownFix:
     @property
     def headline(self) -> str:
         """The title with what it brings."""
-        return f"{self.title} ({self.gain})" if self.gain else self.title
+        return label("aside", text=self.title, more=self.gain) if self.gain else self.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
     """A finding as it is shown; ``said`` is the verdict's summary, which is not repeated."""
     cause = CAUSES[finding.cause]
     return Card(
-        title=sentence(cause.title),
+        title=sentence(cause_title(cause.id)),
         cause=cause.id,
         severity="no bottleneck" if cause.healthy else clean(finding.severity),
         healthy=cause.healthy,
@@ -139,9 +139,9 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
 
 def _alike(one: LookAlike) -> Alike:
     return Alike(
-        title=sentence(CAUSES[one.cause].title),
+        title=sentence(cause_title(one.cause)),
         share="" if one.share is None else percent(one.share),
-        evidence=tuple((clean(item.name), quantity(item.value, item.unit)) for item in one.evidence),
+        evidence=tuple((clean(worded(item.name)), quantity(item.value, item.unit)) for item in one.evidence),
         ruled_out=one.ruled_out,
     )
 
@@ -151,7 +151,7 @@ def _evidence(items: Iterable[Evidence], paths: ShortPaths) -> tuple[tuple[str, 
     rows: list[tuple[str, str, str]] = []
     above = None
     for item in items:
-        name = sentence(clean(item.name))
+        name = sentence(clean(worded(item.name)))
         rows.append(("" if name == above else name, paths.shorten(quantity(item.value, item.unit)), clean(item.probe)))
         above = name
     return tuple(rows)
@@ -171,8 +171,8 @@ def _gain(fix: Fix) -> str:
         return ""
     least, most = map(speedup, _range(fix, fix.predicted_speedup))
     if least == speedup(1.0):
-        return f"up to {most}"
-    return least if least == most else f"{least} to {most}"
+        return label("up_to", most=most)
+    return least if least == most else label("between", least=least, most=most)
 
 
 def _after(fix: Fix) -> tuple[float, float, float] | None:
@@ -189,7 +189,4 @@ def _range(fix: Fix, expected: float) -> tuple[float, float]:
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    if not ranks:
-        return ""
-    *first, last = map(str, ranks)
-    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
+    return label("ranks", ranks=ranks) if ranks else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Series
 from perfdoctor.reports.text import brief, quantity
+from perfdoctor.reports.wording import label, worded
 
 # A chart with more lines than this cannot be read; the page says how many were left out.
 MAX_LINES = 6
@@ -134,7 +135,7 @@ def _most(group: Sequence[Series]) -> list[Series]:
 
 def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
     drawn = _most(group)
-    unit, title = group[0].unit, brief(group[0].chart)
+    unit, title = group[0].unit, brief(worded(group[0].chart))
     highest = max(max(_values(one)) for one in drawn)
     bottom = min(0.0, *(min(_values(one)) for one in drawn))
     top = highest if highest > bottom else bottom + 1.0
@@ -143,11 +144,13 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
     lines = []
     for number, one in enumerate(drawn):
         values = _values(one)
-        span = f"{quantity(min(values), one.unit)} to {quantity(max(values), one.unit)}"
+        least, most = quantity(min(values), one.unit), quantity(max(values), one.unit)
         path = _path(thin_out(one.times, one.values, points), span_s, bottom, top)
-        lines.append(Line(number, brief(one.name), span, path))
-    label = f"{title}: " + "; ".join(f"{line.name}, {line.range}" for line in lines)
-    return Chart(title, brief(unit), bottom, top, label, tuple(lines), len(group) - len(drawn))
+        lines.append(Line(number, brief(worded(one.name)), label("between", least=least, most=most), path))
+    told = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
+    said = label("named", name=title, value=told)
+    axis = brief(label("unit", unit=unit))
+    return Chart(title, axis, bottom, top, said, tuple(lines), len(group) - len(drawn))
 
 
 def _path(points: Sequence[Point], span_s: float, bottom: float, top: float) -> str:

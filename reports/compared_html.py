@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 
 from perfdoctor.comparison import Comparison
+from perfdoctor.diagnosis import say
 from perfdoctor.reports.compared_outline import compared_outline
+from perfdoctor.reports.wording import page_words, worded
 
 
 def render(comparison: Comparison) -> str:
@@ -16,7 +18,10 @@ def render(comparison: Comparison) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(_asset)
     )
     return environment.get_template("compared.html").render(
-        report=compared_outline(comparison), style=_asset("compared.css")
+        report=compared_outline(comparison),
+        style=_asset("compared.css"),
+        lang=page_words().WORDS["lang"],
+        footer=worded(say("compared.footer")),
     )
 
 

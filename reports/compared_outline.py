@@ -20,7 +20,7 @@ from perfdoctor.comparison import (
 from perfdoctor.diagnosis import Message, say
 from perfdoctor.reports.outline import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
-from perfdoctor.reports.wording import worded
+from perfdoctor.reports.wording import cause_title, worded
 
 _TONES = {Answer.FASTER: "healthy", Answer.SLOWER: "bottleneck"}
 _CAUSE_TONES = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
@@ -184,7 +184,7 @@ def _with_share(said: Message, comparison: Comparison) -> Message:
 
 def _title(cause: str) -> str:
     """The words for a cause; its id where another version of perfdoctor knows it."""
-    return CAUSES[cause].title if cause in CAUSES else clean(cause)
+    return cause_title(cause) if cause in CAUSES else clean(cause)
 
 
 def _how_sure(pace: Pace) -> Message:
@@ -332,10 +332,10 @@ def _run(run: Run) -> Rows:
     unknown = worded(say("compared.unknown"))
     return (
         (worded(say("compared.file")), clean(run.source)),
-        (worded(say("compared.kind")), run.kind),
+        (worded(say("compared.kind")), worded(run.kind)),
         (worded(say("compared.watched")), duration(run.watched_s)),
         (worded(say("compared.steps")), unknown if run.steps is None else number(round(run.steps))),
-        (worded(say("compared.level")), clean(run.level)),
+        (worded(say("compared.level")), clean(worded(run.level))),
         (worded(say("compared.first_cause")), clean(run.cause or say("compared.no_cause"))),
         (worded(say("compared.verdict")), clean(run.summary)),
     )

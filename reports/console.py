@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
-from perfdoctor.reports.outline import COST, Outline, Part, RankBar, Rows, outline
+from perfdoctor.reports.language import can_write
+from perfdoctor.reports.outline import Outline, Part, RankBar, Rows, outline
 from perfdoctor.reports.text import lower_first
+from perfdoctor.reports.wording import label
+from perfdoctor.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -35,7 +38,7 @@ def render(diagnosis: Diagnosis, *, width: int | None, color: bool, encoding: st
         encoding: what the text will be written in; None for that of standard output. Where it lacks block
             characters the bars are drawn in ASCII, and any other character that it lacks is replaced.
     """
-    blocks = _can_write(_EIGHTHS, _encoding(encoding))
+    blocks = can_write(_EIGHTHS, _encoding(encoding))
     report = _blocks(outline(diagnosis), _columns(width) // 3, blocks)
     return drawn(report, width=width, color=color, encoding=encoding)
 
@@ -50,7 +53,7 @@ def drawn(blocks: "Iterable[RenderableType]", *, width: int | None, color: bool,
     for block in blocks:
         console.print(block, soft_wrap=isinstance(block, Text))
     text = "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
-    if _can_write(_EIGHTHS, encoding):
+    if can_write(_EIGHTHS, encoding):
         return text
     return text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
 
@@ -62,14 +65,6 @@ def _encoding(encoding: str | None) -> str:
 def _columns(width: int | None) -> int:
     columns = shutil.get_terminal_size().columns if width is None else width
     return max(_MIN_WIDTH, min(columns, _MAX_WIDTH))
-
-
-def _can_write(text: str, encoding: str) -> bool:
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def _console(file: StringIO, columns: int, color: bool) -> "Console":
@@ -100,10 +95,10 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
     yield ""
     yield table((*report.figures, *report.basis))
     if report.breakdown:
-        yield from heading("Where the time goes")
+        yield from heading(label("time_goes"))
         yield _bars(report.breakdown, bar, blocks)
     if report.ranks:
-        yield from heading("Rank by rank")
+        yield from heading(label("rank_by_rank"))
         yield _ranks(report.ranks)
     brief = [card for card in report.cards[1:] if card.healthy or card.severity == "low"]
     for place, card in enumerate(report.cards, start=1):
@@ -111,10 +106,11 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         yield from _in_short(card) if card in brief else _in_full(card)
     if brief:
         yield ""
-        yield indented("--report FILE.html and --json FILE.json have all of it, small findings too.", 2, FAINT)
-    yield from heading("Not examined")
+        yield indented(label("all_in_files"), 2, FAINT)
+    yield from heading(label("not_examined"))
     yield from _not_examined(report)
-    for title, rows in (("The job", report.job_in_short), *report.steps, (COST, report.overhead)):
+    facts = (label("the_job"), report.job_in_short), *report.steps, (label("diagnosis_cost"), report.overhead)
+    for title, rows in facts:
         if rows:
             yield from heading(title)
             yield table(rows)
@@ -133,7 +129,7 @@ def indented(text: str, indent: int, style: str = "") -> "RenderableType":
     from rich.padding import Padding
     from rich.text import Text
 
-    return Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, indent), expand=False)
+    return Padding(wrapped(Text(text, style=style, overflow="fold")), (0, 0, 0, indent), expand=False)
 
 
 def _grid(indent: int) -> "Table":
@@ -174,21 +170,21 @@ def _ranks(ranks: Iterable[RankBar]) -> "RenderableType":
     grid.add_column(no_wrap=True)
     grid.add_column()
     for rank in ranks:
-        shares = ", ".join(f"{part.percent} {lower_first(part.title)}" for part in rank.parts)
-        mark = "straggler: " if rank.straggler else ""
-        grid.add_row("", Text(f"{rank.name} ({rank.detail})"), Text.assemble((mark, "bold red"), shares))
+        shares = label("sequence", items=tuple(f"{part.percent} {lower_first(part.title)}" for part in rank.parts))
+        late = (label("named", name=label("straggler"), value="") if rank.straggler else "", "bold red")
+        grid.add_row("", Text(label("aside", text=rank.name, more=rank.detail)), wrapped(Text.assemble(late, shares)))
     return grid
 
 
 def _title(place: int, card: Card) -> "Iterator[RenderableType]":
     from rich.text import Text
 
-    facts = [card.cause, card.severity, f"{card.share} of the time"]
-    facts += [f"{card.speedup} if fixed"] if card.speedup else []
+    facts = [card.cause, label("severity", severity=card.severity), label("of_the_time", share=card.share)]
+    facts += [label("if_fixed", speedup=card.speedup)] if card.speedup else []
     facts += [card.ranks] if card.ranks else []
     yield ""
     yield Text.assemble((f"{place}. {card.title}", "bold"))
-    yield indented("; ".join(facts), 3, _SEVERITIES.get(card.severity, ""))
+    yield indented(label("listed", items=tuple(facts)), 3, _SEVERITIES.get(card.severity, ""))
     if card.summary:
         yield indented(card.summary, 3)
 
@@ -196,17 +192,17 @@ def _title(place: int, card: Card) -> "Iterator[RenderableType]":
 def _in_short(card: Card) -> "Iterator[RenderableType]":
     """Of what costs little: what to change, without how."""
     if card.changes:
-        yield indented("To change: " + "; ".join(lower_first(change.headline) for change in card.changes) + ".", 3)
+        yield indented(label("to_change", titles=tuple(lower_first(change.headline) for change in card.changes)), 3)
 
 
 def _in_full(card: Card) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     if card.evidence:
-        yield indented("Evidence", 3, "bold")
+        yield indented(label("evidence"), 3, "bold")
         yield _evidence(card)
     if card.changes:
-        yield indented("What to change", 3, "bold")
+        yield indented(label("what_to_change"), 3, "bold")
     for change in card.changes:
         yield indented(f"- {change.headline}", 5, "green")
         yield indented(change.why, 7)
@@ -215,7 +211,7 @@ def _in_full(card: Card) -> "Iterator[RenderableType]":
         for line in change.code.split("\n") if change.code else ():
             yield Text(" " * 9 + line, style="cyan")
     if card.refuted_by:
-        yield indented("What would prove this wrong", 3, "bold")
+        yield indented(label("what_refutes"), 3, "bold")
         yield indented(card.refuted_by, 5)
 
 
@@ -227,17 +223,17 @@ def _evidence(card: Card) -> "RenderableType":
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold", style=FAINT)
     for name, value, probe in card.evidence:
-        grid.add_row("", Text(name), Text(value), Text(probe))
+        grid.add_row("", wrapped(Text(name)), wrapped(Text(value)), Text(probe))
     return grid
 
 
 def _not_examined(report: Outline) -> "Iterator[RenderableType]":
     if not report.not_examined:
-        yield indented("Nothing was left out.", 2)
+        yield indented(label("nothing_left_out"), 2)
     for probe, reason, enable in report.not_examined:
-        yield indented(f"{probe}: {reason}", 2)
+        yield indented(label("named", name=probe, value=reason), 2)
         if enable:
-            yield indented(f"To enable: {enable}", 4, FAINT)
+            yield indented(label("to_enable", how=enable), 4, FAINT)
 
 
 def table(rows: Rows) -> "RenderableType":
@@ -248,5 +244,5 @@ def table(rows: Rows) -> "RenderableType":
     grid.add_column(overflow="fold", style=FAINT)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row("", Text(name), Text(value))
+        grid.add_row("", Text(name), wrapped(Text(value)))
     return grid

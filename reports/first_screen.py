@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Verdict
 from perfdoctor.reports.cards import Card, ShownFix
 from perfdoctor.reports.outline import Outline
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, clean, duration, percent, size, speedup
-from perfdoctor.reports.wording import page_words, worded_fixes
+from perfdoctor.reports.wording import cause_title, page_words, worded, worded_fixes
 
 SECOND_MS = 1000
 
@@ -166,7 +165,7 @@ def bounds(diagnosis: Diagnosis, first: Change | None, prospect: Prospect | None
     others = [line for line in diagnosis.breakdown if line.cause != verdict.cause and line.share > 0]
     largest = max(others, key=lambda line: line.share, default=None)
     if largest is not None:
-        yield words["next"].format(title=CAUSES[largest.cause].title, share=percent(largest.share))
+        yield words["next"].format(title=cause_title(largest.cause), share=percent(largest.share))
 
 
 def rests_on(diagnosis: Diagnosis, span_s: float) -> Iterable[tuple[str, str, str]]:
@@ -174,7 +173,7 @@ def rests_on(diagnosis: Diagnosis, span_s: float) -> Iterable[tuple[str, str, st
     words, verdict, cost = page_words().WORDS, diagnosis.verdict, diagnosis.overhead
     if verdict.cause is not None:
         yield words["confidence"], percent(verdict.confidence), words["confidence_is"]
-    yield words["known"], clean(verdict.level), ""
+    yield words["known"], clean(worded(verdict.level)), ""
     watched = diagnosis.job.get("watched_seconds", span_s)
     if isinstance(watched, (int, float)) and watched > 0:
         yield words["watched"], duration(watched), ""

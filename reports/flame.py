@@ -7,6 +7,7 @@ from perfdoctor.activity import CodeNode, CodeTree
 from perfdoctor.causes import CAUSES
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, percent
+from perfdoctor.reports.wording import cause_title
 
 MAX_BOXES = 400  # a box is about 300 bytes of the page
 # A box has a second colour from this part of its time on.
@@ -92,7 +93,7 @@ def _box(node: CodeNode, left: float, depth: int, palette: Palette) -> Box:
 
 
 def _title(cause: str) -> str:
-    return CAUSES[cause].title if cause in CAUSES else cause or "idle"
+    return cause_title(cause) if cause in CAUSES else cause or "idle"
 
 
 def _short(file: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Fix, Part
+from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded_diagnosis, worded_fixes
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ def render(diagnosis: Diagnosis, part: Part) -> pd.DataFrame:
 
     if part not in _COLUMNS:
         raise ValueError(f"There is no {part!r} in a diagnosis; there are {', '.join(_COLUMNS)}.")
+    with for_programs():
+        diagnosis = worded_diagnosis(diagnosis)
     rows = [
         {name: _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for name, value in row.items()}
-        for row in _rows(worded_diagnosis(diagnosis), part)
+        for row in _rows(diagnosis, part)
     ]
     frame: pd.DataFrame = pd.DataFrame(rows, columns=_COLUMNS[part])
     return frame

@@ -10,7 +10,7 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.outline import outline
 from perfdoctor.reports.page_outline import page_outline
 from perfdoctor.reports.text import lower_first
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.wording import label, page_words
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -36,6 +36,7 @@ def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
         loader=FunctionLoader(_asset),
     )
     environment.filters["lower_first"] = lower_first
+    environment.filters["severity"] = lambda severity: label("severity", severity=severity)
     report, script = outline(diagnosis), _asset("report.js")
     return environment.get_template(template).render(
         report=report,

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfdoctor.blocks import Block
 from perfdoctor.diagnosis import Diagnosis, Finding
+from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded_diagnosis
 
 SCHEMA = 1  # grows when a reader of the old one would misread the new one
@@ -34,8 +35,9 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What the JSON says, with nothing but text for people."""
-    diagnosis = worded_diagnosis(diagnosis)
+    """What the JSON says, with nothing but text for people: in English, unless the user named another language."""
+    with for_programs():
+        diagnosis = worded_diagnosis(diagnosis)
     return {
         "schema": SCHEMA,
         "perfdoctor": diagnosis.version,

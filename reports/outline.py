@@ -11,6 +11,7 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.reports.cards import Card, ShortPaths, card, texts
 from perfdoctor.reports.text import clean, duration, fact, number, percent, sentence, speedup
+from perfdoctor.reports.wording import cause_title, label, worded
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -34,18 +35,19 @@ def step_rows(steps: Mapping[str, Any]) -> Rows:
     """How long a step takes, and what each phase takes of it, longest first."""
     if "phases" not in steps:
         traced = steps.get("profiled", {})
-        return _whole_steps(traced, "Steps traced") if "phases" in traced else _rows(steps)
-    rows = list(_whole_steps(steps, "Steps observed"))
+        return _whole_steps(traced, label("steps_traced")) if "phases" in traced else _rows(steps)
+    rows = list(_whole_steps(steps, label("steps_observed")))
     if apart := steps.get("serialised"):
-        hidden = f"{duration(apart['sum_s'])} a step in sum, over {number(apart['count'])} steps"
-        rows.append(("Parts by themselves", f"{hidden}; {percent(apart['overlap'])} of that overlaps"))
+        hidden = label("in_sum", time=duration(apart["sum_s"]), steps=number(apart["count"]))
+        overlap = label("overlaps", share=percent(apart["overlap"]))
+        rows.append((label("parts_by_themselves"), label("listed", items=(hidden, overlap))))
     if steps.get("collector_s"):
-        rows.append(("Of that, garbage collection (GC)", f"{duration(steps['collector_s'])} a step"))
+        rows.append((label("of_that_gc"), label("a_step", time=duration(steps["collector_s"]))))
     if steps.get("outside_s"):
-        rows.append(("Between steps", duration(steps["outside_s"])))
-    for what, name in (("trial", "On a batch in memory"), ("profiled", "While profiled")):
+        rows.append((label("between_steps"), duration(steps["outside_s"])))
+    for what, name in (("trial", label("trial_batch")), ("profiled", label("profiled"))):
         if made := steps.get(what):
-            rows.append((name, f"{duration(made['median_s'])} per step, over {number(made['count'])} steps"))
+            rows.append((name, label("over_steps", time=duration(made["median_s"]), steps=number(made["count"]))))
     return tuple(rows)
 
 
@@ -53,18 +55,18 @@ def _whole_steps(steps: Mapping[str, Any], title: str) -> Rows:
     """Steps, their phases, and in which functions of the job's own they pass, as far as that is known."""
     median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
     rows = [(title, number(steps["count"]))]
-    rows.append(("Time per step", f"{median} in the median, {mean} in the mean, {slow} or less in 95%"))
+    rows.append((label("time_per_step"), label("step_times", median=median, mean=mean, slow=slow)))
     apart, device = steps.get("serialised"), steps.get("device")
     alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
     there = device["phases"] if device else {}
     for phase, spent in steps["phases"].items():
-        text = f"{duration(spent['mean_s'])} a step, {percent(spent['share'])}"
-        text += f"; {duration(there[phase])} on the device" if phase in there else ""
-        text += f"; {duration(alone[phase])} by itself" if phase in alone else ""
-        rows.append((sentence(clean(phase)), text))
+        told = [label("sequence", items=(label("a_step", time=duration(spent["mean_s"])), percent(spent["share"])))]
+        told += [label("on_device", time=duration(there[phase]))] if phase in there else []
+        told += [label("by_itself", time=duration(alone[phase]))] if phase in alone else []
+        rows.append((sentence(clean(worded(phase))), label("listed", items=tuple(told))))
     for place, one in enumerate(steps.get("lines", ())):
-        label = "" if place else "In functions of the job's own"
-        rows.append((label, f"{percent(one['share'])} of a step: {clean(one['line'])}"))
+        name = "" if place else label("in_functions")
+        rows.append((name, label("of_a_step", share=percent(one["share"]), line=clean(one["line"]))))
     return tuple(rows)
 
 
@@ -73,9 +75,8 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
     shown = {name: value for name, value in job.items() if name != "settings"}
     if shown.get("root_pid") == shown.get("pid"):
         shown.pop("root_pid", None)
-    shown["stopped"] = _ENDS.get(str(shown.get("stopped")), shown.get("stopped"))
-    if shown["stopped"] is None:
-        del shown["stopped"]
+    if (stopped := shown.pop("stopped", None)) is not None:
+        shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -108,10 +109,6 @@ def cost_rows(overhead: Mapping[str, Any]) -> Rows:
 
 # Causes below this share of wall time go into one line of the breakdown; the JSON report has them all.
 SMALL_SHARE = 0.005
-
-COST = "What this diagnosis cost"
-
-_RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "communication"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ class Outline:
         """What was watched, with all settings in one row."""
         if not self.settings:
             return self.job
-        return (*self.job, ("Settings", ", ".join(f"{name} {value}" for name, value in self.settings)))
+        return (*self.job, (label("settings"), ", ".join(f"{name} {value}" for name, value in self.settings)))
 
 
 def outline(diagnosis: Diagnosis) -> Outline:
@@ -201,7 +198,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
         ranks=tuple(_rank(rank, verdict) for rank in ranks),
         cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
-            (clean(item.probe), clean(item.reason), clean(item.enable)) for item in diagnosis.not_examined
+            (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
+            for item in diagnosis.not_examined
         ),
         overhead=cost_rows(diagnosis.overhead),
         steps=_steps(diagnosis),
@@ -213,11 +211,10 @@ def outline(diagnosis: Diagnosis) -> Outline:
 def _claim(verdict: Verdict) -> str:
     """The bottleneck and its cause in a few words."""
     if verdict.bottleneck is None or verdict.cause is None:
-        return "No bottleneck named: the evidence does not suffice"
-    cause = CAUSES[verdict.cause]
-    if cause.healthy:
-        return "Unequal ranks hold this job back" if _is_unequal(verdict) else "No bottleneck found"
-    return f"{sentence(_RESOURCES[verdict.bottleneck])} bottleneck: {cause.title}"
+        return label("no_bottleneck_named")
+    if CAUSES[verdict.cause].healthy:
+        return label("unequal_ranks" if _is_unequal(verdict) else "no_bottleneck")
+    return label("bottleneck", resource=verdict.bottleneck, title=cause_title(verdict.cause))
 
 
 def _headline(verdict: Verdict) -> str:
@@ -225,13 +222,12 @@ def _headline(verdict: Verdict) -> str:
     said, share = _claim(verdict), percent(verdict.share)
     if verdict.bottleneck is None or verdict.cause is None:
         return said
-    cause = CAUSES[verdict.cause]
-    if cause.healthy:
-        equal = f", {speedup(verdict.predicted_speedup)} if equal" if verdict.predicted_speedup > 1 else ""
-        return f"{said}{equal}: {share} is {cause.title}"
     # What a fix does not speed up, the job's start for instance, says nothing of a fix.
-    fixed = f", {speedup(verdict.predicted_speedup)} if fixed" if verdict.predicted_speedup > 1 else ""
-    return f"{said}, {share} of the time{fixed}"
+    gain = speedup(verdict.predicted_speedup) if verdict.predicted_speedup > 1 else ""
+    if CAUSES[verdict.cause].healthy:
+        title = cause_title(verdict.cause)
+        return label("headline_healthy", claim=said, share=share, title=title, speedup=gain)
+    return label("headline", claim=said, share=share, speedup=gain)
 
 
 def _tone(verdict: Verdict) -> str:
@@ -250,25 +246,25 @@ def _figures(verdict: Verdict) -> Rows:
     """The verdict's numbers, as label and text."""
     if verdict.cause is None or verdict.bottleneck is None:
         return ()
-    rows = [("Share of wall time", percent(verdict.share))]
+    rows = [(label("share_of_time"), percent(verdict.share))]
     if verdict.predicted_speedup > 1:
-        rows.append(("Predicted speed-up if fixed", speedup(verdict.predicted_speedup)))
-    rows.append(("Confidence", percent(verdict.confidence)))
+        rows.append((label("predicted_speedup"), speedup(verdict.predicted_speedup)))
+    rows.append((label("confidence"), percent(verdict.confidence)))
     if verdict.straggler_rank is not None:
-        rows.append(("Straggler", f"rank {verdict.straggler_rank}"))
+        rows.append((label("straggler_rank"), label("rank", rank=verdict.straggler_rank)))
     return tuple(rows)
 
 
 def _basis(verdict: Verdict) -> Rows:
     """What the verdict rests on, as label and text."""
-    level = ("How it is known", clean(verdict.level))
-    return (level,) if verdict.cause is None else (level, ("Cause", verdict.cause))
+    level = (label("how_known"), clean(worded(verdict.level)))
+    return (level,) if verdict.cause is None else (level, (label("cause"), verdict.cause))
 
 
 def _straggler(verdict: Verdict) -> str:
     """Who holds the others back, in a sentence; "" if nobody does."""
     rank = verdict.straggler_rank
-    return "" if rank is None else f"Rank {rank} is the straggler: the other ranks wait for it."
+    return "" if rank is None else label("others_wait", rank=rank)
 
 
 def _is_known(diagnosis: Diagnosis) -> bool:
@@ -289,7 +285,7 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
     parts = [
         Part(
             line.cause,
-            sentence(CAUSES[line.cause].title),
+            sentence(cause_title(line.cause)),
             line.share,
             percent(line.share),
             _kind(line.cause),
@@ -299,7 +295,7 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
     ]
     if small:
         share = sum(line.share for line in small)
-        title = f"{len(small)} other causes, each below {SMALL_SHARE:.1%}"
+        title = label("small_causes", count=len(small), limit=f"{SMALL_SHARE:.1%}")
         parts.append(Part("", title, share, percent(share), "small"))
     return tuple(parts)
 
@@ -307,7 +303,7 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
 def _rank(rank: Mapping[str, Any], verdict: Verdict) -> RankBar:
     lines = [CauseShare(line["cause"], line["share"]) for line in rank["breakdown"]]
     return RankBar(
-        name=f"Rank {rank['rank']}",
+        name=sentence(label("rank", rank=rank["rank"])),
         detail=_rank_detail(rank),
         straggler=rank["rank"] == verdict.straggler_rank,
         parts=_parts(lines),
@@ -320,18 +316,17 @@ def _steps(diagnosis: Diagnosis) -> tuple[tuple[str, Rows], ...]:
     if not rows:
         return ()
     if len(diagnosis.ranks) < 2:
-        return (("Its steps", rows),)
+        return ((label("its_steps"), rows),)
     first, late = diagnosis.ranks[0]["rank"], diagnosis.verdict.straggler_rank
     if late is None or late == first:
-        return ((f"Steps of rank {first}" + (", the straggler" if late == first else ""), rows),)
+        return ((label("steps_of", rank=first, straggler=late == first), rows),)
     own = next((step_rows(rank.get("steps", {})) for rank in diagnosis.ranks if rank["rank"] == late), ())
-    straggler = ((f"Steps of rank {late}, the straggler", own),) if own else ()
-    return ((f"Steps of rank {first}, which waits for rank {late}", rows), *straggler)
+    straggler = ((label("steps_of", rank=late, straggler=True), own),) if own else ()
+    return ((label("steps_of_waiting", rank=first, waits_for=late), rows), *straggler)
 
 
 def _rank_detail(rank: Mapping[str, Any]) -> str:
     """Where the rank was seen: its process, or the file of its trace."""
     if "trace" in rank:
         return clean(str(rank["trace"]))
-    workers = rank["workers"]
-    return f"pid {rank['pid']}, {workers} worker{'' if workers == 1 else 's'}"
+    return label("pid_and_workers", pid=rank["pid"], workers=rank["workers"])

@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from perfdoctor.diagnosis import Diagnosis, Why
+from perfdoctor.diagnosis import Diagnosis, Text, Why
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.wording import worded
+from perfdoctor.reports.language import LANGUAGES, for_stream
+from perfdoctor.reports.wording import label, worded
 
 # Without one of these probes there may be no verdict, whatever the job does.
 _NEEDED = ("threads", "stacks")
@@ -58,9 +59,10 @@ OUTPUTS = (
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options that say where reports go."""
+    """Options that say where reports go, and in which language."""
     for one in reversed(OUTPUTS):
         parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
+    parser.add_argument("--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)")
     parser.add_argument("--force", action="store_true", help="replace files that perfdoctor would leave as they are")
 
 
@@ -148,7 +150,8 @@ def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
     """The diagnosis as text for a stream: as wide as its terminal, and in colour there."""
     from perfdoctor.reports import console
 
-    return console.render(diagnosis, **looks(stream))
+    with for_stream(stream):
+        return console.render(diagnosis, **looks(stream))
 
 
 def looks(stream: TextIO) -> dict[str, Any]:
@@ -185,8 +188,7 @@ def write_outputs(
         if not force and not may_replace(path):
             failed.append(_taken(path))
         elif not force and diagnosis.verdict.bottleneck is None and _names_one(path):
-            said = f"{path} is left as it was: an earlier diagnosis that names a bottleneck."
-            print(f"perfdoctor: {said}", file=sys.stderr)
+            print(f"perfdoctor: {label('left_as_it_was', path=str(path))}", file=sys.stderr)
         else:
             failed += write_text(path, import_module(one.module).render(diagnosis))
     if failed:
@@ -194,7 +196,7 @@ def write_outputs(
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
 
 
-def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
+def conclude(diagnosis: Diagnosis, *, hint: Text = "") -> None:
     """Raises if no bottleneck could be named.
 
     Args:
@@ -204,26 +206,26 @@ def conclude(diagnosis: Diagnosis, *, hint: str = "") -> None:
     Raises:
         PerfDoctorError: with the reason and the next move.
     """
-    if diagnosis.verdict.bottleneck is None:
-        hint = hint or next_move(diagnosis)
+    if diagnosis.verdict.bottleneck is not None:
+        return
+    with for_stream(sys.stderr):
         # Where the diagnosis stands on the same terminal already, the reason does too.
-        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else f" {worded(diagnosis.verdict.summary)}"
-        raise PerfDoctorError(f"No bottleneck can be named.{why}", hint=hint)
+        why = "" if sys.stdout.isatty() and sys.stderr.isatty() else diagnosis.verdict.summary
+        raise PerfDoctorError(label("no_verdict", why=why), hint=worded(hint) or next_move(diagnosis))
 
 
 def next_move(diagnosis: Diagnosis) -> str:
     """What to do where no bottleneck of a job that was watched can be named."""
     if any(missing.probe in _NEEDED and not missing.too_brief for missing in diagnosis.not_examined):
-        pid = diagnosis.job.get("pid", "PID")
-        return f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
+        return label("check_probes", pid=diagnosis.job.get("pid", "PID"))
     if diagnosis.job.get("stopped") == "job ended":
-        return "The job has ended. Attach to one that trains."
+        return label("job_has_ended")
     missing = diagnosis.verdict.missing
     if missing is not None and missing.why is Why.HUNG:
-        return f"`py-spy dump --pid {missing.pid}` shows what all of its threads do. Attach again once the job trains."
+        return label("dump_stacks", pid=missing.pid)
     if diagnosis.job.get("trainers") == 0:
-        return "Attach once the job trains, and name the process that trains or one above it."
-    return "Attach again while the job trains, or watch longer with --duration SECONDS."
+        return label("attach_to_training")
+    return label("attach_again")
 
 
 def _taken(path: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.bands import Band, Entry, When, bands, legend, when
 from perfdoctor.reports.charts import Chart, charts, ticks
@@ -26,7 +25,7 @@ from perfdoctor.reports.outline import Outline, RankBar
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.step_pictures import StepPicture, StepsRow, step_picture, steps_row
 from perfdoctor.reports.text import brief, clean, duration, percent
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.wording import cause_title, page_words
 
 _HEAT_CAUSES = 6  # columns of the heat map that fit beside the ranks
 
@@ -127,7 +126,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         tick=round(100 * marks[1] / span_s, 3) if len(marks) > 1 else 100.0,
         flames=tuple(flame(tree, palette) for tree in activity.code),
         lines=tuple(
-            (percent(one.share), palette.of(one.cause), CAUSES[one.cause].title, brief(one.line))
+            (percent(one.share), palette.of(one.cause), cause_title(one.cause), brief(one.line))
             for one in activity.lines
         ),
         steps=tuple(map(step_picture, steps)),
@@ -161,7 +160,7 @@ def _heat(diagnosis: Diagnosis, bars: Sequence[RankBar]) -> Heat:
         )
         for rank, of, wait, bar in zip(diagnosis.ranks, shares, waits, bars, strict=True)
     )
-    return Heat((page_words().WORDS["waits"], *(CAUSES[cause].title for cause in causes)), rows)
+    return Heat((page_words().WORDS["waits"], *(cause_title(cause) for cause in causes)), rows)
 
 
 def _method(level: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfdoctor.activity import StepParts, StepTimes
 from perfdoctor.reports.text import brief, duration, sentence
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.wording import page_words, worded
 
 _STEP_LINES = 600  # steps that can be told apart on a wide screen
 
@@ -88,7 +88,7 @@ def step_picture(times: StepTimes) -> StepPicture:
 
     def placed(step: StepParts) -> tuple[tuple[str, float, float, int], ...]:
         return tuple(
-            (sentence(brief(part)), round(100 * start / scale, 2), round(100 * length / scale, 2), looks[part])
+            (sentence(brief(worded(part))), round(100 * start / scale, 2), round(100 * length / scale, 2), looks[part])
             for part, start, length in step.parts
         )
 
@@ -100,7 +100,7 @@ def step_picture(times: StepTimes) -> StepPicture:
         placed(times.slowest),
         tuple(
             (
-                sentence(brief(name)),
+                sentence(brief(worded(name))),
                 duration(usual.get(name, 0.0)),
                 duration(slowest.get(name, 0.0)),
                 duration(slowest.get(name, 0.0) - usual.get(name, 0.0)),

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perfdoctor.diagnosis import Message, Text
-from perfdoctor.reports.wording import worded
-
-_UNKNOWN = "unknown"
+from perfdoctor.reports.wording import label, worded
 
 # Control characters (terminal escapes begin with one), marks that reorder text, and what UTF-8 cannot carry.
 _UNPRINTABLE = re.compile(
@@ -18,6 +16,7 @@ _REPLACEMENT = "\ufffd"
 
 # How a sentence begins, and no line of Python or of a shell: a capitalised word, and another word after a blank.
 _SENTENCE = re.compile(r"[A-Z][a-z]+:? [\w-]")
+_FULL_STOP = "\u3002"  # how one ends in Chinese
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0}
 _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
@@ -44,7 +43,7 @@ _KEY_UNITS = {
 
 def clean(text: Text) -> str:
     """One line of printable text: blanks run together, what steers a terminal or breaks UTF-8 replaced."""
-    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join(worded(text).split()))
+    return _UNPRINTABLE.sub(_REPLACEMENT, " ".join((worded(text) if isinstance(text, Message) else text).split()))
 
 
 def clean_lines(text: str) -> str:
@@ -61,13 +60,13 @@ def brief(text: Text, most: int = 120) -> str:
 
 def is_prose(change: str) -> bool:
     """Whether a change is a sentence, which may be wrapped, and no code."""
-    return "\n" not in change and _SENTENCE.match(change) is not None
+    return "\n" not in change and (_SENTENCE.match(change) is not None or change.endswith(_FULL_STOP))
 
 
 def percent(fraction: float) -> str:
     """``0.62`` as ``62%``; what is neither nothing nor all is never rounded to it."""
     if not math.isfinite(fraction):
-        return _UNKNOWN
+        return label("unknown")
     if 0 < fraction < 0.005:
         return "<1%"
     if 0.995 <= fraction < 1:
@@ -78,13 +77,13 @@ def percent(fraction: float) -> str:
 def speedup(factor: float) -> str:
     """``1.8`` as ``1.8x``."""
     if not math.isfinite(factor):
-        return _UNKNOWN
+        return label("unknown")
     return f"{factor:.2f}x" if factor < 1.1 else f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
 
 
 def factor(value: float | None) -> str:
     """A measured speed-up with two digits behind the point: differences of some percent are what is measured."""
-    return _UNKNOWN if value is None else f"{value:.2f}x" if value < 10 else speedup(value)
+    return label("unknown") if value is None else f"{value:.2f}x" if value < 10 else speedup(value)
 
 
 def duration(seconds: float) -> str:
@@ -113,7 +112,7 @@ def size(count: float, *, binary: bool = True) -> str:
 def number(value: float) -> str:
     """Three significant digits, thousands apart; whole numbers in full."""
     if not math.isfinite(value):
-        return _UNKNOWN
+        return label("unknown")
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.2e}"
@@ -122,13 +121,13 @@ def number(value: float) -> str:
 def quantity(value: float | Text | None, unit: str) -> str:
     """A measured value with its unit, as a person would write it. None is ``unknown``, never a zero."""
     if isinstance(value, (str, Message)):
-        return clean(f"{worded(value)} {unit}")
+        return clean(f"{worded(value)} {label('unit', unit=unit)}")
     if value is None or not math.isfinite(value):
-        return _UNKNOWN
+        return label("unknown")
     kind, slash, per = unit.strip().partition("/")
     kind = kind.lower()
     if kind.startswith("of "):  # a fraction of something: of the time, of the memory
-        return clean(f"{percent(value)} {unit}")
+        return clean(f"{percent(value)} {label('unit', unit=unit)}")
     if kind in _FRACTIONS:
         written = percent(value)
     elif kind in _PERCENTS:
@@ -140,7 +139,9 @@ def quantity(value: float | Text | None, unit: str) -> str:
     elif kind in _DECIMAL:
         written = size(value * _DECIMAL[kind], binary=False)
     else:
-        return clean(f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {unit}")
+        return clean(
+            f"{number(value)}{unit}" if unit.startswith("/") else f"{number(value)} {label('unit', unit=unit)}"
+        )
     return clean(written + slash + per)
 
 
@@ -152,7 +153,7 @@ def fact(name: str, value: Any) -> tuple[str, str]:
         value: a number, a text, None, or a list or mapping of such.
     """
     if name == "cpu_cores" and isinstance(value, (int, float)):
-        return "CPU", f"{percent(value)} of one core"
+        return "CPU", label("of_one_core", share=percent(value))
     for ending, unit in _KEY_UNITS.items():
         if name.endswith(ending) and isinstance(value, (int, float)) and not isinstance(value, bool):
             return _label(name.removesuffix(ending)), quantity(value, unit)
@@ -171,20 +172,20 @@ def lower_first(text: str) -> str:
 
 def _label(name: str) -> str:
     words = clean(name.replace("_", " ")).split(" ")
-    return sentence(" ".join(word.upper() if word in _ACRONYMS else word for word in words))
+    return worded(sentence(" ".join(word.upper() if word in _ACRONYMS else word for word in words)))
 
 
 def _plain(value: Any) -> str:
     if value is None:
-        return _UNKNOWN
+        return label("unknown")
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return label("yes" if value else "no")
     if isinstance(value, float):
         return number(value)
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{clean(str(key))} {_plain(item)}" for key, item in value.items()) or "none"
+        return ", ".join(f"{clean(str(key))} {_plain(item)}" for key, item in value.items()) or label("none")
     if isinstance(value, Iterable):
-        return ", ".join(_plain(item) for item in value) or "none"
+        return ", ".join(_plain(item) for item in value) or label("none")
     return clean(str(value))

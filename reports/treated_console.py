@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from perfdoctor.diagnosis import say
 from perfdoctor.reports import console
 from perfdoctor.reports.outline import outline
 from perfdoctor.reports.treated_outline import Row, TreatedOutline, treated_outline
+from perfdoctor.reports.wording import worded
+from perfdoctor.reports.wrapping import wrapped
 from perfdoctor.treatment import Treated
 
 if TYPE_CHECKING:
@@ -30,26 +33,26 @@ def _blocks(report: TreatedOutline, diagnosed: str) -> Iterator[RenderableType]:
     yield Text(report.headline, style=console.TONES[report.tone])
     yield ""
     yield console.indented(report.summary, 2)
-    yield console.indented(f"Diagnosis of the job as it is: {diagnosed}", 2)
+    yield console.indented(worded(say("treated.diagnosed", headline=diagnosed)), 2)
     if report.rows:
-        yield from console.heading("What was tried")
+        yield from console.heading(worded(say("treated.tried")))
         yield _table(report.rows)
     if report.combined:
-        yield from console.heading("Together, beside the best before")
+        yield from console.heading(worded(say("treated.combined")))
         yield _table(report.combined)
     if report.left_out:
         yield ""
-        yield console.indented(f"No time for: {'; '.join(report.left_out)}. More minutes help: --minutes.", 2)
+        yield console.indented(worded(say("treated.no_time_for", titles=report.left_out)), 2)
     if report.permanent:
-        yield from console.heading("To make it permanent")
+        yield from console.heading(worded(say("treated.permanent")))
     for title, why, change in report.permanent:
         yield console.indented(f"- {title}", 2, "green")
         yield console.indented(why, 4)
         for line in change.split("\n"):
             yield Text(" " * 6 + line, style="cyan")
-    for title, rows in (("The job as it is", report.control), ("What this treatment cost", report.spent)):
+    for heading, rows in (say("treated.as_it_is"), report.control), (say("treated.cost"), report.spent):
         if rows:
-            yield from console.heading(title)
+            yield from console.heading(worded(heading))
             yield console.table(rows)
 
 
@@ -58,9 +61,9 @@ def _table(rows: Iterable[Row]) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
-    for name in ("change", "predicted", "measured", "verdict"):
-        table.add_column(name, overflow="fold", header_style=console.FAINT)
+    for name in say("treated.change"), say("treated.predicted"), say("treated.measured"), say("treated.verdict"):
+        table.add_column(worded(name), overflow="fold", header_style=console.FAINT)
     for row in rows:
         title = Text.assemble(row.title, (f"\n{row.remark}" if row.remark else "", console.FAINT))
-        table.add_row(title, row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
+        table.add_row(wrapped(title), row.predicted, row.measured, Text(row.verdict, style=_TONES[row.tone]))
     return table

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from perfdoctor.diagnosis import say
 from perfdoctor.reports import html
-from perfdoctor.reports.treated_outline import treated_outline
+from perfdoctor.reports.text import sentence
+from perfdoctor.reports.treated_outline import TreatedOutline, treated_outline
+from perfdoctor.reports.wording import worded
 from perfdoctor.treatment import Treated
 
 
 def render(treated: Treated) -> str:
     """The page, to be written as UTF-8. The same treatment always gives the same text."""
-    return html.page("treated.html", treated.diagnosis, treated=treated_outline(treated))
+    report = treated_outline(treated)
+    return html.page("treated.html", treated.diagnosis, treated=report, headings=_headings(report))
+
+
+def _headings(report: TreatedOutline) -> dict[str, object]:
+    """What the parts of the page are called."""
+    columns = say("treated.change"), say("treated.predicted"), say("treated.measured"), say("treated.verdict")
+    return {
+        "columns": [sentence(worded(name)) for name in columns],
+        "permanent": worded(say("treated.permanent")),
+        "patch": worded(say("treated.patch")),
+        "tried": worded(say("treated.tried")),
+        "no_time": worded(say("treated.no_time_for", titles=report.left_out)),
+        "combined": worded(say("treated.combined")),
+        "control": worded(say("treated.as_it_is")),
+        "cost": worded(say("treated.cost")),
+        "diagnosis": worded(say("treated.diagnosis")),
+    }

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from perfdoctor.reports.json import SCHEMA, document, strict
+from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded, worded_fix
 from perfdoctor.treatment import Treated, Trial
 
@@ -15,7 +16,13 @@ _FACTS = ("id", "causes", "bound", "first_step_s", "memory_bytes", "gpu_memory_b
 
 def render(treated: Treated) -> str:
     """The treatment as strict JSON in ASCII, ending in a line break, with the diagnosis below ``diagnosis``."""
-    told = {
+    with for_programs():
+        told = _document(treated)
+    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+
+
+def _document(treated: Treated) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "perfdoctor": treated.diagnosis.version,
         "command": treated.command,
@@ -29,7 +36,6 @@ def render(treated: Treated) -> str:
         "spent": treated.spent,
         "diagnosis": document(treated.diagnosis),
     }
-    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
 
 
 def _trial(trial: Trial) -> dict[str, Any]:

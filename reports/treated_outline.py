@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Fix
+from perfdoctor.diagnosis import Fix, Message, Text, say
 from perfdoctor.reports.outline import Rows
 from perfdoctor.reports.text import (
     clean,
@@ -18,15 +18,15 @@ from perfdoctor.reports.text import (
     size,
     speedup,
 )
-from perfdoctor.reports.wording import worded, worded_fix
+from perfdoctor.reports.wording import label, worded, worded_fix
 from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 
 NOT_RUN = "-"
 _TRAINING = {
-    Training.IDENTICAL: "the losses are the same to the last bit",
-    Training.WITHIN_NOISE: "the losses are the same within their noise",
-    Training.DIFFERENT: "the losses are others",
-    Training.UNKNOWN: "no losses were seen",
+    Training.IDENTICAL: say("treated.bit_identical"),
+    Training.WITHIN_NOISE: say("treated.within_noise"),
+    Training.DIFFERENT: say("treated.other_losses"),
+    Training.UNKNOWN: say("treated.no_losses"),
 }
 
 
@@ -104,15 +104,16 @@ def treated_outline(treated: Treated) -> TreatedOutline:
 
 def _headline(treated: Treated, tried: list[Trial]) -> str:
     if treated.best and treated.best.measured:
-        return f"{factor(treated.best.measured.speedup)} faster, as measured: {lower_first(_title(treated.best))}"
+        gained, title = factor(treated.best.measured.speedup), lower_first(_title(treated.best))
+        return worded(say("treated.faster", factor=gained, title=title))
     if not tried:
-        return "Nothing was tried"
+        return worded(say("treated.nothing_tried"))
     if found := _unconfirmed(tried):
         measured = found.measured.speedup if found.measured else 1.0
-        return f"{factor(measured)} faster when it was tried, but not confirmed: {lower_first(_title(found))}"
+        return worded(say("treated.not_confirmed", factor=factor(measured), title=lower_first(_title(found))))
     if all(trial.outcome is not Outcome.UNDECIDED for trial in tried):
-        return "Nothing that was tried makes this job faster"
-    return "No change is clearly faster"
+        return worded(say("treated.nothing_helps"))
+    return worded(say("treated.nothing_clear"))
 
 
 def _unconfirmed(tried: list[Trial]) -> Trial | None:
@@ -122,41 +123,50 @@ def _unconfirmed(tried: list[Trial]) -> Trial | None:
 
 def _summary(treated: Treated, tried: list[Trial]) -> str:
     best = treated.best
-    said = []
+    said: list[Text] = []
     if best and best.measured:
-        measured = best.measured
-        said.append(
-            f"Between {factor(measured.low)} and {factor(measured.high)} with 97% confidence, by "
-            f"{measured.runs} runs that were made for this alone and {measured.controls} without it; "
-            f"{_TRAINING[best.training or Training.UNKNOWN]}."
-        )
+        said.append(_interval(best.measured, best.training or Training.UNKNOWN))
     elif not tried and treated.trials:
-        said.append(clean(worded(treated.trials[0].detail)))
+        said.append(treated.trials[0].detail)
     elif not tried:
-        said.append("Nothing of what can be tried without touching the job's files helps against what takes its time.")
+        said.append(say("treated.nothing_to_try"))
     elif _unconfirmed(tried):
-        said.append("Further runs were not clear, or there was no time for them. More minutes help: --minutes.")
+        said.append(say("treated.unclear"))
     elif any(trial.outcome is Outcome.UNDECIDED for trial in tried):
-        said.append("Some intervals are too wide. More minutes help (--minutes), and a machine without neighbours.")
+        said.append(say("treated.too_wide"))
     else:
-        said.append("The findings of the diagnosis have changes to the code itself.")
+        said.append(say("treated.code_is_next"))
     if treated.interrupted:
-        said.append("It was interrupted before all was tried.")
-    return " ".join(said)
+        said.append(say("treated.interrupted"))
+    return label("text", sentences=tuple(map(clean, said)))
+
+
+def _interval(measured: Speedup, training: Training) -> Message:
+    return say(
+        "treated.interval",
+        low=factor(measured.low),
+        high=factor(measured.high),
+        runs=measured.runs,
+        controls=measured.controls,
+        training=_TRAINING[training],
+    )
 
 
 def _row(trial: Trial) -> Row:
-    verdict = "at most" if trial.bound and trial.outcome is Outcome.FASTER else trial.outcome.value
+    at_most = trial.bound and trial.outcome is Outcome.FASTER
+    verdict = say("treated.at_most", factor="") if at_most else say("treated.outcome", outcome=trial.outcome.value)
     tone = "good" if trial.outcome is Outcome.FASTER else "open" if trial.outcome in _OPEN else "bad"
-    remarks = [clean(worded(trial.detail))] if trial.detail else []
+    remarks = [trial.detail] if trial.detail else []
     if trial.training in (Training.DIFFERENT, Training.WITHIN_NOISE) and not trial.bound:
-        remarks.append(sentence(_TRAINING[trial.training]) + ".")
+        remarks.append(say("treated.sentence", text=sentence(worded(_TRAINING[trial.training]))))
     if trial.first_step_s is not None:
-        remarks.append(f"The first step comes after {duration(trial.first_step_s)}.")
+        remarks.append(say("treated.first_step_after", time=duration(trial.first_step_s)))
     if trial.bound:
-        remarks.append("Shows what could be gained; nothing to keep.")
-    title, code = _title(trial), clean(trial.id)
-    return Row(title, code, _predicted(trial), _measured(trial.measured), verdict, " ".join(remarks), tone)
+        remarks.append(say("treated.nothing_to_keep"))
+    remark = label("text", sentences=tuple(map(clean, remarks)))
+    return Row(
+        _title(trial), clean(trial.id), _predicted(trial), _measured(trial.measured), worded(verdict), remark, tone
+    )
 
 
 _OPEN = (Outcome.UNDECIDED, Outcome.SAME, Outcome.NOT_TRIED)
@@ -165,7 +175,7 @@ _OPEN = (Outcome.UNDECIDED, Outcome.SAME, Outcome.NOT_TRIED)
 def _predicted(trial: Trial) -> str:
     if trial.predicted is not None and not trial.bound:
         return speedup(trial.predicted)
-    return NOT_RUN if trial.at_most is None else f"at most {speedup(trial.at_most)}"
+    return NOT_RUN if trial.at_most is None else worded(say("treated.at_most", factor=speedup(trial.at_most)))
 
 
 # An interval that goes that far says no more than that nothing is known; the JSON has it.
@@ -175,15 +185,17 @@ _WIDE = 10
 def _measured(measured: Speedup | None) -> str:
     if measured is None:
         return NOT_RUN
-    runs = f"{measured.runs} run{'' if measured.runs == 1 else 's'}"
+    gained, low, high = map(factor, (measured.speedup, measured.low, measured.high))
     if measured.low is None or measured.high is None or measured.high > _WIDE * measured.speedup:
-        return f"{factor(measured.speedup)} ({runs})"
-    return f"{factor(measured.speedup)} ({factor(measured.low)} to {factor(measured.high)}, {runs})"
+        return worded(say("treated.runs", factor=gained, runs=measured.runs))
+    return worded(say("treated.runs_between", factor=gained, low=low, high=high, runs=measured.runs))
 
 
 def _title(trial: Trial) -> str:
     titles = [clean(worded_fix(one).title) for one in trial.advice]
-    return " and ".join([titles[0], *map(lower_first, titles[1:])]) if titles else "The job as it is"
+    if not titles:
+        return worded(say("treated.as_it_is"))
+    return worded(say("treated.together", titles=(titles[0], *map(lower_first, titles[1:]))))
 
 
 def _permanent(fix: Fix) -> tuple[str, str, str]:
@@ -191,25 +203,33 @@ def _permanent(fix: Fix) -> tuple[str, str, str]:
 
 
 def _control_rows(control: Control) -> Rows:
-    rows = [
-        ("Time per step", f"{duration(control.step_s)} ({control.step_is})"),
-        ("Runs without a change", number(control.runs)),
-        ("Steps of each run", f"{number(control.steps)}, after {number(control.warmup_steps)} that are left out"),
-        ("First step after", duration(control.first_step_s)),
-        ("Memory", size(control.memory_bytes)),
+    steps = say("treated.after_warmup", steps=number(control.steps), warmup=number(control.warmup_steps))
+    rows: list[tuple[Text, Text]] = [
+        (say("labels.time_per_step"), say("treated.step_is", time=duration(control.step_s), what=control.step_is)),
+        (say("treated.control_runs"), number(control.runs)),
+        (say("treated.steps_of_run"), steps),
+        (say("treated.first_step"), duration(control.first_step_s)),
+        (say("treated.memory"), size(control.memory_bytes)),
     ]
     if control.spread is not None:
-        rows.insert(2, ("They differ by", f"{percent(control.spread)} (standard deviation)"))
+        rows.insert(2, (say("treated.they_differ"), say("treated.deviation", spread=percent(control.spread))))
     if control.gpu_memory_bytes is not None:
-        rows.append(("GPU memory", size(control.gpu_memory_bytes)))
+        rows.append((say("treated.gpu_memory"), size(control.gpu_memory_bytes)))
     if control.deterministic is not None:
-        rows.append(("Losses of these runs", "the same to the last bit" if control.deterministic else "differ"))
-    return tuple(rows)
+        rows.append((say("treated.losses"), say("treated.deterministic", same=control.deterministic)))
+    return _worded(rows)
 
 
 def _spent_rows(treated: Treated) -> Rows:
     spent = treated.spent
-    rows = [("Runs of the job", number(spent["runs"])), ("Time", duration(spent["seconds"]))]
+    rows: list[tuple[Text, Text]] = [
+        (say("treated.runs_of_job"), number(spent["runs"])),
+        (say("treated.time"), duration(spent["seconds"])),
+    ]
     if treated.saved_aside:
-        rows.append(("Saves taken aside", ", ".join(map(clean, treated.saved_aside))))
-    return tuple(rows)
+        rows.append((say("treated.saves_aside"), label("sequence", items=tuple(map(clean, treated.saved_aside)))))
+    return _worded(rows)
+
+
+def _worded(rows: list[tuple[Text, Text]]) -> Rows:
+    return tuple((worded(name), worded(value)) for name, value in rows)

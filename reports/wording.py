@@ -1,31 +1,55 @@
-"""From messages to text, in the language of the reports."""
+"""From messages to text, in the language of the reports (``perfdoctor.reports.language``)."""
 
+import re
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
+from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
+from perfdoctor.reports.phrasebook import commentary, phrasebook
 
-LANGUAGE = "english"
+_SOURCE = LANGUAGES[ENGLISH].package
+_COMMENT = re.compile(r"((?:^|\s)# ?)(.*)$", re.MULTILINE)
 
 
 def worded(text: Text) -> str:
-    """The text of a message; what is text already passes."""
-    return str(_words(text)) if isinstance(text, Message) else text
+    """The text of a message; of plain text what the language's phrasebook says, and else the text itself."""
+    if isinstance(text, Message):
+        return str(_words(text, catalogue().package))
+    return text if catalogue().package == _SOURCE else phrasebook(catalogue().package).look_up(text)
+
+
+def label(name: str, /, **values: Any) -> str:
+    """A heading, the name of a row or another word of the reports' own: a function in ``labels`` of the language."""
+    return worded(Message(f"labels.{name}", tuple(values.items())))
+
+
+def cause_title(cause: str) -> str:
+    """What a cause is, as a short noun phrase."""
+    return worded(say("causes.title", cause=cause))
 
 
 def page_words() -> ModuleType:
     """The page's own words: ``GOES``, ``WORDS``, ``METHOD`` and ``METHOD_ALWAYS``."""
-    return import_module(f"perfdoctor.reports.{LANGUAGE}.page")
+    return import_module(f"perfdoctor.reports.{catalogue().package}.page")
 
 
 def worded_fix(fix: Fix | Advice) -> Fix:
     """The words of a piece of advice; a fix that has its words already passes."""
     if not isinstance(fix, Advice):
         return fix
-    words: Fix = _words(fix.message)
+    words: Fix = _words(fix.message, catalogue().package)
+    if not words.change:  # code is written once, and its comments are looked up
+        words = replace(words, change=_commented(_words(fix.message, _SOURCE).change))
     return replace(words, predicted_speedup=fix.predicted_speedup, speedup_range=fix.speedup_range)
+
+
+def _commented(code: str) -> str:
+    """Code with its comments in the language."""
+    comments = commentary(catalogue().package)
+    return _COMMENT.sub(lambda comment: comment[1] + comments.look_up(comment[2]), code)
 
 
 def worded_fixes(finding: Finding) -> tuple[Fix, ...]:
@@ -35,7 +59,8 @@ def worded_fixes(finding: Finding) -> tuple[Fix, ...]:
 
 def worded_evidence(item: Evidence) -> Evidence:
     """Evidence with its name, and its value if it is no number, as text."""
-    return replace(item, name=worded(item.name), value=_plain(item.value))
+    value = item.value if isinstance(item.value, (int, float)) else worded(item.value)
+    return replace(item, name=worded(item.name), value=value)
 
 
 def worded_finding(finding: Finding) -> Finding:
@@ -67,10 +92,10 @@ def _worded_gap(item: NotExamined) -> NotExamined:
     return replace(item, reason=worded(item.reason), enable=worded(item.enable))
 
 
-def _words(message: Message) -> Any:
+def _words(message: Message, package: str) -> Any:
     """What the function of a message returns: a text, or a fix."""
     family, _, name = message.id.partition(".")
-    function = getattr(import_module(f"perfdoctor.reports.{LANGUAGE}.{family}"), name)
+    function = getattr(import_module(f"perfdoctor.reports.{package}.{family}"), name)
     return function(**{name: _plain(value) for name, value in message.values})
 
 

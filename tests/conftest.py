@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+# Tests read English, wherever they run; what they start inherits it.
+os.environ["LC_ALL"] = "C.UTF-8"
+
 # What was told to end may take a moment.
 GRACE_S = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD)

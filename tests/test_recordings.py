@@ -5,20 +5,34 @@ Where another verdict is wanted, `python tests/recordings/corpus.py update` writ
 
 import json
 import lzma
+import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports import reading
+from perfdoctor.reports import console, html, reading
 from perfdoctor.reports.json import render
+from perfdoctor.reports.language import language
+from perfdoctor.reports.text import is_prose
+from perfdoctor.reports.wording import worded_fixes
+from tests.builders.phrases import english_runs
 from tests.files import ROOT
 from tests.recordings import corpus, packing
 
+# Of a page: what is no text, and code; the texts that tags hold for screen readers and scripts stay.
+LEFT_OUT = re.compile(
+    r"<(style|script|pre|code)\b.*?</\1>|<meta[^>]*>|<[a-z]+|</[a-z0-9]+>|\b(?!aria-label|title|data-)[a-z-]+=\"[^\"]*\"",
+    re.DOTALL,
+)
 SECRET = "s3cr3t-Value_77"
 # Recordings in which perfdoctor names another cause than the true one, and why.
 KNOWN_MISSES: dict[str, str] = {
@@ -28,13 +42,46 @@ KNOWN_MISSES: dict[str, str] = {
 }
 
 
+@cache
+def examined(name: str) -> Diagnosis:
+    return corpus.examined(corpus.FOLDER / f"{name}{corpus.SUFFIX}")
+
+
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_recording_gets_the_diagnosis_that_it_got_before(name: str) -> None:
-    document = corpus.reported(corpus.FOLDER / f"{name}{corpus.SUFFIX}")
+    document = json.loads(render(examined(name)))
     changed = corpus.differences(corpus.load(name)["diagnosis"], corpus.reduced(document))
     assert not changed, "\n".join([f"{name}: {len(changed)} differences", *changed[:40]])
     jsonschema.validate(document, reading.schema())
     assert json.loads(render(reading.diagnosis_of(document))) == document
+
+
+def code_of(diagnosis: Diagnosis) -> Iterator[str]:
+    for finding in diagnosis.findings:
+        for fix in worded_fixes(finding):
+            if not is_prose(fix.change):
+                yield from map(str.strip, fix.change.splitlines())
+
+
+def english_in(diagnosis: Diagnosis) -> list[str]:
+    """What is English in the Chinese report of a diagnosis, the code of its fixes and the names of the job left out."""
+    diagnosis = replace(diagnosis, job={})
+    with language("zh"):
+        text = console.render(diagnosis, width=110, color=False, encoding="utf-8")
+        text += "\n" + LEFT_OUT.sub("\n", html.render(diagnosis))
+        code = set(code_of(diagnosis))
+    return english_runs("\n".join(line for line in text.splitlines() if line.strip() not in code))
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_a_recording_is_told_in_chinese(name: str) -> None:
+    assert english_in(examined(name)) == []
+
+
+def test_english_is_seen_where_it_is_left() -> None:
+    diagnosis = examined("slow_store")
+    verdict = replace(diagnosis.verdict, summary="Waiting for data from the network takes most of the time.")
+    assert english_in(replace(diagnosis, verdict=verdict))
 
 
 def test_every_example_is_in_the_corpus() -> None:

@@ -79,5 +79,5 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         finding.predicted_speedup if finding else 1.0,
         straggler(accounts, cause),
         level,
-        finding.summary if finding else say("verdict.most", cause=CAUSES[cause].title),
+        finding.summary if finding else say("verdict.most", cause=say("causes.title", cause=cause)),
     )

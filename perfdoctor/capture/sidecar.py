@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import record
@@ -32,6 +32,9 @@ from perfdoctor.probes.readers.procfs import is_running
 from perfdoctor.recording.clock import epoch_on_the_clock
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Profile, Sample, SerialMark, TrialSeen, Unavailable
+
+if TYPE_CHECKING:
+    from perfdoctor.diagnosis import Diagnosis
 
 # However many steps the user asked for: what was seen until then suffices for a diagnosis.
 MAX_WATCH_S = 600.0
@@ -170,11 +173,18 @@ def _trace(pid: int, file: Path) -> Iterator[Sample]:
 def _report(path: Path, options: dict[str, Any], result_fd: int) -> None:
     # Here, not above: the analysis brings numpy, and what only watches does without.
     from perfdoctor.analysis.from_recording import examine
-    from perfdoctor.reports import json as json_report
-    from perfdoctor.reports.outputs import console_text, write_outputs
+    from perfdoctor.reports.language import choice, language
 
     with Recording.open(path) as recording:
         diagnosis = examine(recording)
+    with language(*choice(options["lang"], os.environ)):
+        _deliver(diagnosis, path, options, result_fd)
+
+
+def _deliver(diagnosis: Diagnosis, path: Path, options: dict[str, Any], result_fd: int) -> None:
+    from perfdoctor.reports import json as json_report
+    from perfdoctor.reports.outputs import console_text, write_outputs
+
     os.pwrite(result_fd, json_report.render(diagnosis).encode(), 0)
     places = {kind: Path(options[kind]) if options[kind] else None for kind in ("report", "json")}
     try:

@@ -8,7 +8,7 @@ is a job by itself.
 import argparse
 from pathlib import Path
 
-from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.diagnosis import Diagnosis, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_places(*asked_files(arguments).values(), force=arguments.force)
     diagnosis = diagnose(arguments.traces)
     deliver(diagnosis, force=arguments.force, **asked_files(arguments))
-    conclude(diagnosis, hint="What is missing stands above, with what enables it.")
+    conclude(diagnosis, hint=say("labels.missing_above"))
     return 0
 
 

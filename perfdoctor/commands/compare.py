@@ -17,6 +17,7 @@ from perfdoctor.compare.compare import compare
 from perfdoctor.compare.side import Side, read_side
 from perfdoctor.comparison import Comparison
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import (
     add_output_arguments,
     asked_files,
@@ -110,7 +111,8 @@ def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
     for name, render in kinds:
         if (path := files[name]) is not None:
             failed += write_text(path, render(comparison))
-    print_text(compared_console.render(comparison, **looks(sys.stdout)))
+    with for_stream(sys.stdout):
+        print_text(compared_console.render(comparison, **looks(sys.stdout)))
     failed += _tell_github(comparison)
     if failed:
         raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")

@@ -18,6 +18,7 @@ from pathlib import Path
 from perfdoctor.capture.target import require_proc
 from perfdoctor.commands.arguments import duration
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import (
     PATCH_BEGINS,
     add_output_arguments,
@@ -96,7 +97,8 @@ def _deliver(treated: Treated, files: dict[str, Path | None]) -> None:
     for name, render in ("json", treated_json.render), ("report", treated_html.render), ("patch", _patch):
         if (path := files[name]) is not None:
             failed += write_text(path, render(treated))
-    print_text(treated_console.render(treated, **looks(sys.stdout)))
+    with for_stream(sys.stdout):
+        print_text(treated_console.render(treated, **looks(sys.stdout)))
     if files["patch"] is not None and not treated.patch:
         why = "no place in the job's own files is known for it" if treated.best else "no change is kept"
         print(f"perfdoctor: there is no patch: {why}.", file=sys.stderr)

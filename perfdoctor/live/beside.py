@@ -17,6 +17,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.live.viewer import show
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Reading
+from perfdoctor.reports.language import ENGLISH, language
 from perfdoctor.reports.terminal import restore, settings
 
 # Below the job's own, and high enough for a view every second: on a machine whose cores are all taken the lowest
@@ -73,7 +74,8 @@ def _show(path: Path, recorder: int) -> None:
     os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever records is interrupted, and ends this process
     try:
-        show(path, beside_recorder=True, wanted=lambda: os.getppid() == recorder)
+        with language(ENGLISH):  # the columns of its tables are as wide as English needs them
+            show(path, beside_recorder=True, wanted=lambda: os.getppid() == recorder)
     except PerfDoctorError as error:
         print(f"perfdoctor: {error}", file=sys.stderr)
         sys.exit(1)

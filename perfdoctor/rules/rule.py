@@ -77,7 +77,7 @@ class Rule:
 
     def _evidence(self, case: Case) -> Iterator[Evidence]:
         """The share itself, the numbers that were measured, how late its ranks are, and where most of it is."""
-        spent = say("finding.spent_on", cause=CAUSES[self.cause].title)
+        spent = say("finding.spent_on", cause=say("causes.title", cause=self.cause))
         yield Evidence(spent, round(case.share(self.cause), 4), "of the time", "breakdown")
         for name in self.evidence:
             yield from filter(_tells, case.evidence(name))

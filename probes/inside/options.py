@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 
+# Those of ``perfdoctor.reports.language``, which is not loaded into the job.
+LANGUAGES = ("en", "zh")
+
 
 @dataclass
 class Options:
@@ -22,6 +25,7 @@ class Options:
         profile: how many steps to profile after those; None for a few, 0 for none.
         confirm: whether to repeat a batch that is kept in memory, to measure what the input costs.
         serialise: whether to isolate the phases of a few steps, where there is a device or more than one rank.
+        lang: language of the reports; None for that of the locale.
 
     Raises:
         ValueError: a value is of another kind, or too small.
@@ -35,6 +39,7 @@ class Options:
     profile: int | None = None
     confirm: bool = False
     serialise: bool = True
+    lang: str | None = None
 
     def __post_init__(self) -> None:
         self.steps = _count("steps", self.steps, 1)
@@ -43,6 +48,8 @@ class Options:
         self.json = _absolute("json", self.json)
         self.recording = _absolute("recording", self.recording)
         self.profile = _count("profile", self.profile, 0)
+        if self.lang not in (None, *LANGUAGES):
+            raise ValueError(f"lang={self.lang!r} is no language of the reports; write {' or '.join(LANGUAGES)}.")
 
 
 def _count(name: str, value: int | None, least: int) -> int | None:

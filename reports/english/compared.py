@@ -195,6 +195,10 @@ def others() -> str:
     return "What else is not the same"
 
 
+def footer() -> str:
+    return "This page runs no script and loads nothing."
+
+
 def runs() -> str:
     return "The two runs"
 

@@ -24,6 +24,8 @@ from perfdoctor.diagnosis import (
     NotExamined,
     Series,
     Verdict,
+    advise,
+    say,
 )
 
 ATTACK = "</script><script>alert(1)</script>\"'><img src=http://evil.test/x onerror=alert(2)>"
@@ -332,3 +334,30 @@ def hostile() -> Diagnosis:
 
 
 ALL = (input_bound, sound, straggler, undecided, hostile)
+
+
+def with_messages() -> Diagnosis:
+    """A job that writes its log line by line, told in perfdoctor's own words."""
+    logging = Finding(
+        cause="io.log_write",
+        share=0.4,
+        severity="high",
+        predicted_speedup=1.6,
+        summary=say(
+            "finding.summary",
+            what=say("io.logs"),
+            share=0.4,
+            line="train.py:12 step",
+            most=True,
+            path=None,
+            ranks=(),
+            clauses=(),
+            remarks=(),
+        ),
+        evidence=(Evidence("kept busy by the job", 3.0, "cores", "cpu"),),
+        fixes=(advise("io.another_thread"),),
+        refuted_by=say("io.logs_refuted"),
+    )
+    verdict = Verdict("io", "io.log_write", 0.4, 0.9, 1.6, None, "sampled from outside", logging.summary)
+    breakdown = (CauseShare("io.log_write", 0.4), CauseShare("cpu.model_compute", 0.6))
+    return Diagnosis("0.1.0", verdict, breakdown, (logging,))

@@ -18,6 +18,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from perfdoctor.analysis.from_recording import examine
 from perfdoctor.causes import CAUSES
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Mark
@@ -47,25 +48,27 @@ def load(name: str) -> dict[str, Any]:
 
 def replay(packed: Path) -> dict[str, Any]:
     """The diagnosis of a packed recording, made anew and reduced."""
-    return reduced(reported(packed))
+    return as_kept(examined(packed))
 
 
-def reported(packed: Path) -> dict[str, Any]:
-    """The JSON report of a packed recording, made anew."""
+def examined(packed: Path) -> Diagnosis:
+    """The diagnosis of a packed recording, made anew."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "job.perfdoctor")
         packing.unpack(packed, file)
-        return _report(file)
+        with Recording.open(file) as recording:
+            return examine(recording)
 
 
 def diagnosed(file: Path) -> dict[str, Any]:
     """The diagnosis of a recording, reduced."""
-    return reduced(_report(file))
-
-
-def _report(file: Path) -> dict[str, Any]:
     with Recording.open(file) as recording:
-        return json.loads(report.render(examine(recording)))  # type: ignore[no-any-return]
+        return as_kept(examine(recording))
+
+
+def as_kept(diagnosis: Diagnosis) -> dict[str, Any]:
+    """A diagnosis as it is kept beside its recording."""
+    return reduced(json.loads(report.render(diagnosis)))
 
 
 def reduced(document: dict[str, Any]) -> dict[str, Any]:

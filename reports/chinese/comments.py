@@ -1,0 +1,223 @@
+"""The phrasebook for comments in the code of fixes, which is written once, in English."""
+
+_DATA = {
+    "of a JPEG: decodes to half, a quarter or an eighth, whichever is not below size": (
+        "对 JPEG：解码成二分之一、四分之一或八分之一，取不小于 size 的最小者"
+    ),
+    "in Rust; so is tiktoken": "用 Rust 编写；tiktoken 也是",
+    "a whole batch in one call, not text by text": "一次调用处理整个批次，而不是逐条文本",
+    "in workers: bytes only": "在 worker 进程中：只取字节",
+    "in the trainer: nvJPEG, a batch in one call": "在训练进程中：nvJPEG，一次调用处理一个批次",
+    "NVIDIA DALI reads, decodes and augments there: {}": "NVIDIA DALI 在那里读取、解码和增强：{}",
+    "as uint8": "以 uint8 传输",
+    "crops: {}": "裁剪：{}",
+    "filled by threading.Thread(target=draw, daemon=True), emptied in __iter__": (
+        "由 threading.Thread(target=draw, daemon=True) 填充，在 __iter__ 中取出"
+    ),
+    "once per {} batches": "每 {} 个批次一次",
+    "no lists of dicts, no per-sample objects": "不要字典的列表，不要每个样本一个对象",
+    "before: {}": "在此之前：{}",
+    "once, before the loop over epochs": "只创建一次，在 epoch 循环之前",
+    "outside the lock": "在锁之外",
+    "leaves the workers their cores": "把核留给 worker 进程",
+    "in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm": (
+        "在容器中：docker run --shm-size=8g，或在 /dev/shm 挂载 medium 为 Memory 的 emptyDir"
+    ),
+    "An IterableDataset must split its data by torch.utils.data.get_worker_info() first.": (
+        "IterableDataset 必须先用 torch.utils.data.get_worker_info() 划分数据。"
+    ),
+    "the order of batches then varies": "批次的顺序因此不再固定",
+    "opened in the worker, at its first sample": "在 worker 进程中、读取第一个样本时打开",
+    "needs no lock: pread has no shared position": "不需要锁：pread 没有共享的读写位置",
+    "once: all that comes before what is drawn at random": "只做一次：随机变换之前的全部步骤",
+    "in training": "训练时",
+    "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
+    "once, before training": "只做一次，在训练之前",
+    "in training: batches are slices of it": "训练时：批次是它的切片",
+    "before each epoch, or its order is the last one's": "在每个 epoch 之前，否则顺序与上一个相同",
+    "if it must stay a map: {}, once": "如果必须是 map 式数据集：{}，只做一次",
+    "before the loader is made": "在创建 DataLoader 之前",
+    "by samples, where it was by files": "按样本划分，而不是按文件",
+    "or, from PyTorch 2.6: batches as they come, fewer from a slow worker": (
+        "或从 PyTorch 2.6 起：批次先到先用，慢的 worker 进程少出一些"
+    ),
+    "no DataLoader": "不用 DataLoader",
+    "DataLoader calls it with the whole batch": "DataLoader 用整个批次的索引调用它",
+    "self._pool = ThreadPoolExecutor(32), made in the worker": (
+        "self._pool = ThreadPoolExecutor(32)，在 worker 进程中创建"
+    ),
+    "then train from there": "然后从那里读取数据训练",
+    "or in memory, of which {} are available": "或放在内存中，可用 {}",
+    "or in memory": "或放在内存中",
+    "once, before training: fills the page cache": "只做一次，在训练之前：填充页缓存",
+    "once in each worker, in place of the map": "每个 worker 进程中一次，代替内存映射",
+    "no read-ahead beyond the sample": "不预读样本之外的数据",
+    "then rsync in the background": "然后在后台 rsync",
+    "no flush(), no os.fsync() in the step": "训练步中不要 flush()，也不要 os.fsync()",
+    "instead of a pipe: a file, which tail -F may follow": "用文件代替管道，可以用 tail -F 跟踪",
+    "instead of a connection: logging.FileHandler(path), a file which the collector reads by itself": (
+        "代替网络连接：logging.FileHandler(path)，由收集程序自行读取文件"
+    ),
+    "instead of the slow ones, which the listener serves": "代替慢的 handler，那些由 listener 处理",
+    "stop() it at the end": "结束时调用 stop()",
+    "needs a CPU backend too: {}": "还需要一个 CPU 后端：{}",
+    "once: group = torch.distributed.new_group(backend='gloo'), or messages mix with the training's": (
+        "只做一次：group = torch.distributed.new_group(backend='gloo')，否则消息会与训练的消息混在一起"
+    ),
+    "at the end too; None at first": "结束时也要；最初为 None",
+    "None at first": "最初为 None",
+}
+
+_PYTHON = {
+    "once": "只做一次",
+    "once, after model and data are set up": "只做一次，在模型和数据准备好之后",
+    "on all ranks in the same step, or every rank waits for each pause of any": (
+        "所有 rank 在同一步，否则任何一个停顿都会让每个 rank 等待"
+    ),
+    "rarely": "偶尔",
+    "Python loops in forward are unrolled: compile what a long one repeats instead": (
+        "forward 中的 Python 循环会被展开：改为编译长循环所重复的部分"
+    ),
+    "of a model of equal blocks, in a fraction of the time: {}": "如果模型由相同的模块组成，这样编译快得多：{}",
+    "before fully_shard or FullyShardedDataParallel": "在 fully_shard 或 FullyShardedDataParallel 之前",
+    "or pad batches to a few sizes": "或把批次填充到少数几种大小",
+    "TORCH_LOGS=recompiles python train.py tells what differed each time": (
+        "TORCH_LOGS=recompiles python train.py 会说明每次有什么不同"
+    ),
+    "also Adam, SGD and Adagrad": "Adam、SGD 和 Adagrad 也可以",
+    "others: {}": "其他优化器：{}",
+    "step = torch.compile(optimizer.step); step() in place of optimizer.step()": (
+        "step = torch.compile(optimizer.step)；用 step() 代替 optimizer.step()"
+    ),
+    "a folder that stays": "一个会保留的文件夹",
+    "and check that the loss still falls as before": "并检查损失是否仍像以前一样下降",
+    "images, plots and metrics are rarely needed at each step": "图像、曲线和指标很少需要每一步都有",
+    "pool = ProcessPoolExecutor(1): what the step need not wait for": (
+        "pool = ProcessPoolExecutor(1)：训练步不必等待的工作"
+    ),
+    "gc.collect()  # or: if step % {} == 0: gc.collect(), after gc.freeze() once model and data are set up": (
+        "gc.collect()  # 或：if step % {} == 0: gc.collect()，并在模型和数据准备好之后执行一次 gc.freeze()"
+    ),
+    "no CUDA tensors": "不要传 CUDA 张量",
+    "or, in the job: {}": "或在作业中：{}",
+    "and batch.to(device, non_blocking=True)": "并使用 batch.to(device, non_blocking=True)",
+    "and ask for done.result() a step later": "下一步再取 done.result()",
+    "one row for each environment": "每个环境一行",
+    "without it; with perfdoctor attach PID nothing has to run in the job": (
+        "不带它；perfdoctor attach PID 不需要在作业中运行任何东西"
+    ),
+    "when the first steps are done": "在最初几步完成之后",
+    "before the first step": "在第一步之前",
+    "after the first steps": "在最初几步之后",
+    "or: {}": "或：{}",
+    "or: top -H, sorted by CPU": "或：top -H，按 CPU 排序",
+    "where the script sets more; with OpenCV: {}": "在脚本设置更多线程的地方；用 OpenCV 时：{}",
+    "in code: {}": "在代码中：{}",
+    "they run when the job does not": "它们只在作业不运行时运行",
+    "or give the job cores of its own": "或给作业专用的核",
+    "and num_workers of at most {}": "并且 num_workers 不超过 {}",
+    "or the launcher's setting: {}": "或启动器的设置：{}",
+    "around {}": "包住 {}",
+    "around the evaluation": "包住评估",
+}
+
+_GPU = {
+    "outside of autocast": "在 autocast 之外",
+    "not where sizes change: it looks anew for each": "大小会变时不要用：每种大小都要重新查找",
+    "on its host and on another": "在它的主机和另一台主机上",
+    "on the slow rank's host and on another": "在慢的 rank 的主机和另一台主机上",
+    "every second block, then fewer": "先每隔一个模块，再减少",
+    "then fans, filters, placement in the rack": "然后检查风扇、滤网和机架中的位置",
+    "the first steps then take a minute or more": "最初几步因此需要一分钟或更久",
+    "see who is there, then: {}": "看看谁在用，然后：{}",
+    "as root": "以 root 身份",
+    "as root: takes back locked clocks (-lgc)": "以 root 身份：取消锁定的频率（-lgc）",
+    "takes back application clocks (-ac)": "取消应用频率（-ac）",
+    "or, from PyTorch {} on, {}: one of the two, PyTorch refuses both": (
+        "或从 PyTorch {} 起，{}：二者选一，PyTorch 不接受同时设置"
+    ),
+    "read it after the event": "在 event 完成之后读取",
+    "for batches of one size; the first steps then take a minute or more": (
+        "适用于大小固定的批次；最初几步因此需要一分钟或更久"
+    ),
+    "a batch of another size is captured anew: {}": "大小不同的批次要重新捕获：{}",
+    "older torch: {}": "较旧的 torch：{}",
+    "delete the call": "删除这个调用",
+    "loads before the first step, not in it": "在第一步之前加载，而不是在其中",
+    "stays on the GPU": "留在 GPU 上",
+    "one wait in a hundred steps": "一百步只等待一次",
+    "values[mask] waits, as their number must be known": "values[mask] 要等待，因为必须知道元素个数",
+    "'NUMA Affinity' of each GPU": "每块 GPU 的 'NUMA Affinity'",
+    "one per rank; torchrun: {}": "每个 rank 一个；torchrun：{}",
+}
+
+_MACHINE = {
+    "raise --memory, the pod's limit or --mem; else fewer workers, a smaller prefetch_factor": (
+        "调高 --memory、pod 的限额或 --mem；否则减少 worker 进程，调小 prefetch_factor"
+    ),
+    "an instance with dedicated cores, or of a type without CPU credits": "使用专用核的实例，或没有 CPU 积分的类型",
+    "which port; on RoCE: {}": "是哪个端口；在 RoCE 上：{}",
+    "exchange cable or transceiver, or leave this host out of the job": "更换线缆或光模块，或把这台主机移出作业",
+    "reset or exchange the GPU with fewer links, or leave it out of the job": (
+        "复位或更换链路较少的 GPU，或把它移出作业"
+    ),
+    "which link; reset the GPU, exchange cable or baseboard": "是哪条链路；复位 GPU，更换线缆或底板",
+    "'Link Width' and 'Generation', current against max, while the job runs": (
+        "作业运行时，比较 'Link Width' 和 'Generation' 的当前值与最大值"
+    ),
+    "reseat the card or its riser, look for a BIOS setting of the slot, or move the job to another GPU": (
+        "重新插好显卡或转接卡，检查插槽的 BIOS 设置，或把作业移到另一块 GPU"
+    ),
+    "growing while the job runs; reseat the card, or use another GPU": (
+        "在作业运行时是否增长；重新插好显卡，或换一块 GPU"
+    ),
+    "the governor; else power limits of the BIOS, or cooling": "调频策略；否则检查 BIOS 的功率限制或散热",
+    "reset it, or exclude it with CUDA_VISIBLE_DEVICES": "复位它，或用 CUDA_VISIBLE_DEVICES 排除它",
+}
+
+_RANKS = {
+    "around the forward pass too, or nothing is saved": "前向传播也要包住，否则没有任何节省",
+    "an update then has {} times the samples: adapt the learning rate": "每次更新的样本数因此是 {} 倍：请调整学习率",
+    "exchange the gradients here only, as now, then {}": "只在这里像现在一样交换梯度，然后 {}",
+    "gradients stay whole until the last: memory for one more copy of the parameters": (
+        "到最后一步之前梯度保持完整：需要再放一份参数的显存"
+    ),
+    "gradients stay whole until the last: memory for a copy of the parameters": (
+        "到最后一步之前梯度保持完整：需要放一份参数的显存"
+    ),
+    "ZeRO 2 and 3 exchange in each backward pass even so: there raise {}": (
+        "ZeRO 2 和 3 仍会在每次反向传播中交换：请调大 {}"
+    ),
+    "{} times what it is, with --micro-batch-size as it is": "现在的 {} 倍，--micro-batch-size 不变",
+    "see: {}": "参见：{}",
+    "older NCCL: NCCL_MAX_NCHANNELS=8; newer: NCCL_CTA_POLICY=1, as few as suffice": (
+        "较旧的 NCCL：NCCL_MAX_NCHANNELS=8；较新的：NCCL_CTA_POLICY=1，够用即可"
+    ),
+    "{} unless it is set": "未设置时为 {}",
+    "two blocks in each unit": "每个单元两个模块",
+    "smaller buckets begin earlier": "桶越小，开始得越早",
+    "begins later": "开始得更晚",
+    "of fully_shard: which parameters come next": "用于 fully_shard：接下来是哪些参数",
+    "each rank its part; batch_size is per rank": "每个 rank 一部分；batch_size 是每个 rank 的",
+    "{}; a model too large for one GPU: {}": "{}；模型在一块 GPU 上放不下时：{}",
+    "without torch.nn.SyncBatchNorm.convert_sync_batchnorm, if a rank has {} samples or more;": (
+        "如果一个 rank 有 {} 个或更多样本，不用 torch.nn.SyncBatchNorm.convert_sync_batchnorm；"
+    ),
+    "needs no statistics of other samples": "不需要其他样本的统计量",
+    "batch_size * {}, OMP_NUM_THREADS not below the number of cores": "batch_size * {}，OMP_NUM_THREADS 不少于核数",
+    "static_graph: if all steps use the same parameters; else {}": "static_graph：所有步使用相同的参数时；否则 {}",
+    "the second with --use-distributed-optimizer": "第二个选项要与 --use-distributed-optimizer 一起用",
+    "a unit per block: of one unit nothing overlaps": "每个模块一个单元：只有一个单元就无法重叠",
+    "reduce_dtype=torch.float32 where sums must be exact": "求和必须精确时用 reduce_dtype=torch.float32",
+    "instead of exchanging by hand; on GPUs device_ids=[local_rank] too": (
+        "代替手动交换；在 GPU 上还要 device_ids=[local_rank]"
+    ),
+    "says NET/IB where it uses them, and why not": "使用它们时会输出 NET/IB，不用时会说明原因",
+    "which ports, see ibv_devices; a container needs --device=/dev/infiniband": (
+        "指定端口，参见 ibv_devices；容器需要 --device=/dev/infiniband"
+    ),
+    "torch.distributed.get_backend() tells which is in use": "torch.distributed.get_backend() 会说明在用哪个",
+    "on each host, at the same time; of traces: {}": "在每台主机上同时运行；对于 trace：{}",
+}
+
+COMMENTS = {**_DATA, **_PYTHON, **_GPU, **_MACHINE, **_RANKS}

@@ -1,0 +1,230 @@
+"""Between ranks: bytes, messages, DataParallel, unobserved ranks, and collectives that share a GPU with kernels."""
+
+from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.reports.chinese.phrases import amount, fix, percent, then
+
+_DETOURS = {
+    "NCCL_P2P_DISABLE": "同一主机的 GPU 因此通过主机内存通信，而不是 NVLink 或 PCIe。",
+    "NCCL_SHM_DISABLE": "同一主机的 rank 因此通过网络协议栈通信。",
+    "NCCL_IB_DISABLE": "主机之间因此通过 TCP 通信，而不是 InfiniBand 或 RoCE。",
+}
+
+
+def fewer_channels(*, times: float, longer: float, step: Evidence | None, network: str | None) -> Fix:
+    of_step = f"，每步 {amount(step)}" if step else ""
+    return fix(
+        "让集合通信占用更少的 SM",
+        f"与集合通信同时运行时，kernel 的耗时是单独运行时的 {times:.2g} 倍：占 {percent(longer)} 的时间{of_step}。"
+        f"集合通信的每个 channel 占用一个 SM，所有 channel 一起占用显存带宽。{then(network)}",
+    )
+
+
+def move_overlap(*, way: str) -> Fix:
+    return fix(
+        "移动重叠的位置",
+        "集合通信如果更早开始，或与不占满 SM 和显存带宽的 kernel 同时运行，就有更多时间，干扰也更小。",
+    )
+
+
+def network_carries(*, alone: Evidence, behind: Evidence) -> str:
+    return f"原因不是网络：集合通信单独运行时达到 {amount(alone)}，与 kernel 同时运行时只有 {amount(behind)}。"
+
+
+def held_up(*, network: str | None) -> str:
+    return f"其中大部分是因为有 kernel 与集合通信同时运行。{then(network)}"
+
+
+def high_priority(*, times: float, share: float, network: str | None) -> Fix:
+    return fix(
+        "让集合通信使用高优先级的流",
+        f"与 kernel 同时运行时，集合通信的耗时是单独运行时的 {times:.2g} 倍，代价是 {percent(share)} 的时间。"
+        f"{then(network)}更快的网络没有帮助。",
+    )
+
+
+def moving() -> str:
+    return "在 rank 之间传输数据"
+
+
+def moving_refuted() -> str:
+    return (
+        "不做梯度交换跑几步（在前向和反向传播外包上 model.no_sync()，或用 set_requires_gradient_sync(False)）："
+        "如果耗时不变，原因就不是梯度交换。"
+    )
+
+
+def exchange_seldom(*, world: int, share: float, received: Evidence | None, within: bool, way: str) -> Fix:
+    moved = f"有 {amount(received)} 经过{'本机回环' if within else '网络'}。" if received else ""
+    return fix(
+        "每隔几步才交换一次梯度",
+        f"{_all(world)} rank 有 {percent(share)} 的时间在做交换。{moved}把梯度累积 4 步再交换，字节数就只有四分之一。",
+    )
+
+
+def gather_once(*, way: str, used: float | None) -> Fix:
+    room = f"还有 {percent(1 - used)} 的显存可用。" if used is not None else "这需要相应的显存。"
+    return fix(
+        "在前向和反向传播之间保留参数",
+        f"前向和反向传播都要各聚合一次参数：保留下来，就能少传三分之一的字节。{room}",
+    )
+
+
+def sharded_half_precision(*, way: str) -> Fix:
+    return fix(
+        "用 16 位传输参数和梯度",
+        "字节数减半，矩阵乘法也用 16 位；优化器仍保留 32 位的参数。",
+    )
+
+
+def prefetch_parameters(*, way: str) -> Fix:
+    return fix("在计算当前模块时聚合下一个模块的参数", "如果没有提前请求，每个模块都要等待自己的参数。")
+
+
+def shard_within_host(*, way: str, ranks: int) -> Fix:
+    return fix(
+        "只在每台主机内部切分模型",
+        f"这样参数来自同一主机的 {ranks} 个 rank，主机之间只传梯度。每台主机必须放得下整个模型。",
+    )
+
+
+def split_within_host(*, ranks: int) -> Fix:
+    return fix(
+        "只在每台主机内部切分层",
+        "共同持有一层的 rank（张量并行）在每一层的前向和反向传播中都要交换激活，而且无法掩盖：跨主机时就要等待网络。",
+    )
+
+
+def half_precision(*, nccl: bool, by_hand: bool) -> Fix:
+    range_of_it = "" if nccl else "float16 超过 65,504 就会溢出：如果梯度接近这个值，就缩小损失。"
+    return fix("用 16 位传输梯度", f"同样的梯度只需一半的字节。{range_of_it}")
+
+
+def use_ddp() -> Fix:
+    return fix(
+        "把梯度交给 DistributedDataParallel",
+        "它在反向传播期间就发送梯度；这里没有看到它的任何栈帧。",
+    )
+
+
+def overlap(*, way: str) -> Fix:
+    return fix(
+        "让梯度交换与反向传播重叠",
+        "一个桶的梯度一算好就会发送；查找未使用的参数和过大的桶都会推迟发送。",
+    )
+
+
+def use_nccl() -> Fix:
+    return fix("确认使用的是 NCCL", "它直接在 GPU 之间传输数据；其他后端要经过主机内存。")
+
+
+def small_messages() -> str:
+    return "在 rank 之间交换大量小消息"
+
+
+def small_messages_refuted() -> str:
+    return "让每次交换的字节数变成十倍：如果每步耗时几乎不变，开销就在交换次数；如果耗时变成十倍，就在字节数。"
+
+
+def send_as_one(*, share: float, size: Evidence | None) -> Fix:
+    small = f"一个数据包平均只有 {amount(size)}。" if size else ""
+    return fix(
+        "把许多小张量合并成一个发送",
+        f"每次集合通信都要一轮唤醒，无论传输的字节多么少：占 {percent(share)} 的时间。{small}",
+    )
+
+
+def no_sync_batch_norm() -> Fix:
+    return fix("去掉 SyncBatchNorm", "它的每一层在前向和反向传播中都要交换统计量。")
+
+
+def use_buckets() -> Fix:
+    return fix(
+        "把梯度交给 DistributedDataParallel",
+        "它把梯度装进 25 MB 的桶，在反向传播期间发送。",
+    )
+
+
+def fewer_rounds(*, way: str) -> Fix:
+    return fix(
+        "每隔几步才交换一次梯度",
+        "每次反向传播都要交换梯度，并且要等待这一轮消息，无论模型多小。"
+        "累积 4 步只需要四分之一的轮数，把批次增大到 4 倍也一样。",
+    )
+
+
+def large_buckets(*, way: str) -> Fix:
+    return fix("一次交换更多", "每个桶或单元都是一次单独的交换。")
+
+
+def fewer_metrics() -> Fix:
+    return fix(
+        "降低归约指标的频率，并去掉 barrier",
+        "只用于打印的指标不需要每个 rank 每一步都精确；barrier() 只会等待。",
+    )
+
+
+def no_detour(*, name: str, value: str) -> Fix:
+    return fix(f"取消设置 {name}", f"它被设为 {value}。{_DETOURS[name]}")
+
+
+def fast_interface(*, name: str) -> Fix:
+    return fix(f"在 {name} 中指定高速网卡", "它被设为 lo，而 lo 到不了其他主机。")
+
+
+def use_fabric(*, fabric: Evidence, received: Evidence) -> Fix:
+    return fix(
+        "让 NCCL 使用 InfiniBand 或 RoCE 端口",
+        f"这些端口的接收速率是 {amount(fabric)}，而所有网络接口一共是 {amount(received)}：rank 之间在用 TCP 通信。",
+    )
+
+
+def let_nccl_choose(*, name: str, value: str) -> Fix:
+    return fix(f"试试不设置 {name}", f"它对所有消息都设为 {value}；不设置时，NCCL 会根据消息大小和拓扑来选择。")
+
+
+def log_less() -> Fix:
+    return fix("调低 NCCL_DEBUG", "它被设为 TRACE：每次调用都写日志。")
+
+
+def one_process(*, world: int) -> Fix:
+    return fix(
+        "用一个进程训练",
+        f"{_all(world)} rank 都在这一台主机的核上计算：一个进程用同样多的线程和整个批次，工作量相同，而且不需要交换。",
+    )
+
+
+def _all(world: int) -> str:
+    return "两个" if world == 2 else f"全部 {world} 个"
+
+
+def scatter_and_gather() -> str:
+    return "nn.DataParallel 的分发、复制和汇集"
+
+
+def scatter_and_gather_refuted() -> str:
+    return "不用 nn.DataParallel，在一块 GPU 上运行：如果每秒样本数按比例下降，它就没有造成损失。"
+
+
+def no_data_parallel(*, gpus: float | None) -> Fix:
+    count = f"全部 {gpus:g} 块 GPU" if gpus else "所有 GPU"
+    return fix(
+        "使用 DistributedDataParallel",
+        f"nn.DataParallel 每一步都把模型复制到每块 GPU，并用一个 Python 进程驱动{count}。",
+    )
+
+
+def unwatched_ranks() -> str:
+    return "等待没有被观测的 rank"
+
+
+def unwatched_ranks_refuted() -> str:
+    return "观测所有 rank：如果没有任何一个迟到，占用时间的就是交换本身。"
+
+
+def watch_all(*, share: float, seen: int, world: int) -> Fix:
+    watched = f"{world} 个 rank 中的 {seen} 个" if world > seen else f"{seen} 个 rank"
+    return fix(
+        "也观测其他 rank",
+        f"被观测的 rank 有 {percent(share)} 的时间在集合通信中等待，而被观测的是 {watched}："
+        "没有被观测的 rank 可能迟到了，也可能交换本身就慢。",
+    )

@@ -1,0 +1,53 @@
+"""What every finding says, whatever its cause."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.chinese.phrases import fix, percent
+
+
+def summary(
+    *,
+    what: str,
+    share: float,
+    line: str | None,
+    most: bool,
+    path: str | None,
+    ranks: tuple[int, ...],
+    clauses: tuple[str, ...],
+    remarks: tuple[str, ...],
+) -> str:
+    text = f"{what}占用了 {percent(share)} 的时间"
+    if line:
+        text += f"，{'大部分' if most else '主要'}在 {line}"
+    elif path:
+        text += f"，大部分在 {path}"
+    if ranks:
+        text += f"；问题出在 rank {'、'.join(map(str, ranks))}，其他 rank 都在等{'它们' if len(ranks) > 1 else '它'}"
+    return "".join(["；".join([text, *clauses]) + "。", *remarks])
+
+
+def spent_on(*, cause: str) -> str:
+    return f"花在{cause}上的墙钟时间"
+
+
+def where() -> str:
+    return "主要位置"
+
+
+def on_what() -> str:
+    return "主要对象"
+
+
+def operator() -> str:
+    return "占用最多的算子"
+
+
+def kernel() -> str:
+    return "占用最多的 kernel"
+
+
+def part(*, what: str, part: float) -> str:
+    return f"{what}（{percent(part)}）"
+
+
+def unset(*, name: str, value: str, why: str) -> Fix:
+    return fix(f"取消设置 {name}", f"这个作业把它设成了 {value}。{why}")

@@ -1,0 +1,264 @@
+"""The input pipeline: preparing batches, starting workers, batch hand-over, and locks."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.chinese.phrases import fix, percent, then
+
+
+def preparing() -> str:
+    return "在 CPU 上准备输入数据"
+
+
+def preparing_refuted() -> str:
+    return "把一个批次留在内存中，反复用它训练几步：如果速度不变，拖慢作业的就不是输入数据。"
+
+
+# Where the English advice is code, it is taken from there.
+_CHEAPER = {
+    "sound": "把音频保存为模型所需的采样率，并且只读取需要的片段（soundfile.read 的 start 和 frames 参数）。",
+    "video": "保存关键帧密集的短片段，尺寸与模型输入一致，并且只解码需要的帧（torchcodec 的 get_frames_at）。",
+    "arrays": "对整个数组做运算，不要逐元素处理，并去掉模型用不到的部分。",
+    "": "把对数字的循环换成对整个数组的运算，把对文本的循环换成用 C 或 Rust 编写的分词器或解析器，"
+    "并缓存反复计算的结果（functools.lru_cache）。",
+}
+
+
+def cheaper(*, line: str | None, loader: bool, share: float, no_more_workers: str | None, kind: str) -> Fix:
+    what = f" {line} " if line else "数据集的变换" if loader else "准备输入数据的代码"
+    return fix(
+        f"降低{what}的开销",
+        f"训练进程有 {percent(share)} 的时间在等待输入数据准备好。{then(no_more_workers)}",
+        _CHEAPER.get(kind, ""),
+    )
+
+
+def faster_server(*, server: str) -> Fix:
+    return fix(
+        f"让进程 {server} 跑在前面",
+        "它不属于这个作业，而作业在管道或连接的另一端等待它产出的数据。",
+        "同时运行多个这样的进程，给它更多的核，或把它产出的数据存成文件供作业读取。",
+    )
+
+
+def prepare_once(*, kind: str, arrow: bool) -> Fix:
+    why = (
+        "每个 epoch 的 token 都一样，不必每次重新生成。"
+        if kind == "text"
+        else "每个 epoch 都相同的结果可以保存下来：解码、缩放、过滤或分词之后的样本。"
+    )
+    return fix("不变的部分只做一次", why)
+
+
+def rows_in_order(*, by_number: bool) -> Fix:
+    now = "这个数据集经过打乱或选取的行，要通过行号列表逐行查找" if by_number else "这个数据集的行是逐行查找的"
+    return fix(
+        "按顺序读取数据集的行",
+        f"{now}。按顺序读取时一次就是一个批次；打乱的是分片和缓冲区里的内容。",
+    )
+
+
+def decode_on_gpu(*, kind: str) -> Fix:
+    return fix("在 GPU 上解码", "GPU 的解码器是独立单元，几乎不占用模型的算力。")
+
+
+def augment_on_gpu() -> Fix:
+    return fix(
+        "在 GPU 上对整个批次做数据增强",
+        "CPU 准备数据时 GPU 在等待，而翻转、裁剪和归一化在 GPU 上很便宜。每个样本必须各自取随机数："
+        "torchvision 的变换对整个批次只取一次，Kornia 的变换对每个样本各取一次。",
+    )
+
+
+def sampling() -> str:
+    return "抽取下一批次的索引"
+
+
+def sampling_refuted() -> str:
+    return "把事先抽好的索引列表作为 sampler 传入：如果速度不变，拖慢作业的就不是抽取索引。"
+
+
+def draw_many(*, line: str | None, share: float) -> Fix:
+    return fix(
+        f"在 {line} 一次抽取多个批次的索引" if line else "让采样器一次抽取多个批次的索引",
+        f"DataLoader 的采样器在训练进程的主线程中运行，占用 {percent(share)} 的时间。"
+        "增加 worker 没有帮助：它们只能拿到采样器抽好的索引。",
+    )
+
+
+def draw_ahead() -> Fix:
+    return fix(
+        "用一个线程提前抽取",
+        "由一个线程填充索引队列，它在模型计算时工作，前提是抽取时不占用 GIL。",
+    )
+
+
+def starting() -> str:
+    return "重新启动 worker 进程"
+
+
+def starting_refuted() -> str:
+    return "设 num_workers=0 短跑一次：如果 epoch 之间的停顿仍在，原因就不是启动 worker 进程。"
+
+
+def keep_workers(*, starts: float | None, life: float | None) -> Fix:
+    why = "每个新的 worker 进程在产出第一个批次之前，都要重新 fork、导入模块并打开数据集。"
+    if starts is not None:
+        why = f"每分钟启动了 {starts:.0f} 个 worker 进程。{why}"
+    if life is not None:
+        why += f"一个 worker 进程只存活 {life:.2g} 秒。"
+    return fix(
+        "在 epoch 之间保留 worker 进程",
+        f"{why}如果已经设置了 persistent_workers，那就是 DataLoader 本身被反复创建：只创建一次即可。",
+    )
+
+
+def longer_epochs() -> Fix:
+    return fix(
+        "让 epoch 更长",
+        "如果一个 epoch 只有几个批次，就换用更长的采样器：遍历它一遍相当于许多 epoch，而 worker 进程只启动一次。",
+    )
+
+
+def fork_server() -> Fix:
+    return fix(
+        "用 forkserver 启动 worker 进程",
+        "这里的 worker 进程是 spawn 出来的：每个都要重新导入全部模块。fork server 只导入一次。",
+    )
+
+
+def hand_over() -> str:
+    return "批次从 worker 进程交接到训练进程（IPC，在拷贝到 GPU 之前）"
+
+
+def hand_over_refuted() -> str:
+    return "让数据集返回一个字节数相同的张量：如果等待仍在，原因就不是交接。"
+
+
+def whole_batches() -> Fix:
+    return fix(
+        "直接从张量中取出批次",
+        "样本就是内存中张量的行：逐行取出、堆叠、再把批次发给训练进程，做了许多不必要的工作。",
+    )
+
+
+def fewer_tensors(*, slack: float | None) -> Fix:
+    spare = f"worker 进程有 {percent(slack)} 的时间无事可做；增加 worker 没有帮助。" if slack else ""
+    return fix(
+        "每个批次只返回少量大张量",
+        f"批次中的每个张量或 Python 对象都要单独序列化、发送和重建，而重建由训练进程承担。{spare}",
+    )
+
+
+def share_by_name() -> Fix:
+    return fix(
+        "让 worker 进程按名称共享张量",
+        "默认情况下，批次中的每个张量都要传递一个打开的文件。传递文件名更便宜；"
+        "但作业被强制结束后，这些文件会留在 /dev/shm 中。",
+    )
+
+
+def pin_less() -> Fix:
+    return fix(
+        "减轻锁页线程的负担",
+        "训练进程的一个线程把每个批次的每个张量拷贝到锁页内存，两次拷贝之间都持有 GIL。",
+        "把一个批次打包成一个张量，或给批次的类定义 pin_memory() 方法，让它只锁定一块缓冲区。",
+    )
+
+
+def out_of_order(*, slack: float) -> Fix:
+    return fix(
+        "不要等待最慢的 worker 进程",
+        f"训练进程等待时，worker 进程有 {percent(slack)} 的时间空闲：批次是按顺序交付的。",
+    )
+
+
+def without_workers() -> Fix:
+    return fix(
+        "试试不用 worker 进程",
+        "num_workers=0 时不需要交接；如果准备一个批次比交接它更便宜，这样更快。",
+    )
+
+
+def queueing() -> str:
+    return "排队等待作业自己的锁"
+
+
+def queueing_refuted() -> str:
+    return "用 num_workers=1 运行：如果速度几乎不变，就是锁让 worker 进程串行；如果速度随 worker 数量下降，就不是。"
+
+
+def own_resource(*, line: str | None) -> Fix:
+    place = f"这个锁在 {line} 获取。" if line else ""
+    return fix(
+        "让每个 worker 进程使用自己的资源，而不是共享的锁",
+        f"一个 worker 进程持有锁时其他的都在排队，所以多个 worker 进程只有一个的速度。{place}",
+    )
+
+
+def lock_shared_part() -> Fix:
+    return fix("只在访问共享部分时持有锁", "持有锁的时间，就是其他所有进程停下来的时间。")
+
+
+def more_workers(
+    *,
+    now: int,
+    beside: int,
+    needed: int,
+    useful: int,
+    busy: float,
+    own: float,
+    cores: float | None,
+    used_cores: float | None,
+    threads: int | None,
+    pin: bool,
+    divides: bool,
+    tight: tuple[float, float] | None,
+    shared: float | None,
+    loop: str,
+) -> Fix:
+    why = (
+        f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒："
+        f"有 {needed} 个 worker 进程，训练进程就不用等待。"
+    )
+    why += f"这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
+    why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
+    if useful < needed and cores is not None:
+        taken = f"，其中 {used_cores:.2g} 个已被作业占用" if used_cores else ""
+        why += f"，而 CPU 只有 {cores:g} 个核{taken}，超过 {useful} 个 worker 进程不会有任何收益"
+    title = f"使用 {useful} 个 worker 进程"
+    if threads is not None:
+        title += f"和 {threads} 个计算线程"
+        why += "。训练进程的线程已占满所有核：再加一个 worker 进程，得失相抵"
+    if tight is not None:
+        size, available = tight
+        why += f"。注意内存：一个 worker 进程占 {size / 1000:,.2g} GB，可用内存为 {available / 1000:,.2g} GB"
+    if shared is not None:
+        why += f"。批次经由 /dev/shm 传递，那里还剩 {shared:,.0f} MB"
+    return fix(title, f"{why}。")
+
+
+def spread_work(*, busiest: float, following: float) -> Fix:
+    return fix(
+        "给每个 worker 进程同样多的工作",
+        f"最忙的 worker 进程有 {percent(busiest)} 的时间在工作，其次的只有 {percent(following)}："
+        "批次轮流交付，所以训练进程和其他 worker 进程都在等它。增加 worker 没有帮助。",
+    )
+
+
+def workers_take_cores(*, now: int) -> str:
+    count = "现有的一个" if now == 1 else f"现有的 {now} 个"
+    return (
+        f"增加 worker 没有帮助：{count} worker 进程准备批次的速度已经跟得上训练进程，"
+        "但准备批次占用了训练进程计算所需的核。"
+    )
+
+
+def workers_idle(*, now: int, busy: float) -> str:
+    have = "现有的一个" if now == 1 else f"现有的 {now} 个"
+    return (
+        f"增加 worker 没有帮助：{have} worker 进程每秒只有 {busy:.2g} 秒的工作，"
+        "所以训练进程等待的原因在于任务的顺序或大小。"
+    )
+
+
+def no_free_core(*, cores: float) -> str:
+    return f"增加 worker 没有帮助：作业可用的 {cores:g} 个核都没有空闲。"

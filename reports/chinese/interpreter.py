@@ -1,0 +1,257 @@
+"""The trainer's Python: dispatch overhead, the GIL, and the cyclic garbage collector."""
+
+from perfdoctor.diagnosis import Fix
+from perfdoctor.reports.chinese.phrases import fix, percent
+
+_DEBUGGING = {
+    "TORCH_DISTRIBUTED_DEBUG": "它的 DETAIL 级别会让所有 rank 互相核对每个集合通信。",
+    "PYTHONDEVMODE": "解释器会因此在每一步检查内存、警告等等。",
+    "PYTHONTRACEMALLOC": "Python 的每次内存分配都会因此被跟踪。",
+    "PYTORCH_JIT_LOG_LEVEL": "编译器写日志会增加每次调用的开销。",
+}
+
+
+def debugging(*, name: str) -> str:
+    return _DEBUGGING[name]
+
+
+def no_anomaly_detection() -> Fix:
+    return fix(
+        "关闭异常检测",
+        "程序一直在格式化 traceback：autograd 的异常检测会对前向传播的每个算子这样做，还会在每个梯度中查找 NaN。",
+    )
+
+
+def stop_watching(*, watcher: str) -> Fix:
+    return fix(
+        f"不在 {watcher} 下运行",
+        f"调用栈上有它的栈帧：{watcher} 监视 Python 的每次调用或每一行，其开销超过大多数调用本身。",
+    )
+
+
+def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
+    now = "每个参数组都要运行多个 kernel" if gpu else "每个参数都要运行多个算子"
+    return fix("一次调用更新所有参数", f"优化器占用 {percent(share)} 的时间；默认情况下，{now}。")
+
+
+def compiling_again() -> str:
+    return "反复编译模型"
+
+
+def compiling_again_refuted() -> str:
+    return "用 TORCH_LOGS=recompiles 运行：如果最初几步之后不再报告重新编译，占用时间的就不是编译。"
+
+
+def compile_once() -> Fix:
+    return fix(
+        "避免 torch.compile 重新编译",
+        "编译后的模型只适用于编译时的形状和取值；遇到其他形状和取值就要重新编译。",
+    )
+
+
+def compiling() -> str:
+    return "编译模型（torch.compile）"
+
+
+def compiling_refuted() -> str:
+    return "几分钟后再看一次：如果那时不再编译，那就是一次性的，不是瓶颈。"
+
+
+def wait_for_compiling() -> Fix:
+    return fix(
+        "等训练步正常进行后再看",
+        "两次编译之间几乎没有看到训练步。如果这是第一次编译，那么它只做一次，不能说明训练的快慢；"
+        "如果那时仍在编译，就是每一步都在编译。",
+    )
+
+
+def keep_compiled() -> Fix:
+    return fix(
+        "减少编译，并保留编译结果",
+        "如果编译的是重复的模块而不是整个模型，同样的模块就只编译一次；编译结果会存放在作业结束后仍然保留的缓存中。",
+    )
+
+
+def outside() -> str:
+    return "作业中不属于 PyTorch、trace 看不到的代码"
+
+
+def outside_refuted() -> str:
+    return (
+        "用 with_stack=True 重新记录同样的步：如果那时主线程处于 DataLoader、保存检查点或 PyTorch 的栈帧中，"
+        "就不是作业自己的代码。"
+    )
+
+
+def record_stacks(*, several_ranks: bool) -> Fix:
+    where = "在那个 rank 上，" if several_ranks else ""
+    return fix(
+        "查出主线程在那里做什么",
+        f"{where}GPU 在等待，而主机没有调用任何算子：它在 Python 或其他库中计算、读文件、睡眠，或在等待锁。",
+    )
+
+
+def shorten_outside() -> Fix:
+    return fix(
+        "把它移到训练步之外并行执行",
+        "不依赖本步结果的工作，可以在 GPU 计算时由 worker 进程或另一个线程完成；这样下一步的启动就能及时到来。",
+    )
+
+
+def in_operator() -> str:
+    return "算子在主机上的工作（其间不启动任何 kernel）"
+
+
+def in_operator_refuted() -> str:
+    return "在主机上单独测量这个算子（torch.utils.benchmark）：如果只需几微秒，拖慢它的就是别的原因。"
+
+
+def cheaper_operator(*, operator: str | None) -> Fix:
+    return fix(
+        f"降低 {operator} 在主机上的开销" if operator else "降低这个算子在主机上的开销",
+        "一次有超过一毫秒的时间没有启动任何 kernel：算子在主机内存中的张量上计算、遍历很长的张量列表，"
+        "或运行自己的 Python 代码。只有在这些工作量不随批次增长时，更大的批次才有帮助。",
+        "把它的张量移到 GPU 上，对一个张量而不是一个列表调用它，或把它计算的内容一次准备好；"
+        "自定义 kernel 的描述符和其他启动参数应在多次调用之间保留。",
+    )
+
+
+def others_work(*, packages: tuple[str, ...]) -> str:
+    named = f"（{'、'.join(packages)}）" if packages else ""
+    return f"模型之外其他库{named}的工作"
+
+
+def others_work_refuted() -> str:
+    return "几步之内不做这些工作：如果速度不变，拖慢作业的就不是它。"
+
+
+def more_rarely(*, lines: tuple[str, ...], part: float) -> Fix:
+    return fix(
+        f"减少 {'和 '.join(lines)} 的工作或执行次数" if lines else "减少调用这些库的代码的工作或执行次数",
+        f"计算之外运行的代码中，{percent(part)} 既不是 torch 也不是 Python 解释器。编译模型或增大批次都改变不了它。",
+    )
+
+
+def step_together(*, line: str | None) -> Fix:
+    place = f"大部分在 {line}。" if line else ""
+    return fix(
+        "让多个环境同时步进",
+        f"环境在训练进程中逐个步进，模型在一旁等待。{place}"
+        "把环境复制到各自的进程中，它们就能同时步进，模型一次调用就能选出它们的全部动作。",
+    )
+
+
+def own_python() -> str:
+    return "训练步中的 Python 代码"
+
+
+def own_python_refuted() -> str:
+    return "几步之内去掉这段代码，或让它返回常量：如果速度不变，拖慢作业的就不是它。"
+
+
+def cheaper_python(*, lines: tuple[str, ...], part: float) -> Fix:
+    return fix(
+        f"降低 {'和 '.join(lines)} 的开销" if lines else "降低训练步中 Python 代码的开销",
+        f"计算之外运行的代码中，{percent(part)} 是 Python 解释器而不是 torch：这是作业自己的代码，在一步步执行。"
+        "编译模型或增大批次都改变不了它。",
+        "把循环换成 NumPy 或张量运算，缓存反复计算的结果，降低执行频率，"
+        "或与训练并行执行：ProcessPoolExecutor(1).submit(work, plain_data)。",
+    )
+
+
+def calling() -> str:
+    return "调用算子（解释器和分发）"
+
+
+def calling_refuted() -> str:
+    return "把批大小翻倍：如果每步耗时几乎也翻倍，时间就花在计算上，而不是调用上。"
+
+
+def larger_operations(*, line: str | None, share: float) -> Fix:
+    return fix(
+        f"{f'在 {line} ' if line else ''}使用更少、更大的运算",
+        f"{percent(share)} 的时间花在调用算子而不是计算上：每次调用都要几微秒，无论计算量多小。",
+        "在遍历元素、样本或参数的循环处，换成一次张量运算（torch.stack、torch.where、index_add_、torch.func.vmap）。",
+    )
+
+
+def compile_model(*, sharded: bool) -> Fix:
+    return fix(
+        "编译模型",
+        "编译后的模型把许多小算子合并成少数大算子，算子之间没有 Python。"
+        "最初几步因此需要一分钟或更久：只有运行较长时间的训练才划算。",
+    )
+
+
+def compiling_is_off() -> str:
+    return "它关闭了 torch.compile，而后者可以合并小算子。"
+
+
+def larger_batch(*, loader: bool) -> Fix:
+    return fix("使用更大的批次", "每步的调用次数不变，而每次调用计算得更多。")
+
+
+def waiting_for_gil() -> str:
+    return "等待 GIL"
+
+
+def waiting_for_gil_refuted() -> str:
+    return "让另一个线程停几步：如果速度不变，拖慢作业的就不是 GIL。"
+
+
+def own_process(*, line: str | None, share: float) -> Fix:
+    work = f" {line} 的工作" if line else "另一个线程的工作"
+    holder = f"持有 GIL 的线程在 {line}。" if line else ""
+    return fix(f"把{work}移到单独的进程中", f"主线程有 {percent(share)} 的时间在等待 GIL。{holder}")
+
+
+def rest() -> Fix:
+    return fix(
+        "让另一个线程休息",
+        "在 Python 中轮询或空转的线程每次占用 GIL 5 毫秒（sys.getswitchinterval()）。",
+        "用 queue.get() 或 event.wait() 阻塞等待，不要轮询；必须轮询时，在两次轮询之间睡眠。",
+    )
+
+
+def fewer_tensors() -> Fix:
+    return fix(
+        "每个批次交接更少的张量",
+        "锁页线程也是 Python 线程：它持有 GIL，逐个遍历批次中的每个张量。",
+        "让 collate_fn 只返回一两个大张量。",
+    )
+
+
+def collecting() -> str:
+    return "垃圾回收（GC）"
+
+
+def collecting_refuted() -> str:
+    return "在 gc.disable() 之后跑几百步：如果速度不变，原因就不是 GC。"
+
+
+def collect_rarely(*, share: float, several_ranks: bool) -> Fix:
+    return fix("在自己选定的时刻回收", f"GC 反复遍历所有 Python 对象：占 {percent(share)} 的时间。")
+
+
+def fewer_objects() -> Fix:
+    return fix(
+        "保留更少的 Python 对象",
+        "GC 的开销随对象数量增长：样本列表、每个样本一个字典、未释放的计算图。",
+        "用 NumPy 数组或张量存放这些数据，并保存 float(loss) 而不是 loss。",
+    )
+
+
+def no_call(*, line: str | None, part: float) -> Fix:
+    return fix(
+        f"从训练步中去掉 {f'{line} 的 ' if line else ''}gc.collect()",
+        f"{percent(part)} 的 GC 发生在一行只做回收的代码上，所以是那里主动调用的，gc.disable() 对它无效。"
+        "不再需要的对象会立即释放；只有互相引用的对象才需要等待 GC。",
+    )
+
+
+def collected_by_hand(*, line: str) -> Fix:
+    return fix(
+        f"在 {line} 附近查找 gc.collect()",
+        "大部分回收发生在那里。如果是手动调用的，就可以去掉。",
+        "从训练步中去掉 gc.collect()。",
+    )

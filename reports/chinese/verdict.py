@@ -1,0 +1,102 @@
+"""What a verdict says beside its finding, and why there is none."""
+
+# System calls that say more by another name, and what a descriptor leads to.
+_WAITS = {
+    "futex": "等待锁或其他线程（futex）",
+    "clock_nanosleep": "处于睡眠（clock_nanosleep）",
+    "wait4": "等待另一个进程结束（wait4）",
+}
+_ON = {
+    "pipe": "管道",
+    "socket:tcp": "网络连接",
+    "socket:udp": "网络连接",
+    "socket:unix": "本机套接字",
+}
+_NAMED = 8  # ranks at most
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
+
+
+def most(*, cause: str) -> str:
+    return f"大部分时间花在{cause}上。"
+
+
+def confirmed(*, verdict: str, saved: float, more: bool) -> str:
+    text = f"{verdict}试验证实了这一点：反复使用一个留在内存中的批次时，每个训练步的耗时减少 {saved:.0%}。"
+    return f"{text}减少得更多，是因为准备输入数据也会拖慢其余部分。" if more else text
+
+
+def doubted(*, verdict: str, saved: float) -> str:
+    less = f"只减少了 {saved:.0%}" if saved > 0 else "并没有减少"
+    return f"{verdict}但在试验中，反复使用一个留在内存中的批次时，每个训练步的耗时{less}。"
+
+
+def unattributed() -> str:
+    return "有太多时间无法归因，因此无法指出原因。"
+
+
+def late_rank(*, rank: int, waits: float) -> str:
+    return (
+        f"rank {rank} 总是迟到：其他 rank 有 {waits:.0%} 的时间在等它。"
+        "它在此期间做了什么，trace 中没有记录：既没有算子，也没有 GPU 上的工作。"
+    )
+
+
+def slow_rank(*, rank: int, slowdown: float) -> str:
+    return f"rank {rank} 的计算比其他 rank 慢，所有其他 rank 都在等它{_if_equal(slowdown)}"
+
+
+def heavy_stage(*, stage: int, ranks: tuple[int, ...], slowdown: float) -> str:
+    named = "、".join(map(str, ranks[:_NAMED])) + ("……" if len(ranks) > _NAMED else "")
+    return f"流水线阶段 {stage} 的工作量比其他阶段大（rank {named}）{_if_equal(slowdown)}"
+
+
+def changing_ranks(*, slowdown: float) -> str:
+    return f"各 rank 的工作量不均，而且最慢的 rank 并不固定{_if_equal(slowdown)}"
+
+
+def _if_equal(slowdown: float) -> str:
+    return f"：如果各 rank 均衡，训练步的速度将是现在的 {slowdown:.2f} 倍。"
+
+
+def nothing_seen(*, job_ended: bool) -> str:
+    return f"在观测到任何数据之前，{'作业' if job_ended else '观测'}就结束了。"
+
+
+def no_torch() -> str:
+    return "作业的所有进程都没有加载 PyTorch，因此没有可观测的训练步。"
+
+
+def no_trainer() -> str:
+    return "没有看到作业中有进程在训练。"
+
+
+def too_brief() -> str:
+    return "观测作业的时间太短，无法判断；请延长观测时间（--duration），或增加步数（steps=）。"
+
+
+def start_or_end(*, ended: bool) -> str:
+    seen = "已经停止训练" if ended else "还没有开始训练"
+    return f"观测时作业{seen}，或训练的时间太短，无法判断：作业的启动和收尾都不算训练。"
+
+
+def stopped(*, pid: int) -> str:
+    return f"作业没有在训练：进程 {pid} 被信号或调试器暂停；用 `kill -CONT {pid}` 可以让它继续运行。"
+
+
+def hung(*, pid: int, call: str | None, target: str, line: str | None) -> str:
+    where = f"，位置在 {line}" if line else ""
+    return f"作业没有在训练：进程 {pid} 的主线程一直{_wait(call, target)}{where}。"
+
+
+def _wait(call: str | None, target: str) -> str:
+    """What a system call waits on."""
+    if not call:
+        return "停在一个未知的系统调用中"
+    if call in _WAITS:
+        return _WAITS[call]
+    kind, _, name = target.partition(":")
+    if target in _ON:
+        return f"在等待{_ON[target]}（{call}）"
+    if name.startswith(_TERMINALS):
+        return f"在等待终端 {name}（{call}）"
+    return f"停在 {call} 中" + (f"，对象是 {name if kind == 'file' else target}" if target else "")

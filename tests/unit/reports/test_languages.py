@@ -1,0 +1,153 @@
+"""Chinese says what English says: the same numbers and code, in its own letters, and of plain English texts too."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from perfdoctor.causes import CAUSES
+from perfdoctor.diagnosis import Advice, Fix, Message
+from perfdoctor.metrics.names import METRICS
+from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
+from perfdoctor.reports.language import LANGUAGES, language
+from perfdoctor.reports.phrasebook import Phrasebook
+from perfdoctor.reports.text import is_prose
+from perfdoctor.reports.treated_outline import treated_outline
+from perfdoctor.reports.wording import cause_title, label, worded, worded_fix
+from perfdoctor.treatment import Outcome
+from tests.advice.printed import Printed, catalogue
+from tests.builders import trials
+from tests.builders.phrases import english_runs, reasons
+
+HAN = re.compile("[\u4e00-\u9fff]")
+# Not those that are part of a name: float16, NVIDIA's C1, sm_90.
+NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*")
+COMMENT = re.compile(r"(?:^|\s)# ?(.*)$")
+# Comments of code alone, and names that are the same in both languages.
+NO_WORDS = {
+    "torch.distributed.init_process_group('nccl', pg_options=options)",
+    "Kubernetes: resources.limits.cpu; systemd: CPUQuota=; cgroup v2: cpu.max",
+    "Lightning: Trainer(val_check_interval=...); Hugging Face: TrainingArguments(eval_steps=...)",
+    "Lightning: Trainer(limit_val_batches=...)",
+    "Lightning: Trainer(detect_anomaly=False)",
+    "perfdoctor analyze traces",
+    "NVDEC",
+    "saver = ThreadPoolExecutor(1)",
+}
+# Reasons that are a command or name only, and what is put together from others.
+NO_REASONS = {
+    'sudo "$(which perfdoctor)" ps',
+    "",
+    "{}: {}", "profile=1", "perfdoctor attach PID", "perfdoctor analyze TRACE", "dyno gputrace", "kill -CONT {}",
+    "unset {}", "pip install --upgrade py-spy", "sudo sysctl kernel.perf_event_paranoid=2",
+    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+}  # fmt: skip
+
+
+def chinese(printed: Printed) -> Fix:
+    with language("zh"):
+        return worded_fix(Advice(Message(printed.id, tuple(printed.values.items()))))
+
+
+def pairs() -> Iterator[tuple[Printed, Fix]]:
+    for printed in catalogue():
+        yield printed, chinese(printed)
+
+
+def test_every_piece_of_advice_is_in_chinese() -> None:
+    english = [one.id for one, fix in pairs() if not (HAN.search(fix.title) and HAN.search(fix.why))]
+    assert english == []
+
+
+def test_numbers_are_the_same() -> None:
+    def numbers(fix: Fix) -> set[str]:
+        return set(NUMBER.findall("\n".join((fix.title, fix.why, fix.change))))
+
+    different = {one.id: numbers(one.fix) ^ numbers(fix) for one, fix in pairs()}
+    assert {id: found for id, found in different.items() if found} == {}
+
+
+def test_code_is_the_same_and_sentences_are_not() -> None:
+    def code(change: str) -> list[str]:
+        return [COMMENT.sub("", line) for line in change.splitlines()]
+
+    for one, fix in pairs():
+        if is_prose(one.fix.change):
+            assert HAN.search(fix.change), one.id
+            assert is_prose(fix.change), one.id
+        else:
+            assert code(fix.change) == code(one.fix.change), one.id
+
+
+def test_comments_in_code_are_in_chinese() -> None:
+    comments = {found[1] for _, fix in pairs() for line in fix.change.splitlines() if (found := COMMENT.search(line))}
+    assert {one for one in comments if not HAN.search(one)} == NO_WORDS
+
+
+def test_every_cause_metric_and_unit_has_its_name() -> None:
+    with language("zh"):
+        assert [cause for cause in CAUSES if not HAN.search(cause_title(cause))] == []
+        assert [one.meaning for one in METRICS.values() if not HAN.search(worded(one.meaning.format("x")))] == []
+        units = {one.unit for one in METRICS.values() if re.match(".*[a-z]{3}", one.unit) and one.unit[0] != "/"}
+        assert [unit for unit in units if not HAN.search(label("unit", unit=unit))] == []
+    assert worded("kept busy by the job") == "kept busy by the job"
+
+
+def test_every_reason_is_in_chinese() -> None:
+    """What probes and traces say of themselves, as it stands in their source."""
+    found = reasons()
+    assert len(found) > 100
+    with language("zh"):
+        left = {text for text in found if not HAN.search(worded(text.format(*"ABCDE")))}
+    assert {text: found[text] for text in left - NO_REASONS} == {}
+
+
+@pytest.mark.parametrize("phrases", [PHRASES, COMMENTS])
+def test_phrases_keep_what_differs(phrases: dict[str, str]) -> None:
+    for phrase, words in phrases.items():
+        assert words.format(*"ABCDE").count("{") == 0
+        said = Counter(words.format(*(f"<{place}>" for place in range(9))).split("<"))
+        assert len(said) - 1 == phrase.count("{}"), phrase
+        assert HAN.search(words) or words.partition("（")[0] in ("Tensor Core", "trace", "world size"), phrase  # noqa: RUF001
+
+
+def test_what_stands_in_a_phrase_is_looked_up_too() -> None:
+    book = Phrasebook({"{} is {}.": "{1} {0}。", "the disk": "磁盘", "full": "满"})
+    assert book.look_up("the disk is full.") == "满 磁盘。"
+    assert book.look_up("the disk is full") == "the disk is full"
+
+
+def test_the_phrase_that_leaves_least_open_is_taken() -> None:
+    book = Phrasebook({"{} ended": "{} 结束", "process {} ended": "进程 {} 结束"})
+    assert book.look_up("process 7 ended") == "进程 7 结束"
+
+
+def test_a_long_text_of_a_strangers_is_looked_up_once_through() -> None:
+    hostile = "process 1: " * 2_000 + "x: 1 of " * 2_000
+    with language("zh"):
+        assert worded(hostile).count("process 1: ") >= 1_990
+        assert worded(f"{hostile}(9 of their time)").endswith("）")  # noqa: RUF001
+
+
+def test_users_own_texts_pass_as_they_are() -> None:
+    with language("zh"):
+        for text in ("My rule found something.", "/data/train (1).bin", "train.py:12 step (30 %)", "threads", "high"):
+            assert worded(text) == text
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_treatment_is_told_in_chinese(outcome: Outcome) -> None:
+    trial = trials.a_trial(outcome=outcome)
+    with language("zh"):
+        told = treated_outline(trials.treated(trials=(trial,), best=None))
+    rows = [text for row in told.rows for text in (row.title, row.verdict, row.remark)]
+    said = list(filter(None, (told.headline, told.summary, *told.left_out, *rows)))
+    assert english_runs("\n".join(said)) == []
+    assert [text for text in said if not HAN.search(text)] == []
+    assert [name for name, _ in (*told.control, *told.spent) if not HAN.search(name)] == []
+
+
+def test_languages_have_a_letter_of_their_own() -> None:
+    assert list(LANGUAGES) == ["en", "zh"]
+    assert HAN.match(LANGUAGES["zh"].letter)

@@ -49,6 +49,8 @@ AWAITING = re.compile(r"^<built-in method (run_backward|wait|acquire|barrier|mon
 LIBRARY_OPERATOR = re.compile(r"^(?!autograd::)\w+::")
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 ZERO_GRAD = re.compile(r"^Optimizer\.zero_grad#")
+# The gradient that a backward pass begins with (torch/autograd, _make_grads).
+FIRST_GRADIENT = re.compile(r"^aten::ones_like$")
 BACKWARD_NODE = re.compile(r"^autograd::engine::evaluate_function")
 # Where the forward pass runs again: PyTorch's frames (with stacks), or autograd's node of the reentrant variant.
 RECOMPUTING = re.compile(

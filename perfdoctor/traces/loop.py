@@ -141,6 +141,8 @@ def _find_runs(host: Host) -> _Runs:
     }
     times = {doing: Intervals.union(ranges.start[some], ranges.end[some]) for doing, some in rows.items()}
     times[Doing.UPDATING] = Intervals.union(updates.start, updates.end)
+    first = trace.matching(profiler.FIRST_GRADIENT, ranges.name)
+    times[Doing.OPERATING] -= Intervals.union(ranges.start[first], ranges.end[first])  # behind a late zero_grad
     taken = Intervals.none()
     for one in Doing:
         times[one], taken = times[one] - taken, taken | times[one]
@@ -149,9 +151,9 @@ def _find_runs(host: Host) -> _Runs:
     end = np.concatenate([times[one].end for one in Doing])
     order = np.argsort(start, kind="stable")
     doing, start, end = doing[order], start[order], end[order]
-    first = np.flatnonzero(np.diff(doing, prepend=np.int8(UNKNOWN)))
-    last = np.append(first[1:], len(doing))[: len(first)] - 1
-    return _Runs(doing[first], start[first], end[last])
+    begins = np.flatnonzero(np.diff(doing, prepend=np.int8(UNKNOWN)))
+    last = np.append(begins[1:], len(doing))[: len(begins)] - 1
+    return _Runs(doing[begins], start[begins], end[last])
 
 
 @dataclass(frozen=True, slots=True)

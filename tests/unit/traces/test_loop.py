@@ -35,6 +35,8 @@ def training(
         made.operator("aten::mse_loss", at + 400, at + 450)
         if zeroes_late:
             made.annotation(ZERO_GRAD, at + 450, at + 460)
+            made.operator("aten::ones_like", at + 461, at + 469)
+            made.operator("aten::fill_", at + 463, at + 468)
         for begin in (at + 470, at + 600):
             made.operator(NODE, begin, begin + 120, thread=AUTOGRAD if on_gpu else MAIN)
             made.operator("aten::mm", begin + 10, begin + 100, thread=AUTOGRAD if on_gpu else MAIN)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
-from perfdoctor.activity import Activity
-from perfdoctor.blocks import Block
 from perfdoctor.causes import CAUSES
+from perfdoctor.results.activity import Activity
+from perfdoctor.results.blocks import Block
 
 if TYPE_CHECKING:
     import pandas as pd

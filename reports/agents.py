@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from textwrap import indent
 from typing import Any
 
-from perfdoctor.comparison import Comparison
 from perfdoctor.diagnosis import Diagnosis, Evidence, Fix
 from perfdoctor.reports import compared_json
 from perfdoctor.reports.cards import Card, ShownFix
@@ -22,6 +21,7 @@ from perfdoctor.reports.json import strict
 from perfdoctor.reports.outline import SMALL_SHARE, Outline, RankBar, outline
 from perfdoctor.reports.text import lower_first, sentence
 from perfdoctor.reports.wording import worded, worded_fixes
+from perfdoctor.results.comparison import Comparison
 
 # So many of a kind are told as values; the JSON report has them all.
 MOST_VALUES = 12

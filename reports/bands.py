@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perfdoctor.activity import TRAINER, Activity, Track
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Finding
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import lower_first, percent
 from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.results.activity import TRAINER, Activity, Track
 
 _SAID = 4  # causes of a band that are named for those who cannot see it
 

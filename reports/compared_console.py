@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.comparison import Comparison
 from perfdoctor.reports import console
 from perfdoctor.reports.compared_outline import ComparedOutline, compared_outline
+from perfdoctor.results.comparison import Comparison
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from perfdoctor.comparison import Comparison
 from perfdoctor.diagnosis import say
 from perfdoctor.reports.compared_outline import compared_outline
 from perfdoctor.reports.wording import page_words, worded
+from perfdoctor.results.comparison import Comparison
 
 
 def render(comparison: Comparison) -> str:

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from perfdoctor.comparison import CauseChange, Comparison, Interval
 from perfdoctor.reports.json import SCHEMA, strict
+from perfdoctor.results.comparison import CauseChange, Comparison, Interval
 
 
 def render(comparison: Comparison) -> str:

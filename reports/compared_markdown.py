@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from perfdoctor.comparison import Comparison
 from perfdoctor.reports.compared_outline import compared_outline
+from perfdoctor.results.comparison import Comparison
 
 # What Markdown or HTML would read as more than text; a mention would notify somebody.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~@$])")

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.comparison import (
+from perfdoctor.diagnosis import Message, say
+from perfdoctor.reports.outline import Rows
+from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
+from perfdoctor.reports.wording import cause_title, worded
+from perfdoctor.results.comparison import (
     Answer,
     CauseChange,
     Comparison,
@@ -17,10 +21,6 @@ from perfdoctor.comparison import (
     Run,
     Weight,
 )
-from perfdoctor.diagnosis import Message, say
-from perfdoctor.reports.outline import Rows
-from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
-from perfdoctor.reports.wording import cause_title, worded
 
 _TONES = {Answer.FASTER: "healthy", Answer.SLOWER: "bottleneck"}
 _CAUSE_TONES = {Answer.FASTER: "good", Answer.SLOWER: "bad"}

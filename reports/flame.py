@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfdoctor.activity import CodeNode, CodeTree
 from perfdoctor.causes import CAUSES
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, percent
 from perfdoctor.reports.wording import cause_title
+from perfdoctor.results.activity import CodeNode, CodeTree
 
 MAX_BOXES = 400  # a box is about 300 bytes of the page
 # A box has a second colour from this part of its time on.

@@ -6,8 +6,8 @@ begins with ``::`` is one, so that what stands in it is escaped.
 
 from __future__ import annotations
 
-from perfdoctor.comparison import Answer, Comparison
 from perfdoctor.reports.compared_outline import compared_outline
+from perfdoctor.results.comparison import Answer, Comparison
 
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any
 
-from perfdoctor.blocks import Block
 from perfdoctor.diagnosis import Diagnosis, Finding
 from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded_diagnosis
+from perfdoctor.results.blocks import Block
 
 SCHEMA = 1  # grows when a reader of the old one would misread the new one
 

@@ -14,7 +14,7 @@ from perfdoctor.reports.live_table import Column, columns_of_processes, columns_
 from perfdoctor.reports.outline import Outline, outline
 from perfdoctor.reports.text import clean, duration, percent
 from perfdoctor.reports.wording import worded
-from perfdoctor.view import DeviceView, GpuView, HostView, LinkView, ProcessView, View
+from perfdoctor.results.view import DeviceView, GpuView, HostView, LinkView, ProcessView, View
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfdoctor.view import ProcessView, View
+from perfdoctor.results.view import ProcessView, View
 
 JOB, PROCESS, FINDINGS, HELP = "job", "process", "findings", "help"
 # By what processes can be sorted; "" is the order of ranks.

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfdoctor.reports.english import live as words
 from perfdoctor.reports.text import clean
-from perfdoctor.view import ProcessView, ThreadView, View
+from perfdoctor.results.view import ProcessView, ThreadView, View
 
 _UNKNOWN = "-"
 _UNITS = ("", "K", "M", "G", "T", "P")

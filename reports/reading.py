@@ -10,11 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.blocks import Block
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.json import SCHEMA
+from perfdoctor.results.blocks import Block
 
 # The first keys of a report stand in here; a profiler's trace begins as JSON does, and may have gigabytes.
 _BEGINNING = 4096

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfdoctor.activity import StepParts, StepTimes
 from perfdoctor.reports.text import brief, duration, sentence
 from perfdoctor.reports.wording import page_words, worded
+from perfdoctor.results.activity import StepParts, StepTimes
 
 _STEP_LINES = 600  # steps that can be told apart on a wide screen
 

@@ -11,7 +11,7 @@ from perfdoctor.reports.outline import outline
 from perfdoctor.reports.treated_outline import Row, TreatedOutline, treated_outline
 from perfdoctor.reports.wording import worded
 from perfdoctor.reports.wrapping import wrapped
-from perfdoctor.treatment import Treated
+from perfdoctor.results.treatment import Treated
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,7 +7,7 @@ from perfdoctor.reports import html
 from perfdoctor.reports.text import sentence
 from perfdoctor.reports.treated_outline import TreatedOutline, treated_outline
 from perfdoctor.reports.wording import worded
-from perfdoctor.treatment import Treated
+from perfdoctor.results.treatment import Treated
 
 
 def render(treated: Treated) -> str:

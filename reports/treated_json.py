@@ -9,7 +9,7 @@ from typing import Any
 from perfdoctor.reports.json import SCHEMA, document, strict
 from perfdoctor.reports.language import for_programs
 from perfdoctor.reports.wording import worded, worded_fix
-from perfdoctor.treatment import Treated, Trial
+from perfdoctor.results.treatment import Treated, Trial
 
 _FACTS = ("id", "causes", "bound", "first_step_s", "memory_bytes", "gpu_memory_bytes")
 

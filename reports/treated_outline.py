@@ -19,7 +19,7 @@ from perfdoctor.reports.text import (
     speedup,
 )
 from perfdoctor.reports.wording import label, worded, worded_fix
-from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
+from perfdoctor.results.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 
 NOT_RUN = "-"
 _TRAINING = {

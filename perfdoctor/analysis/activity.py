@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from perfdoctor.activity import TRAINER, WORKER, Activity, CodeTree, HotLine, StepParts, StepTimes, Track
 from perfdoctor.analysis.code_tree import code_tree
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
@@ -16,6 +15,7 @@ from perfdoctor.attribution.share import read_writing
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.diagnosis import Text, say
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.results.activity import TRAINER, WORKER, Activity, CodeTree, HotLine, StepParts, StepTimes, Track
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import longest_ordinary

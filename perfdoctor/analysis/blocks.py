@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import BLOCK_NS
-from perfdoctor.blocks import Block, in_batches
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.results.blocks import Block, in_batches
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 

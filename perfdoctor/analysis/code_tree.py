@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from perfdoctor.activity import CodeNode, CodeTree
 from perfdoctor.attribution.account import Sampled
 from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.results.activity import CodeNode, CodeTree
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfdoctor.activity import Activity
 from perfdoctor.analysis.blocks import traced_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.attribution.account import Account, find_culprits
@@ -14,6 +13,7 @@ from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.interpreter import is_outside_torch
 from perfdoctor.rules.verdict import straggler, surest

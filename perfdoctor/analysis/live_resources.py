@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
+from perfdoctor.results.view import DeviceView, GpuView, HostView, LinkView
 from perfdoctor.timeline.readings import total
-from perfdoctor.view import DeviceView, GpuView, HostView, LinkView
 
 # Rates are over so much time, or between two readings where these are farther apart.
 _RATE_NS = 9 * NS_PER_S // 5

@@ -14,11 +14,11 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CodeSample, Mark, ProcessSeen, Symbol, ThreadSample, Unavailable
+from perfdoctor.results.view import PathView, ProcessView, State, ThreadView, View
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline, find_serving
 from perfdoctor.timeline.processes import Process, assign_roles
 from perfdoctor.timeline.stacks import CodeSeen
-from perfdoctor.view import PathView, ProcessView, State, ThreadView, View
 
 # States of threads are means over this much time, and steps are counted in it.
 THREADS_NS = 3 * NS_PER_S

@@ -15,7 +15,6 @@ from pathlib import Path
 from perfdoctor.commands.sources import Source, read_source
 from perfdoctor.compare.compare import compare
 from perfdoctor.compare.side import Side, read_side
-from perfdoctor.comparison import Comparison
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import (
@@ -26,6 +25,7 @@ from perfdoctor.reports.outputs import (
     require_places,
     write_text,
 )
+from perfdoctor.results.comparison import Comparison
 
 # The exit status where the job is slower than allowed; 1 is that nothing could be told.
 REGRESSION = 3

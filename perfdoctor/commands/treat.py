@@ -28,9 +28,9 @@ from perfdoctor.reports.outputs import (
     require_places,
     write_text,
 )
+from perfdoctor.results.treatment import Treated
 from perfdoctor.treat.processes import interruptible
 from perfdoctor.treat.trials import Progress, treat
-from perfdoctor.treatment import Treated
 
 DEFAULT_MINUTES = 10.0
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from perfdoctor.compare.side import Side
-from perfdoctor.comparison import Difference, Weight
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.environment import PLACES
+from perfdoctor.results.comparison import Difference, Weight
 
 # Facts about a job, settings among them, by what another value means; any other setting may be the change.
 _FORBIDS = ("steps", "world_size", "settings.on_gpu")

@@ -9,8 +9,8 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.compare.comparable import differences
 from perfdoctor.compare.estimates import Estimate, Ratio, difference, estimate_both
 from perfdoctor.compare.side import Side
-from perfdoctor.comparison import Answer, CauseChange, Comparison, Interval, Pace, Prediction, Promise, Weight
 from perfdoctor.knowledge import thresholds
+from perfdoctor.results.comparison import Answer, CauseChange, Comparison, Interval, Pace, Prediction, Promise, Weight
 
 
 def compare(before: Side, after: Side, limit: float | None = None) -> Comparison:

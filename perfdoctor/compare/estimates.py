@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from perfdoctor.comparison import Interval
+from perfdoctor.results.comparison import Interval
 
 _MOST_DEPENDENT = 0.9  # more cannot be told from a drift
 

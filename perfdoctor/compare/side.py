@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfdoctor.blocks import Block, in_batches
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.compare.estimates import Ratio
-from perfdoctor.comparison import Run
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.results.blocks import Block, in_batches
+from perfdoctor.results.comparison import Run
 
 SCHEMA = 1  # of the JSON reports that are understood
 _HINT = "Make it anew: perfdoctor report RECORDING --json FILE.json"

@@ -17,7 +17,7 @@ from perfdoctor.recording.reader import Recording
 
 if TYPE_CHECKING:
     from perfdoctor.analysis.live_view import Examined
-    from perfdoctor.view import View
+    from perfdoctor.results.view import View
 
 # A diagnosis is made anew where it would be about so much more.
 _WORTH_NS = 5 * NS_PER_S

@@ -13,7 +13,7 @@ from perfdoctor.live.analyst import Analyst
 from perfdoctor.reports.live import Drawing
 from perfdoctor.reports.live_keys import Choice, moved_on, press
 from perfdoctor.reports.terminal import Closed, Terminal
-from perfdoctor.view import View
+from perfdoctor.results.view import View
 
 # The terminal's size is looked at so often, and whether somebody is still there to see it.
 _POLL_S = 0.25

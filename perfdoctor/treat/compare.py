@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfdoctor.compare.estimates import difference, mean
 from perfdoctor.knowledge import thresholds
-from perfdoctor.treatment import Outcome, Speedup
+from perfdoctor.results.treatment import Outcome, Speedup
 
 
 def steady_from(times: Sequence[float]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.treatment import Training
+from perfdoctor.results.treatment import Training
 
 
 def compare_losses(controls: Sequence[Sequence[float]], treated: Sequence[Sequence[float]], *, exact: bool) -> Training:

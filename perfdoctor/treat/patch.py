@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.results.treatment import Edit
 from perfdoctor.treat.treatments import Treatment
-from perfdoctor.treatment import Edit
 
 # Where there is no call yet, one is put after the imports.
 AFTER_IMPORTS = 0

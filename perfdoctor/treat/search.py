@@ -9,11 +9,11 @@ from typing import Protocol
 
 from perfdoctor.diagnosis import Message, Text, say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.results.treatment import Outcome, Speedup, Training
 from perfdoctor.treat.compare import compare, judge
 from perfdoctor.treat.losses import compare_losses
 from perfdoctor.treat.run import Change, Run
 from perfdoctor.treat.treatments import Treatment, together
-from perfdoctor.treatment import Outcome, Speedup, Training
 
 # Before so many changes in a round comes a control.
 _CONTROL_EVERY = 3

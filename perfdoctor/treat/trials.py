@@ -18,13 +18,13 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
+from perfdoctor.results.treatment import Control, Outcome, Treated, Trial
 from perfdoctor.treat.compare import steady_from
 from perfdoctor.treat.patch import edits_of, make_patch
 from perfdoctor.treat.run import Change, LiveRun, Run, Runner, StepWindow
 from perfdoctor.treat.search import Arm, Found, first_step_s, paces, search
 from perfdoctor.treat.treatments import Situation, Treatment, choose
 from perfdoctor.treat.workplace import Workplace
-from perfdoctor.treatment import Control, Outcome, Treated, Trial
 
 # As `attach` watches, where the budget allows it; and at least.
 WATCH_S, LEAST_WATCH_S = 15.0, 5.0

@@ -1,6 +1,6 @@
 """What a live view says."""
 
-from perfdoctor.view import State
+from perfdoctor.results.view import State
 
 STATES = {
     State.RUNNING: "运行",

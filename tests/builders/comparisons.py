@@ -10,7 +10,7 @@ from typing import Any
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE
 from perfdoctor.compare.compare import compare
 from perfdoctor.compare.side import Side, read_side
-from perfdoctor.comparison import Comparison
+from perfdoctor.results.comparison import Comparison
 
 SETTINGS = {"workers": 2.0, "cores": 8.0, "cpu_model": "AMD EPYC", "trainer_threads": 9.0, "env.OMP_NUM_THREADS": "4"}
 # What steps are made of, as fractions of them.

@@ -3,17 +3,6 @@
 import math
 from dataclasses import replace
 
-from perfdoctor.activity import (
-    TRAINER,
-    WORKER,
-    Activity,
-    CodeNode,
-    CodeTree,
-    HotLine,
-    StepParts,
-    StepTimes,
-    Track,
-)
 from perfdoctor.diagnosis import (
     CauseShare,
     Diagnosis,
@@ -26,6 +15,17 @@ from perfdoctor.diagnosis import (
     Verdict,
     advise,
     say,
+)
+from perfdoctor.results.activity import (
+    TRAINER,
+    WORKER,
+    Activity,
+    CodeNode,
+    CodeTree,
+    HotLine,
+    StepParts,
+    StepTimes,
+    Track,
 )
 
 ATTACK = "</script><script>alert(1)</script>\"'><img src=http://evil.test/x onerror=alert(2)>"

@@ -9,10 +9,10 @@ from typing import Any
 from perfdoctor.causes import INPUT_PREPROCESSING
 from perfdoctor.diagnosis import Diagnosis, advise
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.results.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 from perfdoctor.treat.run import Change, Run
 from perfdoctor.treat.search import Arm, Found
 from perfdoctor.treat.treatments import Treatment
-from perfdoctor.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 from tests.builders.diagnoses import input_bound
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.view import (
+from perfdoctor.results.view import (
     DeviceView,
     GpuView,
     HostView,

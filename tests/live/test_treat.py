@@ -14,11 +14,11 @@ from perfdoctor.causes import GARBAGE_COLLECTION
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.knowledge import thresholds
 from perfdoctor.reports.wording import worded
+from perfdoctor.results.treatment import Outcome, Training
 from perfdoctor.treat.run import Change, Run, Runner, StepWindow
 from perfdoctor.treat.search import Found, search
 from perfdoctor.treat.treatments import Situation, choose
 from perfdoctor.treat.workplace import Workplace
-from perfdoctor.treatment import Outcome, Training
 from tests.builders.trials import arms
 from tests.files import TARGETS
 from tests.processes.attaching import PERFDOCTOR, perfdoctor, refused, until

@@ -15,11 +15,11 @@ from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.capture.target import Relative, family_of, require_target, require_torch
 from perfdoctor.commands.attach import load_analysis
 from perfdoctor.commands.sources import Source, read_source
-from perfdoctor.comparison import Comparison
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
 from perfdoctor.recording.reader import Recording
+from perfdoctor.results.comparison import Comparison
 
 
 class Report(NamedTuple):

@@ -6,13 +6,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from perfdoctor.activity import TRAINER, WORKER, CodeNode
 from perfdoctor.analysis.activity import period
 from perfdoctor.analysis.from_recording import examine
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.html import render
 from perfdoctor.reports.wording import worded
+from perfdoctor.results.activity import TRAINER, WORKER, CodeNode
 from tests.recordings import corpus, packing
 
 # A loader's workers; ranks of which one is late; a trainer that marked its steps.

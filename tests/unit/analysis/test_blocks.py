@@ -5,8 +5,8 @@ import pytest
 
 from perfdoctor.analysis.blocks import KEPT, count_steps, recorded_blocks, traced_blocks
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.blocks import Block, in_batches
 from perfdoctor.recording.schema import Mark
+from perfdoctor.results.blocks import Block, in_batches
 from perfdoctor.timeline.job import JobTimeline
 from tests.builders import jobs
 from tests.builders.marks import Script

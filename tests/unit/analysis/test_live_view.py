@@ -15,7 +15,7 @@ from perfdoctor.recording.schema import Event, Unavailable
 from perfdoctor.recording.writer import RecordingWriter
 from perfdoctor.reports import json as report
 from perfdoctor.reports.wording import worded
-from perfdoctor.view import State, View
+from perfdoctor.results.view import State, View
 from tests.builders.jobs import START, at, code, process, readings, stacks, thread, write
 from tests.recordings import corpus, packing
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE
-from perfdoctor.comparison import Answer, Comparison, Promise, Weight
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.results.comparison import Answer, Comparison, Promise, Weight
 from tests.builders.comparisons import SETTINGS, blocks, compared, finding, report, side, step_times
 
 # How runs of 15 s vary: a little, like a job on a shared machine, or with a step now and then that takes much longer.

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
 HEAVY = {"dask", "jinja2", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
-# What all sides speak: causes, diagnoses and what is drawn of them, live views, treatments, comparisons, and errors.
-WORDS = {"perfdoctor", "activity", "causes", "blocks", "diagnosis", "view", "treatment", "comparison", "errors"}
+# What all sides speak: causes, diagnoses and other results, and errors.
+WORDS = {"perfdoctor", "causes", "diagnosis", "results", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
 MAY_KNOW = {
     "recording": set(),

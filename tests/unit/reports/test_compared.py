@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.comparison import Comparison
 from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown, github
+from perfdoctor.results.comparison import Comparison
 from tests.builders.comparisons import SETTINGS, compared, finding, report, step_times
 from tests.builders.diagnoses import ATTACK, TERMINAL_ATTACK
 from tests.unit.reports.test_html import LOADING, Page

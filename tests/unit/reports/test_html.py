@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from perfdoctor.activity import TRAINER, Track
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Fix, Series
 from perfdoctor.reports.charts import MAX_CHARTS, MAX_LINES
 from perfdoctor.reports.english.page import GOES, WORDS
 from perfdoctor.reports.html import render
+from perfdoctor.results.activity import TRAINER, Track
 from tests.builders import diagnoses
 from tests.files import ROOT
 

@@ -15,7 +15,7 @@ from perfdoctor.reports.phrasebook import Phrasebook
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.treated_outline import treated_outline
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fix
-from perfdoctor.treatment import Outcome
+from perfdoctor.results.treatment import Outcome
 from tests.advice.printed import Printed, catalogue
 from tests.builders import trials
 from tests.builders.phrases import english_runs, reasons

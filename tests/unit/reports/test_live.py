@@ -8,7 +8,7 @@ import pytest
 from perfdoctor.diagnosis import say
 from perfdoctor.reports.live import MIN_HEIGHT, MIN_WIDTH, Drawing
 from perfdoctor.reports.live_keys import SORTS, Choice, moved_on, press, selected
-from perfdoctor.view import State, View
+from perfdoctor.results.view import State, View
 from tests.builders import diagnoses, views
 
 JOB = views.view(diagnosis=diagnoses.input_bound())

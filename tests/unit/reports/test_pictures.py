@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.activity import TRAINER, Activity, CodeNode, CodeTree, StepParts, StepTimes, Track
 from perfdoctor.reports.bands import bands, legend
 from perfdoctor.reports.first_screen import milliseconds
 from perfdoctor.reports.flame import MAX_BOXES, flame
 from perfdoctor.reports.palette import COLORS, Palette
 from perfdoctor.reports.step_pictures import step_picture, steps_row
+from perfdoctor.results.activity import TRAINER, Activity, CodeNode, CodeTree, StepParts, StepTimes, Track
 from tests.builders import diagnoses
 
 INPUT, COMPUTE, GC = "cpu.input_preprocessing", "cpu.model_compute", "cpu.garbage_collection"

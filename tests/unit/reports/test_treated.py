@@ -7,7 +7,7 @@ import pytest
 
 from perfdoctor.diagnosis import advise, say
 from perfdoctor.reports import treated_console, treated_html, treated_json
-from perfdoctor.treatment import Outcome, Speedup, Training, Treated
+from perfdoctor.results.treatment import Outcome, Speedup, Training, Treated
 from tests.builders.diagnoses import ATTACK, TERMINAL_ATTACK, input_bound
 from tests.builders.trials import a_trial, treated
 from tests.unit.reports.test_html import Page

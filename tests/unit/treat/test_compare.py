@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from perfdoctor.results.treatment import Outcome, Speedup
 from perfdoctor.treat.compare import compare, judge, steady_from
-from perfdoctor.treatment import Outcome, Speedup
 
 LOOKS = (2, 3, 4, 5)
 

@@ -3,8 +3,8 @@
 import math
 import random
 
+from perfdoctor.results.treatment import Training
 from perfdoctor.treat.losses import compare_losses
-from perfdoctor.treatment import Training
 
 
 def course(seed: int, *, end: float = 0.5, steps: int = 80) -> list[float]:

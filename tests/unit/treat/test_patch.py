@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.results.treatment import Edit
 from perfdoctor.treat.patch import AFTER_IMPORTS, edited, edits_of, make_patch
-from perfdoctor.treatment import Edit
 from tests.builders.trials import a_treatment
 
 LOADER = {"num_workers": "2", "persistent_workers": "True"}

@@ -3,10 +3,10 @@
 import pytest
 
 from perfdoctor.diagnosis import Message
+from perfdoctor.results.treatment import Outcome, Training
 from perfdoctor.treat.run import Change
 from perfdoctor.treat.search import Arm, Found, search
 from perfdoctor.treat.treatments import Treatment, together
-from perfdoctor.treatment import Outcome, Training
 from tests.builders.trials import Laboratory, a_run, a_treatment, arms
 
 

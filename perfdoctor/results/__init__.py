@@ -1,0 +1,1 @@
+"""What comes out beside the diagnosis, as plain values: what is drawn of it, comparisons, trials, live views."""

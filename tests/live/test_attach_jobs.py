@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from perfdoctor.analysis.from_recording import gather_case
-from perfdoctor.analysis.profiled import Profiled
+from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.job import JobTimeline
@@ -119,7 +119,7 @@ def test_a_log_that_goes_over_a_connection_is_no_reading(tmp_path: Path) -> None
     assert "Let whoever reads the log keep up" in [fix["title"] for fix in logged["fixes"]]
     with closing(Recording.open(kept)) as recording:
         timeline = JobTimeline(recording)
-        (trainer,) = gather_case(timeline, attribute(timeline), Profiled(recording)).trainers
+        (trainer,) = gather_case(timeline, attribute(timeline), read_profiles(timeline.profiles)).trainers
     assert (trainer.workers, trainer.helpers) == (0, 1)
 
 

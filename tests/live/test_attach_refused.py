@@ -37,7 +37,8 @@ def test_a_zombie() -> None:
 
 
 def test_a_thread_of_the_kernel() -> None:
-    if Path("/proc/2/comm").read_text() != "kthreadd\n":
+    second = Path("/proc/2/comm")
+    if not second.exists() or second.read_text() != "kthreadd\n":  # as in a container
         pytest.skip("threads of the kernel cannot be seen here")
     refused(perfdoctor("attach", 2), "kernel")
 

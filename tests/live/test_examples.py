@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from perfdoctor.causes import CAUSES
-from tests.processes.attaching import until
+from tests.processes.attaching import gone, until
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import jobs
@@ -184,8 +184,7 @@ def test_neighbours_go_when_the_job_is_killed() -> None:
         spinning = spinners()
         job.process.kill()
         job.process.wait()
-        _, alive = psutil.wait_procs(spinning, timeout=10)
-    assert not alive
+        assert until(lambda: all(gone(one.pid) for one in spinning))
 
 
 def test_pace_counts_the_steps_of_a_running_job() -> None:

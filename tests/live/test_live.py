@@ -92,11 +92,11 @@ def test_a_terminal_that_is_closed_ends_the_watching_and_nothing_is_lost(trainin
         assert screen.shows(f"{training.pid} trainer"), screen.text
         recorder = screen.program.pid
         viewers = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
+        assert until(lambda: watched_for(kept, 0.5))
         screen.close()
         assert until(told.exists)
         assert until(lambda: not any(Path(f"/proc/{pid}/fd").exists() for pid in viewers))
     is_a_diagnosis(json.loads(told.read_text()))
-    assert watched_for(kept, 0.5)
     assert training.process.poll() is None
 
 

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 
 from tests.processes.agents import text_of, values_of, with_started_server
-from tests.processes.attaching import ENVIRONMENT, TRAINING, Started, job, sampling, until
+from tests.processes.attaching import ENVIRONMENT, TRAINING, Started, gone, job, sampling, until
 
 HELLO = (
     '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
@@ -102,7 +102,7 @@ def test_a_server_that_ends_lets_go_of_the_job(
         (call,) = psutil.Process(server.pid).children()
         server.stdin.close() if end == "close" else server.send_signal(end)
         assert server.wait(20) == status
-        assert until(lambda: not call.is_running() and not sampling(training.pid))
+        assert until(lambda: gone(call.pid) and not sampling(training.pid))
     assert training.process.poll() is None
     if end != signal.SIGKILL:
         assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ from perfdoctor.treat.treatments import Situation, choose
 from perfdoctor.treat.workplace import Workplace
 from tests.builders.trials import arms
 from tests.files import TARGETS
-from tests.processes.attaching import PERFDOCTOR, perfdoctor, refused, until
+from tests.processes.attaching import PERFDOCTOR, gone, perfdoctor, refused, until
 
 JOB = "treated_training.py"
 WINDOW = StepWindow(5, 20, 60, 60)
@@ -119,7 +119,7 @@ def test_ctrl_c_ends_the_job_and_says_so(project: Path) -> None:
     assert process.returncode == 1
     assert "Interrupted before the job was diagnosed." in said
     assert "Traceback" not in said
-    assert not job[0].is_running()
+    assert gone(job[0].pid)
     assert sorted(file.name for file in project.iterdir()) == [JOB]
 
 
@@ -144,7 +144,7 @@ def test_ctrl_c_during_the_trials_reports_what_was_found(project: Path) -> None:
         out, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "It was interrupted before all was tried." in " ".join(out.split())
-    assert not [pid for pid in jobs if psutil.pid_exists(pid)]
+    assert not [pid for pid in jobs if not gone(pid)]
 
 
 class Laboratory:

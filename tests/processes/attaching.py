@@ -143,6 +143,14 @@ def sampling(pid: int) -> list[psutil.Process]:
     return found
 
 
+def gone(pid: int) -> bool:
+    """Whether a process has ended; where nobody waits for orphans, as in many containers, it stays a zombie."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def watched_for(recording: Path, seconds: float) -> bool:
     """Whether a recording that is being made has so many seconds of the job."""
     try:

@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -102,6 +103,6 @@ def main() -> int:
         answer = function(*arguments)
     except PerfDoctorError as error:
         answer = error
-    with os.fdopen(answers, "wb") as file:
+    with suppress(BrokenPipeError), os.fdopen(answers, "wb") as file:  # the server was killed
         pickle.dump(answer, file)
     return 0

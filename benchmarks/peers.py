@@ -173,7 +173,8 @@ def ask(tool: Tool, example: jobs.Example, usual: float) -> Answer:
             named, pace = tool(example, Path(folder))
         except (RuntimeError, ValueError, OSError, LookupError, subprocess.TimeoutExpired) as problem:
             return Answer(f"nothing: {str(problem).strip()[-200:]}", 0.0)
-    return Answer(" ".join(named.split()).replace("|", "/"), pace / usual)
+    here = f"{jobs.EXAMPLES.parent}/"
+    return Answer(" ".join(named.split()).replace("|", "/").replace(here, ""), pace / usual)
 
 
 def main() -> None:

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from perfdoctor.cluster.files import find_traces
 from perfdoctor.knowledge.profiler import Work
 from perfdoctor.traces.decode import DEVICE_CATEGORIES
 from perfdoctor.traces.device import classify_work, split_devices
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import DeviceKind, Trace
-from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.reader import read_trace
 from perfdoctor.traces.steps import Window
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))

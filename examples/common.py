@@ -76,8 +76,6 @@ class Run:
         if self.rank == 0:
             elapsed = time.monotonic() - self._warm_time
             print(f"throughput: {(self._count - self._warm_count) / elapsed:.3f} steps/s", flush=True)
-            if STOP in os.environ:  # all ranks have read it: this one could not have come so far without them
-                Path(os.environ[STOP]).unlink()
 
     def _watched(self, what: str) -> AbstractContextManager[object]:
         """``diagnose()`` around what the user asked it to be around."""
@@ -165,6 +163,8 @@ def leave_group() -> None:
     import torch.distributed as dist
 
     dist.barrier()
+    if STOP in os.environ and dist.get_rank() == 0:  # only now have all ranks read it
+        Path(os.environ[STOP]).unlink(missing_ok=True)
     sys.stdout.flush()
     os._exit(0)
 

@@ -9,31 +9,49 @@ import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
 
-COMMANDS = ("attach", "watch", "treat", "analyze", "report", "compare", "check", "ps", "explain", "export", "mcp")
+# What each is for; the rest of its help is its module's docstring, and is read when it is called.
+COMMANDS = {
+    "attach": "Watch a running job and say what holds it back.",
+    "watch": "Look at a recording live, as `perfdoctor attach --live` shows it.",
+    "monitor": "Watch a job for days at a hundredth of a core: when did it become slower, and why?",
+    "treat": "Run a job again and again for a short while, diagnose it, and measure which changes make it faster.",
+    "analyze": "Account for profiler traces that you have already, or for the recordings of all hosts of a job.",
+    "report": "Make reports from a recording, as often as wanted.",
+    "compare": "Compare a job before and after a change: "
+    "is it faster, where has the time gone, did the predicted gain come true?",
+    "check": "Say what perfdoctor could see of a process, before anything is touched.",
+    "ps": "List the training jobs of this host: trainer, ranks, loader workers, GPUs, age, CPU, memory.",
+    "explain": "Say what a cause means, what looks like it, what helps, and what would prove it wrong.",
+    "export": "Write a recording in the formats of other tools.",
+    "mcp": "Serve agents: a Model Context Protocol server on standard input and output, with tools that only read.",
+}
+
+
+class _Subparser(argparse.ArgumentParser):
+    """The parser of a subcommand; it loads the command's module once it is to parse something."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        module = importlib.import_module(f"perfdoctor.commands.{self.prog.split()[-1]}")
+        self.description = module.__doc__
+        module.add_arguments(self)
+        self.set_defaults(run=module.run, parser=self)
+        return super().parse_known_args(args, namespace)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser with all subcommands; a subcommand's help is its module's docstring."""
+    """The parser with all subcommands, of which only the one that is named on the command line is loaded."""
     parser = argparse.ArgumentParser(
         prog="perfdoctor", description="Says why a PyTorch training job is slow, and what to change."
     )
     parser.add_argument("-V", "--version", action="version", version=f"perfdoctor {__version__}")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"perfdoctor.commands.{name}")
-        text = module.__doc__ or ""
-        subparser = subparsers.add_parser(
-            name,
-            help=text.splitlines()[0],
-            description=text,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run, parser=subparser)
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Subparser)
+    for name, text in COMMANDS.items():
+        subparsers.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     return parser
 
 

@@ -157,6 +157,9 @@ def diagnose(
     confirm: bool = False,
     serialise: bool = True,
     lang: str | None = None,
+    source: bool = True,
+    treat: bool | str = False,
+    treat_minutes: float = 3.0,
 ) -> Diagnose:
     """Diagnoses the training loop that it is wrapped around.
 
@@ -174,11 +177,19 @@ def diagnose(
             the training by as many steps: the loader's batches, their order and its random state stay as they are.
         serialise: whether to isolate the phases of 4 steps, where there is an accelerator or more than one rank.
         lang: language of the reports, ``en`` or ``zh``; None for that of the locale, and English in JSON.
+        source: whether report and recording hold some lines of the source around those that cost most, secrets masked.
+        treat: whether to try, after the diagnosis, changes that can be made between steps and taken back, in blocks of
+            steps between blocks without: those with which the results are the same to the last bit; with
+            ``"within noise"`` those too that may round differently. Only in a job of one rank.
+        treat_minutes: how long that may take.
     """
     if _closed or _loop is not None:
         return _shared
     try:
-        return Diagnose(Options(steps, warmup, report, json, recording, profile, confirm, serialise, lang))
+        asked = Options(
+            *(steps, warmup, report, json, recording, profile, confirm, serialise, lang, source, treat, treat_minutes)
+        )
+        return Diagnose(asked)
     except (TypeError, ValueError) as error:
         _close(f"perfdoctor does not watch: {error}", stacklevel=3)
         return _shared

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from perfdoctor.causes import CAUSES
 from perfdoctor.results.activity import Activity
 from perfdoctor.results.blocks import Block
+from perfdoctor.results.crowd import Crowd
+from perfdoctor.results.stuck import Stuck
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +23,10 @@ OUTSIDE = "sampled from outside"
 INSIDE = "measured inside"
 TRACED = "traced"
 CONFIRMED = "confirmed by trial"
+
+# What one step is where steps were counted from outside: ``steps.unit`` in the JSON.
+OPTIMIZER_STEPS = "optimizer steps"
+BACKWARD_PASSES = "backward passes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,7 @@ class Why(Enum):
     TOO_BRIEF = auto()
     STOPPED = auto()
     HUNG = auto()
+    STUCK = auto()
     UNATTRIBUTED = auto()
     LATE_RANK = auto()
     TRACE = auto()
@@ -249,6 +256,8 @@ class Diagnosis:
         activity: what was seen over time, over the code and over the steps, for pictures.
         not_drawn: what of that was not seen, and why, one sentence each.
         blocks: the same time stretch by stretch, to tell how much the job varies.
+        crowd: the ranks in short, where there are many; None where there are few.
+        stuck: what holds a job up that makes no progress; None for one that steps, and where that was not seen.
     """
 
     version: str
@@ -264,6 +273,8 @@ class Diagnosis:
     activity: Activity = field(default_factory=Activity)
     not_drawn: tuple[Text, ...] = ()
     blocks: tuple[Block, ...] = ()
+    crowd: Crowd | None = None
+    stuck: Stuck | None = None
 
     def to_frame(self, part: Part = "findings") -> pd.DataFrame:
         """One part of it as a pandas DataFrame; ``docs/notebook.md`` lists the columns.

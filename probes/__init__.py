@@ -135,11 +135,12 @@ class LeavesFiles(Protocol):
     recording: Path | None
 
 
-def all_probes(root: Path = Path("/")) -> list[Probe]:
+def all_probes(root: Path = Path("/"), *, steps: bool = False) -> list[Probe]:
     """All probes that can look from outside, in the order in which they are opened; they are closed in the reverse.
 
     Args:
         root: where /proc and /sys are.
+        steps: whether to count steps too, for which a page of the job's code is changed meanwhile.
     """
     from perfdoctor.probes.code import CodeProbe
     from perfdoctor.probes.cpu import CpuProbe
@@ -150,11 +151,14 @@ def all_probes(root: Path = Path("/")) -> list[Probe]:
     from perfdoctor.probes.network import NetworkProbe
     from perfdoctor.probes.readers.cpython import Layouts
     from perfdoctor.probes.stacks import StacksProbe
+    from perfdoctor.probes.steps import StepsProbe
     from perfdoctor.probes.threads import ThreadsProbe
+    from perfdoctor.probes.waits import WaitsProbe
 
     layouts = Layouts()
     return [
         CodeProbe(root),  # closed last: it then looks up the names of functions
+        *([StepsProbe(root)] if steps else []),
         ThreadsProbe(),
         InterpreterProbe(root, layouts),
         StacksProbe(root=root, layouts=layouts),
@@ -163,6 +167,7 @@ def all_probes(root: Path = Path("/")) -> list[Probe]:
         IoProbe(root),
         NetworkProbe(root),
         GpuProbe(root),
+        WaitsProbe(root, layouts),
     ]
 
 

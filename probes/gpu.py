@@ -16,6 +16,7 @@ from queue import SimpleQueue
 
 from perfdoctor.probes import Availability, Processes, Refusal
 from perfdoctor.probes.readers.amd import AmdDriver
+from perfdoctor.probes.readers.amd_kernel import AmdKernelDriver
 from perfdoctor.probes.readers.gpus import Device, Driver, sees_all_processes
 from perfdoctor.probes.readers.numa import node_of_device
 from perfdoctor.probes.readers.nvidia import NvidiaDriver
@@ -114,7 +115,7 @@ class GpuProbe:
 
     def _connect(self) -> Refusal | None:
         """Finds a driver with devices; returns why there is none."""
-        drivers: tuple[Driver, ...] = (NvidiaDriver(), AmdDriver())
+        drivers: tuple[Driver, ...] = (NvidiaDriver(), AmdDriver(), AmdKernelDriver(self._root))
         reasons = []
         for driver in drivers:
             reason = driver.open()
@@ -125,7 +126,7 @@ class GpuProbe:
                 self._disconnect()
                 return _NO_DEVICE
             reasons.append(reason)
-        return why_no_gpu(self._root, *reasons)
+        return why_no_gpu(self._root, *reasons[:2])
 
     def _disconnect(self) -> None:
         for device in self._devices:

@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from perfdoctor.probes import Availability, Processes, Refusal
@@ -85,6 +85,7 @@ class NetworkProbe:
         self._sockets_next_ns = 0
         self._waiting: list[int] = []  # processes whose sockets are still to be looked at in this round
         self._seen: set[int] = set()
+        self._inodes: dict[int, list[str]] = {}
 
     def check(self, process: Candidate) -> Availability:
         """Interfaces are seen by everybody; the sockets of a process need the right to read it."""
@@ -111,6 +112,7 @@ class NetworkProbe:
         if self._waiting or now_ns >= self._sockets_next_ns:
             self._waiting = [pid for pid in self._waiting or pids if pid in pids]
             yield from self._some_sockets(now_ns)
+        yield from self._send_queue(now_ns, pids)
 
     def close(self) -> Iterator[Sample]:
         """Closes all files, and says whose sockets there was no time to look at."""
@@ -143,6 +145,14 @@ class NetworkProbe:
             yield Reading(time_ns, "network", "network", "tcp_retransmits_total", tcp.get("RetransSegs"))
             return
 
+    def _send_queue(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+        """What the job's connections hold that the other side has not yet confirmed, by the sockets seen last."""
+        held = {inode for pid in pids for inode in self._inodes.get(pid, ())}
+        namespace = next(iter(pids), None)
+        if held and namespace is not None:
+            queued = queued_bytes(self._root / f"proc/{namespace}/net", held)
+            yield Reading(time_ns, "network", "network", "send_queue_bytes", queued)
+
     def _some_sockets(self, time_ns: int) -> Iterator[Sample]:
         start_ns = now_ns()
         table: dict[str, tuple[str, str]] | None = None
@@ -154,6 +164,7 @@ class NetworkProbe:
                 descriptors = os.listdir(self._root / f"proc/{pid}/fd")
                 looked_at += len(descriptors)
                 inodes = socket_inodes(f"{self._root}/proc/{pid}/fd", descriptors)
+                self._inodes[pid] = inodes
                 if inodes and table is None:
                     table = socket_table(self._root / f"proc/{pid}/net")
             except PermissionError:
@@ -213,6 +224,19 @@ def socket_inodes(folder: str, descriptors: Iterable[str]) -> list[str]:
         if target.startswith("socket:["):
             inodes.append(target[8:-1])
     return inodes
+
+
+def queued_bytes(net: Path, inodes: Collection[str]) -> int | None:
+    """Bytes in the send queues of some TCP sockets of a namespace; None where its tables cannot be read."""
+    found = None
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = (net / name).read_text(errors="replace").splitlines()[1:]
+        except OSError:
+            continue
+        queues = ((fields[4].partition(":")[0], fields[9]) for fields in map(str.split, lines))
+        found = (found or 0) + sum(int(queue, 16) for queue, inode in queues if inode in inodes)
+    return found
 
 
 def socket_table(net: Path) -> dict[str, tuple[str, str]]:

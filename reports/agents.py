@@ -29,7 +29,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a tool answers.
 
     Attributes:
@@ -77,11 +77,22 @@ class ToldFinding:
 
 
 @dataclass(frozen=True)
+class ToldStuck:
+    """What holds up a job that is stuck, and for how long nothing has moved, at least."""
+
+    kind: str
+    rank: int | None
+    since_s: float | None
+    confidence: float | None
+
+
+@dataclass(frozen=True)
 class ToldDiagnosis:
-    """The values of a diagnosis; ``diagnosis`` names it to other tools."""
+    """The values of a diagnosis; ``diagnosis`` names it to other tools, ``stuck`` is null for a job that moves."""
 
     diagnosis: str
     verdict: ToldVerdict
+    stuck: ToldStuck | None
     breakdown: list[ToldShare]
     findings: list[ToldFinding]
     not_examined: list[str]
@@ -132,7 +143,7 @@ class ToldComparison:
     prediction: dict[str, Any] | None
 
 
-def tell(diagnosis: Diagnosis, name: str, next_move: str = "") -> Answer:
+def tell(diagnosis: Diagnosis, name: str, next_move: str = "") -> ToolAnswer:
     """The verdict, what it rests on, what to do first, and what else was found.
 
     Args:
@@ -144,6 +155,7 @@ def tell(diagnosis: Diagnosis, name: str, next_move: str = "") -> Answer:
         ToldDiagnosis(
             diagnosis=name,
             verdict=_verdict(diagnosis),
+            stuck=_stuck(diagnosis),
             breakdown=[
                 ToldShare(line.cause, _rounded(line.share))
                 for line in diagnosis.breakdown[:MOST_VALUES]
@@ -159,7 +171,7 @@ def tell(diagnosis: Diagnosis, name: str, next_move: str = "") -> Answer:
     return answer(_diagnosis(outline(diagnosis), name, next_move), values)
 
 
-def tell_finding(diagnosis: Diagnosis, name: str, number: int) -> Answer:
+def tell_finding(diagnosis: Diagnosis, name: str, number: int) -> ToolAnswer:
     """One finding whole: its evidence, its changes as they are to be made, and what would refute it.
 
     Args:
@@ -184,7 +196,7 @@ def tell_finding(diagnosis: Diagnosis, name: str, number: int) -> Answer:
     return answer(_finding(outline(diagnosis).cards[number - 1], number, worded(finding.summary)), values)
 
 
-def tell_comparison(comparison: Comparison) -> Answer:
+def tell_comparison(comparison: Comparison) -> ToolAnswer:
     """Whether the job became faster, where its time has gone, and what became of the predicted gain."""
     told = strict(compared_json.document(comparison))
     named = {name: told[name] for name in ("answer", "pace", "implied_speedup", "causes", "prediction")}
@@ -192,10 +204,10 @@ def tell_comparison(comparison: Comparison) -> Answer:
     return answer(_comparison(compared_outline(comparison)), asdict(values))
 
 
-def answer(sections: Iterable[Section], values: dict[str, Any]) -> Answer:
+def answer(sections: Iterable[Section], values: dict[str, Any]) -> ToolAnswer:
     """The text of sections, the most important first, and values, which have half of the room at most."""
     values = trimmed(shortened(values), ROOM // 2)
-    return Answer(fitted(sections, ROOM - size_of_values(values)), values)
+    return ToolAnswer(fitted(sections, ROOM - size_of_values(values)), values)
 
 
 def _verdict(diagnosis: Diagnosis) -> ToldVerdict:
@@ -209,6 +221,13 @@ def _verdict(diagnosis: Diagnosis) -> ToldVerdict:
         verdict.straggler_rank,
         verdict.level,
     )
+
+
+def _stuck(diagnosis: Diagnosis) -> ToldStuck | None:
+    stuck = diagnosis.stuck
+    if stuck is None:
+        return None
+    return ToldStuck(stuck.kind, stuck.rank, _rounded(stuck.since_s), _rounded(stuck.confidence))
 
 
 def _evidence(item: Evidence) -> ToldEvidence:
@@ -232,8 +251,11 @@ def _diagnosis(report: Outline, name: str, next_move: str) -> Iterator[Section]:
     """What is said of a diagnosis, the most important first."""
     known = "; ".join(f"{lower_first(label)}: {value}" for label, value in (*report.figures, *report.basis))
     yield Section("", (report.headline, *short_lines(report.summary, report.straggler, f"{sentence(known)}.")))
-    if next_move:
+    if next_move := report.next_move or next_move:
         yield Section("Next move:", (short(next_move),))
+    yield Section("Who stands where:", tuple(f"- {short(who)}: {short(where)}" for who, where in report.halts))
+    if report.refuted_by:
+        yield Section("It would be wrong if:", short_lines(report.refuted_by))
     rest = f"- […] read_finding {name} 1 has the rest"
     first = report.cards[:1] if report.bottleneck else ()
     for card in first:

@@ -68,7 +68,7 @@ class ShownFix:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class RuledOut:
     """Another cause that it could have been.
 
     Attributes:
@@ -105,7 +105,7 @@ class Card:
     evidence: tuple[tuple[str, str, str], ...]
     changes: tuple[ShownFix, ...]
     refuted_by: str
-    look_alikes: tuple[Alike, ...] = ()
+    look_alikes: tuple[RuledOut, ...] = ()
 
 
 def texts(diagnosis: Diagnosis) -> Iterator[str]:
@@ -137,8 +137,8 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
     )
 
 
-def _alike(one: LookAlike) -> Alike:
-    return Alike(
+def _alike(one: LookAlike) -> RuledOut:
+    return RuledOut(
         title=sentence(cause_title(one.cause)),
         share="" if one.share is None else percent(one.share),
         evidence=tuple((clean(worded(item.name)), quantity(item.value, item.unit)) for item in one.evidence),

@@ -26,7 +26,7 @@ _STEPS_S = (
     *(factor * 10.0**power for power in range(-6, 1) for factor in (1, 2, 5)),
     *(10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0, 86400.0),
 )
-_MOST_TICKS = 8
+_MOST_TICKS = 8  # labels of more run into each other on a phone
 
 _WHOLES = ("fraction", "share")
 

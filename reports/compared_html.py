@@ -6,6 +6,7 @@ from importlib.resources import files
 
 from perfdoctor.diagnosis import say
 from perfdoctor.reports.compared_outline import compared_outline
+from perfdoctor.reports.html import style
 from perfdoctor.reports.wording import page_words, worded
 from perfdoctor.results.comparison import Comparison
 
@@ -19,7 +20,7 @@ def render(comparison: Comparison) -> str:
     )
     return environment.get_template("compared.html").render(
         report=compared_outline(comparison),
-        style=_asset("compared.css"),
+        style=style("compared.css"),
         lang=page_words().WORDS["lang"],
         footer=worded(say("compared.footer")),
     )

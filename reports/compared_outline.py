@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Message, say
+from perfdoctor.diagnosis import BACKWARD_PASSES, Message, Text, say
 from perfdoctor.reports.outline import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
-from perfdoctor.reports.wording import cause_title, worded
+from perfdoctor.reports.wording import cause_title, label, worded
 from perfdoctor.results.comparison import (
     Answer,
     CauseChange,
@@ -128,7 +128,7 @@ def compared_outline(comparison: Comparison) -> ComparedOutline:
         version=clean(comparison.version),
         headline=clean(_headline(comparison)),
         tone=_TONES.get(pace.answer, "unknown") if pace else "unknown",
-        summary=clean(_how_sure(pace) if pace else _without_pace(comparison)),
+        summary=clean(_how_sure(pace, comparison.before.step_is) if pace else _without_pace(comparison)),
         warning=_warning(comparison),
         verdict=clean(_verdict(comparison)) if comparison.limit is not None else "",
         figures=_figures(pace) if pace else (),
@@ -187,7 +187,7 @@ def _title(cause: str) -> str:
     return cause_title(cause) if cause in CAUSES else clean(cause)
 
 
-def _how_sure(pace: Pace) -> Message:
+def _how_sure(pace: Pace, step_is: str) -> Message:
     if pace.floor is None:
         return say("compared.no_interval")
     return say(
@@ -197,6 +197,7 @@ def _how_sure(pace: Pace) -> Message:
         confidence=percent(pace.confidence),
         floor=percent(pace.floor),
         longer=pace.answer is Answer.SAME,
+        passes=step_is == BACKWARD_PASSES,
     )
 
 
@@ -221,9 +222,15 @@ def _warning(comparison: Comparison) -> str:
 
 def _named(one: Difference) -> tuple[str, str, str]:
     name = one.what.removeprefix("settings.")
-    label = name.removeprefix("env.") if name.startswith("env.") else fact(name, "")[0]
-    before, after = (say("compared.nothing") if text is None else text for text in (one.before, one.after))
-    return clean(say("compared.name", what=one.what, label=label)), clean(before), clean(after)
+    shown = name.removeprefix("env.") if name.startswith("env.") else fact(name, "")[0]
+    before, after = (clean(_value(one.what, text)) for text in (one.before, one.after))
+    return clean(say("compared.name", what=one.what, label=shown)), before, after
+
+
+def _value(what: str, text: str | None) -> Text:
+    if text is None:
+        return say("compared.nothing")
+    return say("compared.step_is", what=text) if what == "steps" else text
 
 
 def _verdict(comparison: Comparison) -> Message:
@@ -334,11 +341,16 @@ def _run(run: Run) -> Rows:
         (worded(say("compared.file")), clean(run.source)),
         (worded(say("compared.kind")), worded(run.kind)),
         (worded(say("compared.watched")), duration(run.watched_s)),
-        (worded(say("compared.steps")), unknown if run.steps is None else number(round(run.steps))),
+        (worded(say("compared.steps")), unknown if run.steps is None else _steps(run.steps, run.step_is)),
         (worded(say("compared.level")), clean(worded(run.level))),
         (worded(say("compared.first_cause")), clean(run.cause or say("compared.no_cause"))),
         (worded(say("compared.verdict")), clean(run.summary)),
     )
+
+
+def _steps(count: float, step_is: str) -> str:
+    known = [worded(say("compared.step_is", what=step_is))] if step_is else []
+    return label("listed", items=(number(round(count)), *known))
 
 
 def _longer(gain: float) -> str:

@@ -94,12 +94,19 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
     yield indented(report.summary, 2)
     yield ""
     yield table((*report.figures, *report.basis))
+    if report.halts:
+        yield from _stuck(report)
     if report.breakdown:
         yield from heading(label("time_goes"))
         yield _bars(report.breakdown, bar, blocks)
     if report.ranks:
         yield from heading(label("rank_by_rank"))
+        if report.groups and report.straggler:
+            yield indented(report.straggler, 2)
         yield _ranks(report.ranks)
+    if report.groups:
+        yield from heading(label("alike"))
+        yield _ranks(report.groups)
     brief = [card for card in report.cards[1:] if card.healthy or card.severity == "low"]
     for place, card in enumerate(report.cards, start=1):
         yield from _title(place, card)
@@ -114,6 +121,15 @@ def _blocks(report: Outline, bar: int, blocks: bool) -> "Iterator[RenderableType
         if rows:
             yield from heading(title)
             yield table(rows)
+
+
+def _stuck(report: Outline) -> "Iterator[RenderableType]":
+    """Of a job that is stuck, who stands where, and what to do."""
+    yield from heading(label("who_stands_where"))
+    yield table(report.halts)
+    yield from heading(label("what_to_do"))
+    yield indented(report.next_move, 2, "green")
+    yield indented(label("named", name=label("what_refutes"), value=report.refuted_by), 2, FAINT)
 
 
 def heading(text: str) -> "Iterator[RenderableType]":
@@ -172,7 +188,8 @@ def _ranks(ranks: Iterable[RankBar]) -> "RenderableType":
     for rank in ranks:
         shares = label("sequence", items=tuple(f"{part.percent} {lower_first(part.title)}" for part in rank.parts))
         late = (label("named", name=label("straggler"), value="") if rank.straggler else "", "bold red")
-        grid.add_row("", Text(label("aside", text=rank.name, more=rank.detail)), wrapped(Text.assemble(late, shares)))
+        name = label("aside", text=rank.name, more=rank.detail) if rank.detail else rank.name
+        grid.add_row("", Text(name), wrapped(Text.assemble(late, shares)))
     return grid
 
 

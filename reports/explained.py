@@ -7,14 +7,15 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from perfdoctor.causes import CAUSES, Cause
-from perfdoctor.reports.english.explanations import EXPLAINED
+from perfdoctor.diagnosis import say
+from perfdoctor.reports.english.causes import EXPLAINED
 from perfdoctor.reports.text import percent, sentence
+from perfdoctor.reports.wording import cause_title, explained_cause, explained_words, worded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_PAGE_COLUMNS = 140
-_RESOURCES = {"cpu": "CPU", "io": "I/O", "gpu": "GPU", "communication": "Communication", None: "The rest"}
+_PAGE_COLUMNS = 140  # as the other pages of docs/ are wrapped
 _EMPHASIS = re.compile(r"\*([^*]+)\*")
 
 
@@ -34,17 +35,17 @@ def render(cause: str, *, width: int | None, color: bool, encoding: str | None =
 
     from perfdoctor.reports.console import drawn, heading, indented
 
-    row, known = EXPLAINED[cause], CAUSES[cause]
+    words, row, known = explained_words(), explained_cause(cause), CAUSES[cause]
     blocks: list[RenderableType] = [
-        Text.assemble((cause, "bold"), f": {known.title}"),
+        Text.assemble((cause, "bold"), f": {cause_title(cause)}"),
         "",
         indented(_plain(row.means), 2),
     ]
     for title, text in (
-        ("Looks like", row.looks_like),
-        ("What helps", row.helps),
-        ("What would prove it wrong", row.refuted and f"if {row.refuted}"),
-        ("When it is named", _when(known)),
+        (words.TITLES["looks_like"], row.looks_like),
+        (words.TITLES["helps"], row.helps),
+        (words.TITLES["refuted"], row.refuted and worded(say("explained.refuted", what=row.refuted))),
+        (words.TITLES["named"], _when(known)),
     ):
         if text:
             blocks += [*heading(title), indented(sentence(_plain(text)), 2)]
@@ -56,8 +57,8 @@ def render_list(*, width: int | None, color: bool, encoding: str | None = None) 
     from perfdoctor.reports.console import drawn, heading, table
 
     blocks: list[RenderableType] = []
-    for bottleneck, name in _RESOURCES.items():
-        rows = tuple((cause.id, cause.title) for cause in CAUSES.values() if cause.bottleneck == bottleneck)
+    for bottleneck, name in explained_words().RESOURCES.items():
+        rows = tuple((cause.id, cause_title(cause.id)) for cause in CAUSES.values() if cause.bottleneck == bottleneck)
         blocks += [*heading(name), table(rows)]
     return drawn(blocks[1:], width=width, color=color, encoding=encoding)
 
@@ -89,11 +90,10 @@ def page(text: str) -> str:
 def _when(cause: Cause) -> str:
     """From what share on it is the bottleneck."""
     if cause.healthy:
-        return "A job that spends its time here has no bottleneck."
+        return worded(say("explained.healthy"))
     if cause.bottleneck is None:
         return ""
-    gives_way = " It gives way to a specific cause that costs nearly as much." if cause.generic else ""
-    return f"It can be the bottleneck from {percent(cause.minimum)} of the time on.{gives_way}"
+    return worded(say("explained.named", share=percent(cause.minimum), generic=cause.generic))
 
 
 def _plain(text: str) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfdoctor.diagnosis import Diagnosis, Verdict
+from perfdoctor.diagnosis import BACKWARD_PASSES, Diagnosis, Verdict
 from perfdoctor.reports.cards import Card, ShownFix
 from perfdoctor.reports.outline import Outline
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, clean, duration, percent, size, speedup
-from perfdoctor.reports.wording import cause_title, page_words, worded, worded_fixes
+from perfdoctor.reports.wording import cause_goes, cause_title, page_words, worded, worded_fixes
 
-SECOND_MS = 1000
+SECOND_MS = 1000  # the waterfall shows where one second goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AdvisedChange:
     """A change, with all findings that it serves.
 
     Attributes:
@@ -68,9 +68,10 @@ class Prospect:
 def verdict_sentence(verdict: Verdict, report: Outline) -> str:
     """The verdict in one sentence."""
     words = page_words()
-    if report.tone != "bottleneck" or verdict.cause not in words.GOES:
+    goes = cause_goes(verdict.cause) if report.tone == "bottleneck" and verdict.cause else ""
+    if not goes:
         return report.claim
-    said = words.WORDS["of_time"].format(share=percent(verdict.share), goes=words.GOES[verdict.cause])
+    said = words.WORDS["of_time"].format(share=percent(verdict.share), goes=goes)
     if verdict.straggler_rank is None:
         return str(said)
     return str(words.WORDS["in_rank"].format(sentence=said, rank=verdict.straggler_rank))
@@ -111,7 +112,7 @@ def milliseconds(shares: Sequence[float]) -> list[int]:
     return whole
 
 
-def changes_of(diagnosis: Diagnosis, cards: Sequence[Card]) -> tuple[list[Change], tuple[tuple[int, ...], ...]]:
+def changes_of(diagnosis: Diagnosis, cards: Sequence[Card]) -> tuple[list[AdvisedChange], tuple[tuple[int, ...], ...]]:
     """All changes in the order of the findings, each once, and the numbers of those of each card."""
     numbers: dict[tuple[str, str], int] = {}
     fixes: list[ShownFix] = []
@@ -127,7 +128,7 @@ def changes_of(diagnosis: Diagnosis, cards: Sequence[Card]) -> tuple[list[Change
             serves[number].append((place, card.title))
             own.append(number + 1)
         by_card.append(tuple(own))
-    changes = [Change(number + 1, fix, tuple(serves[number])) for number, fix in enumerate(fixes)]
+    changes = [AdvisedChange(number + 1, fix, tuple(serves[number])) for number, fix in enumerate(fixes)]
     return changes, tuple(by_card)
 
 
@@ -145,7 +146,7 @@ def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
     ranged = duration(least) != duration(most)
     before = steps.get("median_s")
     step = ""
-    if isinstance(before, (int, float)) and before > 0:
+    if isinstance(before, (int, float)) and before > 0 and steps.get("unit") != BACKWARD_PASSES:
         step = words["a_step"].format(before=duration(before), after=duration(before * expected))
     return Prospect(
         after=(round(100 * expected, 1), round(100 * least, 1), round(100 * most, 1)),
@@ -155,7 +156,7 @@ def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
     )
 
 
-def bounds(diagnosis: Diagnosis, first: Change | None, prospect: Prospect | None) -> Iterable[str]:
+def bounds(diagnosis: Diagnosis, first: AdvisedChange | None, prospect: Prospect | None) -> Iterable[str]:
     """What a first change can bring at most where no more is known, and what limits the job after it."""
     words, verdict = page_words().WORDS, diagnosis.verdict
     if first is None:

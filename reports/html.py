@@ -42,7 +42,7 @@ def page(template: str, diagnosis: Diagnosis, **more: object) -> str:
         report=report,
         page=page_outline(diagnosis, report),
         words=SimpleNamespace(**page_words().WORDS),
-        style=_asset("report.css"),
+        style=style("report.css"),
         script=script,
         # The page's policy lets this very script run and no other.
         script_hash=b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii"),
@@ -66,6 +66,11 @@ class _Mark(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Called for each tag."""
         self.found |= tag == "meta" and ("name", "perfdoctor-bottleneck") in attrs
+
+
+def style(name: str) -> str:
+    """A style sheet, with what all pages have in common before it."""
+    return _asset("base.css") + _asset(name)
 
 
 def _asset(name: str) -> str:

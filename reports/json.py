@@ -31,14 +31,14 @@ def render(diagnosis: Diagnosis) -> str:
     Raises:
         TypeError: one of the free tables (job, steps, ranks, overhead) holds what is not a plain value.
     """
-    return json.dumps(strict(document(diagnosis)), indent=2, allow_nan=False) + "\n"
+    return json.dumps(document(diagnosis), indent=2, allow_nan=False) + "\n"
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What the JSON says, with nothing but text for people: in English, unless the user named another language."""
+    """What the JSON says, as values that it can hold: texts in English, unless the user named another language."""
     with for_programs():
         diagnosis = worded_diagnosis(diagnosis)
-    return {
+    said = {
         "schema": SCHEMA,
         "perfdoctor": diagnosis.version,
         "verdict": {name: getattr(diagnosis.verdict, name) for name in _VERDICT},
@@ -52,7 +52,9 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "overhead": diagnosis.overhead,
         "job": diagnosis.job,
         "blocks": [_block(block) for block in diagnosis.blocks],
+        "stuck": None if diagnosis.stuck is None else asdict(diagnosis.stuck),
     }
+    return dict(strict(said))
 
 
 def _block(block: Block) -> dict[str, Any]:

@@ -78,12 +78,17 @@ def for_programs() -> Iterator[None]:
 
 
 @contextmanager
-def for_stream(stream: TextIO) -> Iterator[None]:
-    """English within, if the stream's encoding lacks the letters of the language; that is said if it was asked for."""
+def for_stream(stream: TextIO, *, quietly: bool = False) -> Iterator[None]:
+    """English within, if the stream's encoding lacks the letters of the language.
+
+    Args:
+        stream: what is written to.
+        quietly: otherwise that is said on stderr, if the language was asked for.
+    """
     if can_write(catalogue().letter, stream.encoding or "ascii"):
         yield
         return
-    if _current.get().asked:
+    if _current.get().asked and not quietly:
         print(
             f"perfdoctor: The encoding {stream.encoding} cannot show {_current.get().code}, so this is in English; "
             "PYTHONIOENCODING=utf-8 changes that.",

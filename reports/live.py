@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, say
 from perfdoctor.reports.console import FAINT, TONES
-from perfdoctor.reports.english import live as words
-from perfdoctor.reports.live_keys import FINDINGS, HELP, PROCESS, Choice, chosen_processes, selected
+from perfdoctor.reports.live_keys import FINDINGS, HELP, PROCESS, Selection, chosen_processes, selected
 from perfdoctor.reports.live_table import Column, columns_of_processes, columns_of_threads, row, short_size
 from perfdoctor.reports.outline import Outline, outline
 from perfdoctor.reports.text import clean, duration, percent
-from perfdoctor.reports.wording import worded
+from perfdoctor.reports.wording import cause_title, live_words, worded
+from perfdoctor.reports.wrapping import fitted, lines_of
 from perfdoctor.results.view import DeviceView, GpuView, HostView, LinkView, ProcessView, View
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Drawing:
         self._diagnosis: Diagnosis | None = None
         self._outline: Outline | None = None
 
-    def lines(self, view: View | None, choice: Choice, width: int, height: int) -> list[Text]:
+    def lines(self, view: View | None, choice: Selection, width: int, height: int) -> list[Text]:
         """A screen of so many columns, and at most so many lines.
 
         Args:
@@ -63,7 +62,7 @@ class Drawing:
             line.truncate(width - 1)  # a full line would go on in the next one on some terminals
         return shown
 
-    def _page(self, view: View, choice: Choice, width: int, height: int) -> Iterator[Text]:
+    def _page(self, view: View, choice: Selection, width: int, height: int) -> Iterator[Text]:
         known = self._outlined(view.diagnosis)
         if choice.page == HELP:
             yield from _help()
@@ -94,7 +93,7 @@ def _heading(text: str) -> Text:
     return _text(text, "bold")
 
 
-def _title(view: View, choice: Choice) -> Text:
+def _title(view: View, choice: Selection) -> Text:
     title = worded(say("live.title", pid=view.pid, host=clean(view.host_name), watched=duration(round(view.at_s))))
     line = _heading(title)
     if not view.live:
@@ -105,11 +104,11 @@ def _title(view: View, choice: Choice) -> Text:
     return line
 
 
-def _keys(view: View, choice: Choice) -> Text:
+def _keys(view: View, choice: Selection) -> Text:
     """The last line: the keys, or the filter as it is typed."""
     if choice.typing:
         return _text(f"/{clean(choice.filter)}_", "reverse")
-    return _text("  ".join(words.BAR if view.live else words.REPLAY_BAR), FAINT)
+    return _text("  ".join(live_words().BAR if view.live else live_words().REPLAY_BAR), FAINT)
 
 
 def _verdict(view: View, known: Outline | None, width: int) -> Iterator[Text]:
@@ -124,8 +123,8 @@ def _verdict(view: View, known: Outline | None, width: int) -> Iterator[Text]:
         if known.straggler:
             yield _text(known.straggler, TONES["bottleneck"])
         begin, end = view.diagnosed_s
-        sure = percent(verdict.confidence)
-        yield _text(clean(say("live.basis", confidence=sure, level=verdict.level, begin=begin, end=end)), FAINT)
+        sure, level = percent(verdict.confidence), worded(verdict.level)
+        yield _text(clean(say("live.basis", confidence=sure, level=level, begin=begin, end=end)), FAINT)
     for item in view.missing:
         yield _text(clean(item), "yellow")
     for part in known.breakdown[:_CAUSES] if known is not None else ():
@@ -172,8 +171,8 @@ def _traffic(one: DeviceView | LinkView) -> float:
 def _labelled(label: str, text: str) -> Text:
     from rich.text import Text
 
-    shown = clean(label)
-    return Text.assemble((f"{shown[:_LABEL]:<{_LABEL}} ", "cyan"), text, no_wrap=True, overflow="crop", end="")
+    shown = fitted(live_words().LABELS.get(label, clean(label)), _LABEL)
+    return Text.assemble((f"{shown} ", "cyan"), text, no_wrap=True, overflow="crop", end="")
 
 
 def _cores(host: HostView) -> Iterator[Text]:
@@ -243,7 +242,7 @@ def _gpu(gpu: GpuView) -> Iterator[Text]:
     yield _labelled("", worded(board))
 
 
-def _table(view: View, choice: Choice, width: int, height: int) -> Iterator[Text]:
+def _table(view: View, choice: Selection, width: int, height: int) -> Iterator[Text]:
     """The processes, around the chosen one where not all have room."""
     shown, chosen = chosen_processes(choice, view), selected(choice, view)
     columns = columns_of_processes(view, width)
@@ -266,13 +265,13 @@ def _header(columns: Iterable[Column], sort: str) -> Text:
     return line
 
 
-def _process(view: View, choice: Choice, width: int) -> Iterator[Text]:
+def _process(view: View, choice: Selection, width: int) -> Iterator[Text]:
     """What one process does."""
     process = next((one for one in view.processes if one.pid == choice.pid), None)
     if process is None:
         yield _text(worded(say("live.process_gone", pid=choice.pid or 0)), "yellow")
         return
-    role = words.ROLES[process.role] + ("" if process.rank is None else f" {process.rank}")
+    role = live_words().ROLES[process.role] + ("" if process.rank is None else f" {process.rank}")
     yield _heading(worded(say("live.process", role=role, pid=process.pid, command=clean(process.command))))
     yield _text("")
     columns = columns_of_processes(view, width)
@@ -280,7 +279,7 @@ def _process(view: View, choice: Choice, width: int) -> Iterator[Text]:
     yield _text(row(columns, process))
     yield from _account(view, process)
     yield _text("")
-    yield _heading(words.THREADS)
+    yield _heading(live_words().THREADS)
     of_threads = columns_of_threads(width)
     yield _header(of_threads, "")
     for thread in process.threads:
@@ -294,13 +293,13 @@ def _account(view: View, process: ProcessView) -> Iterator[Text]:
     if rank is None:
         return
     yield _text("")
-    yield _heading(words.SHARES)
+    yield _heading(live_words().SHARES)
     for part in rank["breakdown"][:_CAUSES]:
-        yield _text(f"{_bar(part['share'], _BAR)} {percent(part['share']):>4} {CAUSES[part['cause']].title}")
+        yield _text(f"{_bar(part['share'], _BAR)} {percent(part['share']):>4} {cause_title(part['cause'])}")
     yield _text("")
-    yield _heading(words.PHASES)
+    yield _heading(live_words().PHASES)
     for phase, share in list(rank.get("phases", {}).items())[:_CAUSES]:
-        yield _text(f"{_bar(share, _BAR)} {percent(share):>4} {clean(phase)}")
+        yield _text(f"{_bar(share, _BAR)} {percent(share):>4} {clean(worded(phase))}")
 
 
 def _findings(view: View, known: Outline | None, width: int) -> Iterator[Text]:
@@ -310,7 +309,7 @@ def _findings(view: View, known: Outline | None, width: int) -> Iterator[Text]:
         return
     yield from _wrapped(known.summary, width, 0)
     yield _text("")
-    yield _heading(words.FINDINGS)
+    yield _heading(live_words().FINDINGS)
     for card in known.cards:
         gain = f", {card.speedup}" if card.speedup else ""
         yield _text(f"{card.share:>4} {card.title}{gain}", "bold")
@@ -318,21 +317,19 @@ def _findings(view: View, known: Outline | None, width: int) -> Iterator[Text]:
         for change in card.changes:
             yield _text(f"     - {change.title}", "green")
     yield _text("")
-    yield _heading(words.NOT_EXAMINED)
+    yield _heading(live_words().NOT_EXAMINED)
     for probe, reason, _ in known.not_examined:
         yield from _wrapped(f"{probe}: {reason}", width, 0)
 
 
 def _wrapped(text: str, width: int, indent: int) -> Iterator[Text]:
-    from textwrap import wrap
-
-    for line in wrap(text, max(20, width - indent)):
+    for line in lines_of(text, max(20, width - indent)):
         yield _text(" " * indent + line)
 
 
 def _help() -> Iterator[Text]:
-    yield _heading(words.HELP)
-    for key, does in words.KEYS:
+    yield _heading(live_words().HELP)
+    for key, does in live_words().KEYS:
         yield _text(f"  {key:<36} {does}")
 
 

@@ -15,7 +15,7 @@ _PAGE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """What is shown.
 
     Attributes:
@@ -41,7 +41,7 @@ class Choice:
     quit: bool = False
 
 
-def press(choice: Choice, key: str, view: View | None) -> Choice:
+def press(choice: Selection, key: str, view: View | None) -> Selection:
     """What is shown after a key was pressed.
 
     Args:
@@ -75,7 +75,7 @@ def press(choice: Choice, key: str, view: View | None) -> Choice:
     return _move(choice, key, view) if key in _STEPS else _replay(choice, key, view)
 
 
-def _type(choice: Choice, key: str) -> Choice:
+def _type(choice: Selection, key: str) -> Selection:
     """A key while the filter is typed."""
     if key == "enter":
         return replace(choice, typing=False)
@@ -89,7 +89,7 @@ def _type(choice: Choice, key: str) -> Choice:
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE}
 
 
-def _move(choice: Choice, key: str, view: View) -> Choice:
+def _move(choice: Selection, key: str, view: View) -> Selection:
     """Another process is chosen, or another page scrolled."""
     if choice.page != JOB:
         return replace(choice, scroll=max(0, choice.scroll + _STEPS[key]))
@@ -100,7 +100,7 @@ def _move(choice: Choice, key: str, view: View) -> Choice:
     return replace(choice, pid=shown[min(max(place + _STEPS[key], 0), len(shown) - 1)])
 
 
-def _replay(choice: Choice, key: str, view: View) -> Choice:
+def _replay(choice: Selection, key: str, view: View) -> Selection:
     """Another instant, of a recording that is finished."""
     if view.live:
         return choice
@@ -116,7 +116,7 @@ def _replay(choice: Choice, key: str, view: View) -> Choice:
     return choice
 
 
-def moved_on(choice: Choice, view: View | None, seconds: float) -> Choice:
+def moved_on(choice: Selection, view: View | None, seconds: float) -> Selection:
     """What is shown so many seconds later, while a recording is played."""
     if not choice.playing or choice.at_s is None or view is None:
         return choice
@@ -124,13 +124,13 @@ def moved_on(choice: Choice, view: View | None, seconds: float) -> Choice:
     return replace(choice, at_s=None, playing=False) if at_s >= view.length_s else replace(choice, at_s=at_s)
 
 
-def chosen_processes(choice: Choice, view: View) -> list[ProcessView]:
+def chosen_processes(choice: Selection, view: View) -> list[ProcessView]:
     """The processes to show, in order."""
     shown = [process for process in view.processes if _matches(process, choice.filter.lower())]
     return sorted(shown, key=lambda process: -(sort_value(process, choice.sort) or 0.0)) if choice.sort else shown
 
 
-def selected(choice: Choice, view: View) -> ProcessView | None:
+def selected(choice: Selection, view: View) -> ProcessView | None:
     """The chosen process, or the first one that is shown."""
     shown = chosen_processes(choice, view)
     return next((process for process in shown if process.pid == choice.pid), shown[0] if shown else None)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfdoctor.reports.english import live as words
 from perfdoctor.reports.text import clean
+from perfdoctor.reports.wording import live_words
+from perfdoctor.reports.wrapping import fitted
 from perfdoctor.results.view import ProcessView, ThreadView, View
 
 _UNKNOWN = "-"
@@ -33,16 +34,14 @@ class Column:
 
     def title(self) -> str:
         """Its heading, as wide as the column."""
-        return self._fit(words.COLUMNS[self.name])
+        return self._fit(live_words().COLUMNS[self.name])
 
     def cell(self, of: Any) -> str:
         """Its value in a row, as wide as the column."""
         return self._fit(clean(self.write(of)))
 
     def _fit(self, text: str) -> str:
-        if not self.width:
-            return text
-        return f"{text[: self.width]:<{self.width}}" if self.left else f"{text[-self.width :]:>{self.width}}"
+        return fitted(text, self.width, left=self.left) if self.width else text
 
 
 def row(columns: Iterable[Column], of: ProcessView | ThreadView) -> str:
@@ -57,7 +56,7 @@ def columns_of_processes(view: View, width: int) -> list[Column]:
     wanted = [
         (0, Column("pid", 7, lambda one: str(one.pid))),
         (0, Column("role", 10, _role, left=True)),
-        (0, Column("state", 8, lambda one: words.STATES[one.main.state], left=True)),
+        (0, Column("state", 8, lambda one: live_words().STATES[one.main.state], left=True)),
         (0, Column("cpu", 5, lambda one: _percent(one.cores))),
         (1, Column("delay", 6, lambda one: _percent(one.main.delay))),
         (3, Column("blocked", 6, lambda one: _percent(one.main.blocked))),
@@ -94,7 +93,7 @@ def columns_of_threads(width: int) -> list[Column]:
     wanted = [
         (0, Column("tid", 7, lambda one: str(one.tid))),
         (0, Column("name", 16, lambda one: one.name, left=True)),
-        (0, Column("state", 8, lambda one: words.STATES[one.state], left=True)),
+        (0, Column("state", 8, lambda one: live_words().STATES[one.state], left=True)),
         (0, Column("cpu", 5, lambda one: _percent(one.cores))),
         (1, Column("delay", 6, lambda one: _percent(one.delay))),
         (2, Column("blocked", 6, lambda one: _percent(one.blocked))),
@@ -104,7 +103,8 @@ def columns_of_threads(width: int) -> list[Column]:
 
 def _role(process: ProcessView) -> str:
     rank = "" if process.rank is None else f" {process.rank}"
-    return words.ROLES[process.role] + rank
+    role: str = live_words().ROLES[process.role]
+    return role + rank
 
 
 def _call(thread: ThreadView) -> str:

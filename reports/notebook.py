@@ -8,7 +8,7 @@ from perfdoctor.diagnosis import Diagnosis
 
 NOT_YET = "<p>perfdoctor: there is no diagnosis yet.</p>"
 
-_COLUMNS = 100
+_COLUMNS = 100  # fits the cell of a notebook beside its margin
 # Colours that can be read on white and on a dark page alike: red, green, yellow, blue, magenta, cyan and grey.
 _RED, _GREEN, _YELLOW, _BLUE = (208, 64, 56), (38, 139, 84), (168, 120, 10), (60, 118, 200)
 _MAGENTA, _CYAN, _GREY = (168, 84, 168), (20, 134, 160), (124, 124, 124)

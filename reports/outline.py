@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, say
 from perfdoctor.reports.cards import Card, ShortPaths, card, texts
-from perfdoctor.reports.text import clean, duration, fact, number, percent, sentence, speedup
+from perfdoctor.reports.crowd import late_place, shown_ranks
+from perfdoctor.reports.step_rows import step_rows
+from perfdoctor.reports.text import clean, duration, fact, percent, sentence, speedup
 from perfdoctor.reports.wording import cause_title, label, worded
+from perfdoctor.results.crowd import RankGroup
+from perfdoctor.results.stuck import Stuck
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -19,6 +23,7 @@ Rows = tuple[tuple[str, str], ...]
 _COSTS = {
     "ticks": "samples of the job",
     "late_ticks": "late samples",
+    "report_cpu_s": "cpu of making the reports_s",
     "trace_way": "traced by",
     "trace_s": "then traced_s",
     "trace_stopped_s": "stopped for it_s",
@@ -26,48 +31,12 @@ _COSTS = {
 }
 _FACTS = {"root_pid": "top process", "stopped": "watching ended"}
 _ENDS = {"duration": "when its time was up", "job ended": "with the job", "interrupted": "when it was interrupted"}
-# Environment variables that torchrun sets for itself, and file systems without files on a disk or a server.
-_LAUNCHERS = ("env.TORCHELASTIC_", "env.ROLE_", "env.GROUP_", "env.TORCH_NCCL_ASYNC_ERROR_HANDLING")
+# Environment variables that launchers set for themselves, and file systems without files on a disk or a server.
+_LAUNCHERS = (
+    *("env.TORCHELASTIC_", "env.ROLE_", "env.GROUP_", "env.TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+    *("env.PMIX_NAMESPACE", "env.SLURM_STEP_ID", "env.RAY_JOB_ID"),
+)
 _NO_DISK = ("tmpfs", "devtmpfs", "ramfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue")
-
-
-def step_rows(steps: Mapping[str, Any]) -> Rows:
-    """How long a step takes, and what each phase takes of it, longest first."""
-    if "phases" not in steps:
-        traced = steps.get("profiled", {})
-        return _whole_steps(traced, label("steps_traced")) if "phases" in traced else _rows(steps)
-    rows = list(_whole_steps(steps, label("steps_observed")))
-    if apart := steps.get("serialised"):
-        hidden = label("in_sum", time=duration(apart["sum_s"]), steps=number(apart["count"]))
-        overlap = label("overlaps", share=percent(apart["overlap"]))
-        rows.append((label("parts_by_themselves"), label("listed", items=(hidden, overlap))))
-    if steps.get("collector_s"):
-        rows.append((label("of_that_gc"), label("a_step", time=duration(steps["collector_s"]))))
-    if steps.get("outside_s"):
-        rows.append((label("between_steps"), duration(steps["outside_s"])))
-    for what, name in (("trial", label("trial_batch")), ("profiled", label("profiled"))):
-        if made := steps.get(what):
-            rows.append((name, label("over_steps", time=duration(made["median_s"]), steps=number(made["count"]))))
-    return tuple(rows)
-
-
-def _whole_steps(steps: Mapping[str, Any], title: str) -> Rows:
-    """Steps, their phases, and in which functions of the job's own they pass, as far as that is known."""
-    median, mean, slow = (duration(steps[name]) for name in ("median_s", "mean_s", "p95_s"))
-    rows = [(title, number(steps["count"]))]
-    rows.append((label("time_per_step"), label("step_times", median=median, mean=mean, slow=slow)))
-    apart, device = steps.get("serialised"), steps.get("device")
-    alone = {name: spent["median_s"] for name, spent in apart["phases"].items()} if apart else {}
-    there = device["phases"] if device else {}
-    for phase, spent in steps["phases"].items():
-        told = [label("sequence", items=(label("a_step", time=duration(spent["mean_s"])), percent(spent["share"])))]
-        told += [label("on_device", time=duration(there[phase]))] if phase in there else []
-        told += [label("by_itself", time=duration(alone[phase]))] if phase in alone else []
-        rows.append((sentence(clean(worded(phase))), label("listed", items=tuple(told))))
-    for place, one in enumerate(steps.get("lines", ())):
-        name = "" if place else label("in_functions")
-        rows.append((name, label("of_a_step", share=percent(one["share"]), line=clean(one["line"]))))
-    return tuple(rows)
 
 
 def job_rows(job: Mapping[str, Any]) -> Rows:
@@ -77,6 +46,10 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
         shown.pop("root_pid", None)
     if (stopped := shown.pop("stopped", None)) is not None:
         shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
+    if hosts := shown.get("hosts"):
+        shown["hosts"] = "; ".join(
+            label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts
+        )
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -150,6 +123,9 @@ class Outline:
         basis: what the verdict rests on, as label and text.
         breakdown: where the time goes; empty if nothing is known of it.
         not_examined: rows of probe, reason, and what would enable it.
+        ranks: all of them, or of many those that matter.
+        groups: of many ranks those that are alike, as one each.
+        halts: of a job that is stuck, who stands where; likewise what to do about it, and what would refute that.
         steps: titles with the rows below them: of the first rank, and of the straggler.
     """
 
@@ -164,12 +140,16 @@ class Outline:
     straggler: str
     breakdown: tuple[Part, ...]
     ranks: tuple[RankBar, ...]
+    groups: tuple[RankBar, ...]
     cards: tuple[Card, ...]
     not_examined: tuple[tuple[str, str, str], ...]
     overhead: Rows
     steps: tuple[tuple[str, Rows], ...]
     job: Rows
     settings: Rows
+    halts: Rows
+    next_move: str
+    refuted_by: str
 
     @property
     def job_in_short(self) -> Rows:
@@ -182,20 +162,23 @@ class Outline:
 def outline(diagnosis: Diagnosis) -> Outline:
     """What a report of this diagnosis says."""
     verdict = diagnosis.verdict
-    ranks = diagnosis.ranks if len(diagnosis.ranks) > 1 else ()
+    stuck = diagnosis.stuck
+    # Where the time of a job goes says nothing of one that does not move.
+    ranks = shown_ranks(diagnosis) if stuck is None else ()
     paths = ShortPaths(texts(diagnosis))
     return Outline(
         version=clean(diagnosis.version),
         bottleneck=verdict.bottleneck or "",
-        tone=_tone(verdict),
-        claim=_claim(verdict),
-        headline=_headline(verdict),
+        tone=_tone(verdict) if stuck is None else "bottleneck",
+        claim=_claim(verdict) if stuck is None else _stuck_claim(stuck),
+        headline=_headline(verdict) if stuck is None else _stuck_claim(stuck),
         summary=paths.shorten(clean(verdict.summary)),
-        figures=_figures(verdict),
+        figures=_figures(verdict) if stuck is None else _stuck_figures(stuck),
         basis=_basis(verdict),
-        straggler=_straggler(verdict),
-        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) else ()),
+        straggler=_straggler(verdict) or late_place(diagnosis.crowd),
+        breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) and stuck is None else ()),
         ranks=tuple(_rank(rank, verdict) for rank in ranks),
+        groups=() if diagnosis.crowd is None else tuple(map(_of_group, diagnosis.crowd.groups)),
         cards=tuple(card(finding, paths, said=verdict.summary) for finding in diagnosis.findings),
         not_examined=tuple(
             (clean(item.probe), clean(worded(item.reason)), clean(worded(item.enable)))
@@ -205,7 +188,16 @@ def outline(diagnosis: Diagnosis) -> Outline:
         steps=_steps(diagnosis),
         job=job_rows(diagnosis.job),
         settings=setting_rows(diagnosis.job),
+        halts=() if stuck is None else _halts(stuck, paths),
+        next_move="" if stuck is None else clean(worded(stuck.next_move)),
+        refuted_by="" if stuck is None else clean(worded(stuck.refuted_by)),
     )
+
+
+def _of_group(group: RankGroup) -> RankBar:
+    lines = [CauseShare(cause, share) for cause, share in group.shares.items()]
+    alike = label("alike_ranks", count=len(group.ranks), first=group.ranks[0], waits=percent(group.waits))
+    return RankBar(name=sentence(alike), detail="", straggler=False, parts=_parts(lines))
 
 
 def _claim(verdict: Verdict) -> str:
@@ -215,6 +207,30 @@ def _claim(verdict: Verdict) -> str:
     if CAUSES[verdict.cause].healthy:
         return label("unequal_ranks" if _is_unequal(verdict) else "no_bottleneck")
     return label("bottleneck", resource=verdict.bottleneck, title=cause_title(verdict.cause))
+
+
+def _stuck_claim(stuck: Stuck) -> str:
+    """That a job is stuck, and on what, in a few words."""
+    return label("is_stuck", title=worded(say("stuck.title", kind=stuck.kind)))
+
+
+def _stuck_figures(stuck: Stuck) -> Rows:
+    """How sure it is that a job is stuck, for how long, and whom the ranks wait for."""
+    rows = [(label("still_since"), duration(stuck.since_s)), (label("confidence"), percent(stuck.confidence))]
+    named = (stuck.rank,) if stuck.rank is not None else stuck.ranks
+    return (
+        (*rows, (label("held_up_by"), ", ".join(label("rank", rank=rank) for rank in named))) if named else tuple(rows)
+    )
+
+
+def _halts(stuck: Stuck, paths: ShortPaths) -> Rows:
+    """Who stands where: the chain first, then those that wait for it."""
+    halts = (*stuck.chain, *stuck.waiting)
+    several = len({halt.rank for halt in halts}) > 1
+    rows = (
+        (worded(say("stuck.who", halt=halt, several=several)), worded(say("stuck.where", halt=halt))) for halt in halts
+    )
+    return tuple((clean(who), paths.shorten(clean(where))) for who, where in rows)
 
 
 def _headline(verdict: Verdict) -> str:
@@ -329,4 +345,6 @@ def _rank_detail(rank: Mapping[str, Any]) -> str:
     """Where the rank was seen: its process, or the file of its trace."""
     if "trace" in rank:
         return clean(str(rank["trace"]))
+    if "recording" in rank:
+        return clean(f"{rank['host']}, {rank['recording']}")
     return label("pid_and_workers", pid=rank["pid"], workers=rank["workers"])

@@ -8,20 +8,23 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 from perfdoctor.diagnosis import Diagnosis, Text, Why
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.language import LANGUAGES, for_stream
 from perfdoctor.reports.wording import label, worded
+from perfdoctor.results.treatment import Treated
+
+T = TypeVar("T")
 
 # Without one of these probes there may be no verdict, whatever the job does.
 _NEEDED = ("threads", "stacks")
-
-
 # How perfdoctor's reports begin: JSON, the page, the patch of a treatment, and all of a comparison in Markdown.
 PATCH_BEGINS = "# Made by perfdoctor treat; for `patch -p1` in the working folder."
 _BEGINNING = 1 << 16  # the page's title stands before its style
@@ -62,8 +65,13 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go, and in which language."""
     for one in reversed(OUTPUTS):
         parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
-    parser.add_argument("--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)")
+    add_language_argument(parser)
     parser.add_argument("--force", action="store_true", help="replace files that perfdoctor would leave as they are")
+
+
+def add_language_argument(parser: argparse.ArgumentParser) -> None:
+    """The option that says in which language reports are."""
+    parser.add_argument("--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)")
 
 
 def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:
@@ -146,16 +154,28 @@ def print_text(text: str) -> None:
         ) from None
 
 
-def console_text(diagnosis: Diagnosis, stream: TextIO) -> str:
-    """The diagnosis as text for a stream: as wide as its terminal, and in colour there."""
-    from perfdoctor.reports import console
+def console_text(diagnosis: Diagnosis, stream: TextIO, treated: Treated | None = None) -> str:
+    """The diagnosis as text for a stream, as wide as its terminal, and in colour there; below it what was tried."""
+    from perfdoctor.reports import console, treated_console
 
     with for_stream(stream):
-        return console.render(diagnosis, **looks(stream))
+        text = console.render(diagnosis, **terminal_style(stream))
+        return text if treated is None else f"{text}\n{treated_console.render(treated, **terminal_style(stream))}"
 
 
-def looks(stream: TextIO) -> dict[str, Any]:
-    """How a report is drawn for a stream: the arguments ``width``, ``color`` and ``encoding`` of ``console.render``."""
+def rendered(name: str, diagnosis: Diagnosis, treated: Treated | None = None) -> str:
+    """The text of one of ``OUTPUTS``, with what was tried from inside, if anything was."""
+    if treated is None:
+        (module,) = (one.module for one in OUTPUTS if one.name == name)
+        return str(import_module(module).render(diagnosis))
+    from perfdoctor.reports import treated_html, treated_json
+
+    renders = {"json": treated_json.render_within, "report": treated_html.render}
+    return renders[name](replace(treated, diagnosis=diagnosis))
+
+
+def terminal_style(stream: TextIO) -> dict[str, Any]:
+    """How a text is drawn for a stream: the arguments ``width``, ``color`` and ``encoding`` of ``console.render``."""
     on_terminal = stream.isatty()
     return {
         "width": shutil.get_terminal_size().columns if on_terminal else 100,
@@ -165,7 +185,13 @@ def looks(stream: TextIO) -> dict[str, Any]:
 
 
 def write_outputs(
-    diagnosis: Diagnosis, *, recording: Path | None = None, force: bool = False, **files: Path | None
+    diagnosis: Diagnosis,
+    treated: Treated | None = None,
+    /,
+    *,
+    recording: Path | None = None,
+    force: bool = False,
+    **files: Path | None,
 ) -> None:
     """Writes the files that were asked for, all of them even if one fails.
 
@@ -173,6 +199,7 @@ def write_outputs(
 
     Args:
         diagnosis: what to write.
+        treated: what was tried from inside, to be written with it.
         recording: what it was made from, to make it again; None where the user has that anyway.
         force: whether to replace whatever is there.
         files: where to, by the names of ``OUTPUTS``.
@@ -190,14 +217,44 @@ def write_outputs(
         elif not force and diagnosis.verdict.bottleneck is None and _names_one(path):
             print(f"perfdoctor: {label('left_as_it_was', path=str(path))}", file=sys.stderr)
         else:
-            failed += write_text(path, import_module(one.module).render(diagnosis))
+            failed += write_text(path, rendered(one.name, diagnosis, treated))
     if failed:
         again = f"What was recorded is kept. Write it elsewhere: perfdoctor report {recording} --report FILE.html"
         raise PerfDoctorError(" ".join(failed), hint=again if recording else "Write it elsewhere.", recording=recording)
 
 
+def deliver_rendered(
+    result: T,
+    files: Mapping[str, Path | None],
+    renders: Mapping[str, Callable[[T], str]],
+    console: Callable[..., str],
+    afterwards: Callable[[], list[str]] = list,
+) -> None:
+    """Writes the files that were asked for and prints a result, each of them even if another one fails.
+
+    Args:
+        result: what is rendered.
+        files: where to, by the names of ``renders``.
+        renders: what makes the text of each file.
+        console: makes the text that is printed, as ``console.render`` does.
+        afterwards: says it elsewhere too, and returns what went wrong.
+
+    Raises:
+        PerfDoctorError: one of them could not be written.
+    """
+    failed: list[str] = []
+    for name, render in renders.items():
+        if (path := files.get(name)) is not None:
+            failed += write_text(path, render(result))
+    with for_stream(sys.stdout):
+        print_text(console(result, **terminal_style(sys.stdout)))
+    failed += afterwards()
+    if failed:
+        raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")
+
+
 def conclude(diagnosis: Diagnosis, *, hint: Text = "") -> None:
-    """Raises if no bottleneck could be named.
+    """Raises if neither a bottleneck could be named nor what holds up a job that is stuck.
 
     Args:
         diagnosis: what was found.
@@ -206,7 +263,7 @@ def conclude(diagnosis: Diagnosis, *, hint: Text = "") -> None:
     Raises:
         PerfDoctorError: with the reason and the next move.
     """
-    if diagnosis.verdict.bottleneck is not None:
+    if diagnosis.verdict.bottleneck is not None or diagnosis.stuck is not None:
         return
     with for_stream(sys.stderr):
         # Where the diagnosis stands on the same terminal already, the reason does too.
@@ -256,19 +313,28 @@ def _names_one(path: Path) -> bool:
 def write_text(path: Path, text: str) -> list[str]:
     """Writes a file whole or not at all; returns what went wrong."""
     try:
-        if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
-            path.write_text(text, encoding="utf-8")
-        else:
-            _replace(path.resolve(), text)
+        write_bytes(path, text.encode())
     except OSError as error:
         return [f"{path} cannot be written: {error.strerror or error}."]
     return []
 
 
-def _replace(path: Path, text: str) -> None:
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
+        path.write_bytes(data)
+    else:
+        _replace(path.resolve(), data)
+
+
+def _replace(path: Path, data: bytes) -> None:
     scratch = path.with_name(f".{path.name}.part")
     try:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_bytes(data)
         scratch.replace(path)
     except OSError:
         with suppress(OSError):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.diagnosis import OUTSIDE, Diagnosis
 from perfdoctor.reports.bands import Band, Entry, When, bands, legend, when
+from perfdoctor.reports.cards import ShortPaths
 from perfdoctor.reports.charts import Chart, charts, ticks
+from perfdoctor.reports.crowd import shown_ranks
 from perfdoctor.reports.first_screen import (
-    Change,
+    AdvisedChange,
     Prospect,
     Slice,
     bounds,
@@ -23,10 +25,14 @@ from perfdoctor.reports.first_screen import (
 from perfdoctor.reports.flame import Flame, flame
 from perfdoctor.reports.outline import Outline, RankBar
 from perfdoctor.reports.palette import Palette
+from perfdoctor.reports.source_view import Pointer, ShownExcerpt, anchor_of, files_not_read, pointers, source_view
 from perfdoctor.reports.step_pictures import StepPicture, StepsRow, step_picture, steps_row
 from perfdoctor.reports.text import brief, clean, duration, percent
 from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.results.activity import Activity, CodeNode, Excerpt
+from perfdoctor.results.crowd import Crowd
 
+_HOST_ROWS = 2000  # hosts whose ranks the page shows
 _HEAT_CAUSES = 6  # columns of the heat map that fit beside the ranks
 
 
@@ -49,6 +55,21 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True)
+class HostHeat:
+    """How long each rank of a job waits for others, by host and position.
+
+    Attributes:
+        columns: positions on a host, from 0.
+        rows: host, and of each rank the wait as a part of the longest one and as percent.
+        left_out: rows that there are more.
+    """
+
+    columns: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[tuple[float, int], ...]], ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What the page shows.
 
@@ -59,22 +80,27 @@ class Page:
         prospect: what it brings; None where that is not known.
         changes: all others.
         by_card: of each finding, the numbers of its changes.
+        places: of each finding, the lines of the source where its time goes.
         when: of each finding, when it took its time; None where that was not seen.
         bound: what is said of the first change in place of a prospect, and of what limits the job after it.
         ticks: of the time axis: where in percent, and in words.
         span_s: seconds from the left border of the time axis to the right one.
         tick: distance of two ticks in percent.
+        lines: that cost most: share, look and title of the cause, the line, and where it is in the source.
+        source: of the lines that cost most.
+        not_read: what of that could not be read.
     """
 
     subject: str
     sentence: str
     waterfall: tuple[Slice, ...]
-    first: Change | None
+    first: AdvisedChange | None
     prospect: Prospect | None
     bound: tuple[str, ...]
     rests: tuple[tuple[str, str, str], ...]
-    changes: tuple[Change, ...]
+    changes: tuple[AdvisedChange, ...]
     by_card: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[Pointer, ...], ...]
     when: tuple[When | None, ...]
     bands: tuple[Band, ...]
     legend: tuple[Entry, ...]
@@ -85,16 +111,20 @@ class Page:
     ticks: tuple[tuple[float, str], ...]
     tick: float
     flames: tuple[Flame, ...]
-    lines: tuple[tuple[str, str, str, str], ...]
+    lines: tuple[tuple[str, str, str, str, str], ...]
+    source: tuple[ShownExcerpt, ...]
+    not_read: tuple[str, ...]
     steps: tuple[StepPicture, ...]
     heat: Heat | None
+    groups: tuple[HeatRow, ...]
+    hosts: HostHeat | None
     not_drawn: tuple[str, ...]
     method: tuple[str, ...]
 
 
 def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     """What the page of a diagnosis shows beside its outline."""
-    activity, verdict = diagnosis.activity, diagnosis.verdict
+    activity, verdict = _drawn(diagnosis), diagnosis.verdict
     palette = Palette(_causes(diagnosis))
     span_s = activity.watched_s or max((one.times[-1] for one in diagnosis.series if one.times), default=0.0)
     drawn = charts(diagnosis.series, span_s)
@@ -105,6 +135,11 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     # Ranks that exchange gradients have steps of the same length: the first one's, and where one is late, its.
     steps = [times for times in activity.steps if times in activity.steps[:1] or times.rank == verdict.straggler_rank]
     marks = ticks(span_s) if span_s > 0 else []
+    numbers: dict[str, int] = {}
+    for number, finding in enumerate(diagnosis.findings, start=1):
+        numbers.setdefault(finding.cause, number)
+    source = source_view(activity.source, palette, numbers)
+    names = ShortPaths(one.line for one in activity.lines)
     return Page(
         subject=subject(diagnosis.job),
         sentence=verdict_sentence(verdict, report),
@@ -115,6 +150,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         rests=tuple(rests_on(diagnosis, span_s)),
         changes=tuple(changes[1:] if first else changes),
         by_card=by_card,
+        places=tuple(pointers(source, number) for number, _ in enumerate(report.cards, start=1)),
         when=tuple(when(activity, finding, palette) for finding in diagnosis.findings),
         bands=tuple(bands(activity, palette)),
         legend=tuple(legend(activity, palette)),
@@ -126,14 +162,47 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         tick=round(100 * marks[1] / span_s, 3) if len(marks) > 1 else 100.0,
         flames=tuple(flame(tree, palette) for tree in activity.code),
         lines=tuple(
-            (percent(one.share), palette.of(one.cause), cause_title(one.cause), brief(one.line))
+            (
+                percent(one.share),
+                palette.of(one.cause),
+                cause_title(one.cause) if one.cause else "",
+                names.shorten(brief(one.line)),
+                anchor_of(source, one.line),
+            )
             for one in activity.lines
         ),
-        steps=tuple(map(step_picture, steps)),
+        source=source,
+        not_read=files_not_read(activity.source),
+        steps=tuple(step_picture(times, palette) for times in steps if times.usual.parts),
         heat=_heat(diagnosis, report.ranks) if report.ranks else None,
+        groups=_groups(report),
+        hosts=_hosts(diagnosis.crowd),
         not_drawn=tuple(clean(item) for item in diagnosis.not_drawn),
-        method=_method(verdict.level),
+        method=_method(diagnosis),
     )
+
+
+def _drawn(diagnosis: Diagnosis) -> Activity:
+    """What is drawn; of a job that is stuck nothing by causes, which say where the time of one that moves goes."""
+    found = diagnosis.activity
+    if diagnosis.stuck is None:
+        return found
+    source = replace(found.source, excerpts=tuple(map(_excerpt_without_causes, found.source.excerpts)))
+    return replace(
+        found,
+        tracks=(),
+        code=tuple(replace(tree, calls=tuple(map(_call_without_causes, tree.calls))) for tree in found.code),
+        lines=tuple(replace(line, cause="") for line in found.lines),
+        source=source,
+    )
+
+
+def _excerpt_without_causes(excerpt: Excerpt) -> Excerpt:
+    return replace(excerpt, lines=tuple(replace(line, cause="") for line in excerpt.lines))
+
+
+def _call_without_causes(call: CodeNode) -> CodeNode:
+    return replace(call, causes={"": call.share}, calls=tuple(map(_call_without_causes, call.calls)))
 
 
 def _causes(diagnosis: Diagnosis) -> Iterable[str]:
@@ -147,8 +216,9 @@ def _causes(diagnosis: Diagnosis) -> Iterable[str]:
 
 def _heat(diagnosis: Diagnosis, bars: Sequence[RankBar]) -> Heat:
     """Ranks by causes, those that take most, and how long each waits for the others."""
-    shares = [{line["cause"]: line["share"] for line in rank["breakdown"]} for rank in diagnosis.ranks]
-    waits = [sum(rank.get("waits_for", {}).values()) for rank in diagnosis.ranks]
+    ranks = shown_ranks(diagnosis)
+    shares = [{line["cause"]: line["share"] for line in rank["breakdown"]} for rank in ranks]
+    waits = [sum(rank.get("waits_for", {}).values()) for rank in ranks]
     total = {cause: sum(of.get(cause, 0.0) for of in shares) for of in shares for cause in of}
     causes = sorted(total, key=lambda cause: -total[cause])[:_HEAT_CAUSES]
     rows = tuple(
@@ -158,11 +228,39 @@ def _heat(diagnosis: Diagnosis, bars: Sequence[RankBar]) -> Heat:
             rank["rank"] == diagnosis.verdict.straggler_rank,
             tuple((value, percent(value)) for value in (wait, *(of.get(cause, 0.0) for cause in causes))),
         )
-        for rank, of, wait, bar in zip(diagnosis.ranks, shares, waits, bars, strict=True)
+        for rank, of, wait, bar in zip(ranks, shares, waits, bars, strict=True)
     )
     return Heat((page_words().WORDS["waits"], *(cause_title(cause) for cause in causes)), rows)
 
 
-def _method(level: str) -> tuple[str, ...]:
-    words = page_words()
-    return (*words.METHOD.get(level, ()), *words.METHOD_ALWAYS)
+def _groups(report: Outline) -> tuple[HeatRow, ...]:
+    """Groups of ranks that are alike, in words: what takes most of their time."""
+    return tuple(
+        HeatRow(bar.name, "", False, tuple((part.share, f"{part.percent} {part.title}") for part in bar.parts[:4]))
+        for bar in report.groups
+    )
+
+
+def _hosts(crowd: Crowd | None) -> HostHeat | None:
+    if crowd is None:
+        return None
+    most = max((wait for row in crowd.rows for _, wait in row.waits), default=0.0) or 1.0
+    rows = tuple(
+        (
+            clean(row.host) or page_words().WORDS["rank"].format(rank=row.waits[0][0]),
+            tuple((wait / most, round(100 * wait)) for _, wait in row.waits),
+        )
+        for row in crowd.rows[:_HOST_ROWS]
+    )
+    columns = tuple(range(max(len(cells) for _, cells in rows)))
+    return HostHeat(columns, rows, max(0, len(crowd.rows) - _HOST_ROWS))
+
+
+def _method(diagnosis: Diagnosis) -> tuple[str, ...]:
+    words, level, job = page_words(), diagnosis.verdict.level, diagnosis.job
+    counted, entered = "unit" in diagnosis.steps, "trace_way" in diagnosis.overhead
+    changed = [words.METHOD_COUNTED] if counted else []
+    if level == OUTSIDE and not counted and not entered:
+        changed.append(words.METHOD_UNCHANGED)
+    followed = [words.FOLLOWED.format(**job)] if "followed_samples" in job else []
+    return (*words.METHOD.get(level, ()), *changed, *followed, *words.METHOD_ALWAYS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 
-COLORS = 6
+COLORS = 6  # as the style sheet has
 
 
 class Palette:

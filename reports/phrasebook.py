@@ -4,10 +4,13 @@ Recordings hold such texts, and so do tables of metrics. A phrase is looked up a
 differs, and what stands there is looked up again:
 
     {"Process {} has just ended.": "进程 {} 刚刚结束。"}
+
+Where several reasons or remedies were run together, each is looked up.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -15,6 +18,8 @@ from importlib import import_module
 # How far texts in texts go: a probe's reason with what denies it the right, and the command that grants that.
 _DEEPEST = 3
 _OPEN = "{}"
+_END = re.compile(r"(?<=[.;]) ")
+_MOST_PARTS = 8  # a stranger's text may have any number
 
 
 class Phrasebook:
@@ -38,6 +43,29 @@ class Phrasebook:
         return self._look_up(text, 0)
 
     def _look_up(self, text: str, depth: int) -> str:
+        found = self._phrase(text, depth)
+        if found is not None:
+            return found
+        parts = _END.split(text) if depth < _DEEPEST else []
+        if not 1 < len(parts) <= _MOST_PARTS:
+            return text
+        said = ""
+        while parts:
+            count, words = self._longest(parts, depth)
+            said, parts = said + words, parts[count:]
+        return said.rstrip()
+
+    def _longest(self, parts: list[str], depth: int) -> tuple[int, str]:
+        """How many of some parts are one phrase, and its words; the first one as it is where there is none."""
+        for count in range(len(parts), 0, -1):
+            text = " ".join(parts[:count])
+            found = self._phrase(text.removesuffix(";"), depth + 1)
+            if found is not None:
+                return count, found + text[len(text.removesuffix(";")) :]
+        return 1, parts[0] + " "
+
+    def _phrase(self, text: str, depth: int) -> str | None:
+        """The words for a text that is one phrase; None where there are none."""
         if text in self._whole:
             return self._whole[text]
         if depth < _DEEPEST:
@@ -45,7 +73,7 @@ class Phrasebook:
                 differs = _between(pieces, text)
                 if differs is not None:
                     return words.format(*(self._look_up(one, depth + 1) for one in differs))
-        return text
+        return None
 
 
 @cache

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.json import SCHEMA
 from perfdoctor.results.blocks import Block
+from perfdoctor.results.stuck import KINDS, Halt, Stuck
 
+# Of a halt, what came after the first reports that told of some.
+_LATER = ("host", "sequence", "group", "tensors")
 # The first keys of a report stand in here; a profiler's trace begins as JSON does, and may have gigabytes.
 _BEGINNING = 4096
 _HINT = "Write it anew: perfdoctor report RECORDING --json FILE.json"
@@ -98,6 +102,7 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
         overhead=dict(document["overhead"]),
         job=dict(document["job"]),
         blocks=tuple(map(_block, document.get("blocks", ()))),  # came later
+        stuck=None if (stuck := document.get("stuck")) is None else _stuck(stuck),  # so did this
     )
 
 
@@ -105,6 +110,29 @@ def _block(row: Mapping[str, Any]) -> Block:
     steps = row["steps"]
     causes = {_known(cause): _number(seconds) for cause, seconds in row["causes"].items()}
     return Block(_number(row["seconds"]), None if steps is None else _number(steps), causes)
+
+
+def _stuck(row: Mapping[str, Any]) -> Stuck:
+    if row["kind"] not in KINDS:
+        raise ValueError(f"this perfdoctor knows no {row['kind']!r}")
+    return Stuck(
+        kind=row["kind"],
+        rank=row["rank"],
+        ranks=tuple(row["ranks"]),
+        since_s=_number(row["since_s"]),
+        confidence=_number(row["confidence"]),
+        chain=tuple(map(_halt, row["chain"])),
+        waiting=tuple(map(_halt, row["waiting"])),
+        summary=row["summary"],
+        next_move=row["next_move"],
+        refuted_by=row["refuted_by"],
+    )
+
+
+def _halt(row: Mapping[str, Any]) -> Halt:
+    known = {field.name: row[field.name] for field in fields(Halt) if field.name in row or field.name not in _LATER}
+    others = row["others"]
+    return Halt(**{**known, "others": None if others is None else tuple(others), "threads": tuple(row["threads"])})
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:

@@ -1,15 +1,24 @@
-"""Pictures of single steps: all of them on the time axis, and a usual one beside the slowest."""
+"""Pictures of single steps: all of them on the time axis, and a usual one beside the slowest, with workers and GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfdoctor.reports.text import brief, duration, sentence
-from perfdoctor.reports.wording import page_words, worded
-from perfdoctor.results.activity import StepParts, StepTimes
+from perfdoctor.causes import CAUSES
+from perfdoctor.reports.bands import Entry
+from perfdoctor.reports.palette import Palette
+from perfdoctor.reports.text import brief, duration, percent, sentence
+from perfdoctor.reports.wording import cause_title, page_words, worded
+from perfdoctor.results.activity import GPU, TRAINER, Lane, LanePart, StepParts, StepTimes
 
 _STEP_LINES = 600  # steps that can be told apart on a wide screen
+_SHADES = 6
+# A step that is so many times shorter than another one cannot be read on its scale.
+_TOO_SMALL = 3
+
+Row = tuple[str, str, str, str, str]
+"""Name, seconds in the usual step and in the slowest, the difference, and the look of the shade; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class StepsRow:
     """
 
     rank: int
+    name: str
     detail: str
     top_s: float
     usual: str
@@ -30,21 +40,74 @@ class StepsRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StepPicture:
-    """Two steps of one rank, part by part, on one scale.
+class Piece:
+    """A stretch of a lane.
 
     Attributes:
-        usual: name, where it begins and how wide it is in percent, number of its look.
-        slowest: likewise.
-        rows: name, seconds in each of them, and the difference, as words, and the number of its look.
+        left: where it begins, in percent of the picture's width.
+        width: likewise.
+        height: in percent of the lane.
+        bottom: what lies below it, likewise.
+        look: class of its colour or shade.
+    """
+
+    name: str
+    left: float
+    width: float
+    height: float
+    bottom: float
+    look: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLane:
+    """The trainer, a worker or a GPU during a step.
+
+    Attributes:
+        role: ``trainer``, ``worker`` or ``gpu``.
+        name: which one.
+        of_one: it is one worker's and not the mean of all.
+        says: all of it in words.
+        unseen: why nothing is drawn; "" where something is.
+    """
+
+    role: str
+    name: str
+    of_one: bool
+    says: str
+    unseen: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownStep:
+    """A step.
+
+    Attributes:
+        larger: as so many times as long it is drawn; 1 where both steps have one scale.
+        lanes: the trainer's first.
+    """
+
+    title: str
+    larger: int
+    lanes: tuple[ShownLane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPicture:
+    """Two steps of one rank, on one scale as far as both can be read there.
+
+    Attributes:
+        steps: the usual one and the slowest.
+        legend: what the colours of the workers' lanes stand for.
+        grain: how often workers were looked at; "" where none are drawn.
     """
 
     rank: int
-    usual_title: str
-    slowest_title: str
-    usual: tuple[tuple[str, float, float, int], ...]
-    slowest: tuple[tuple[str, float, float, int], ...]
-    rows: tuple[tuple[str, str, str, str, int], ...]
+    steps: tuple[ShownStep, ShownStep]
+    legend: tuple[Entry, ...]
+    grain: str
+    rows: tuple[Row, ...]
 
 
 def steps_row(times: StepTimes, span_s: float) -> StepsRow:
@@ -58,15 +121,16 @@ def steps_row(times: StepTimes, span_s: float) -> StepsRow:
     for start, length in _tallest(times):
         line = f"M{1000 * start / span_s:.1f} 100V{100 - 100 * length / top:.1f}"
         lines[length > times.outlier_s].append(line)
-    detail = words["steps_detail"].format(
+    detail = words["passes_detail" if times.passes else "steps_detail"].format(
         count=len(times.starts_s),
         usual=duration(times.usual.length_s),
         top=duration(top),
         outliers=said.format(count=long, limit=limit),
     )
     if times.every is not None:
-        detail += words["every"].format(every=times.every)
-    return StepsRow(times.rank, detail, top, "".join(lines[False]), "".join(lines[True]))
+        detail += words["every_passes" if times.passes else "every"].format(every=times.every)
+    name = words["passes_row" if times.passes else "steps_row"]
+    return StepsRow(times.rank, name, detail, top, "".join(lines[False]), "".join(lines[True]))
 
 
 def _tallest(times: StepTimes) -> Iterator[tuple[float, float]]:
@@ -77,38 +141,140 @@ def _tallest(times: StepTimes) -> Iterator[tuple[float, float]]:
         yield max(steps[place : place + together], key=lambda step: step[1])
 
 
-def step_picture(times: StepTimes) -> StepPicture:
+def step_picture(times: StepTimes, palette: Palette) -> StepPicture:
     """A usual step and the slowest one, on the scale of the slowest."""
-    words = page_words().WORDS
-    names = list(dict.fromkeys(name for step in (times.usual, times.slowest) for name, _, _ in step.parts))
-    looks = {name: number for number, name in enumerate(names)}
-    usual, slowest = _by_part(times.usual), _by_part(times.slowest)
-    rows = sorted(names, key=lambda name: usual.get(name, 0.0) - slowest.get(name, 0.0))
-    scale = times.slowest.length_s or 1.0
-
-    def placed(step: StepParts) -> tuple[tuple[str, float, float, int], ...]:
-        return tuple(
-            (sentence(brief(worded(part))), round(100 * start / scale, 2), round(100 * length / scale, 2), looks[part])
-            for part, start, length in step.parts
+    words, both = page_words().WORDS, (times.usual, times.slowest)
+    shades = _shades(both)
+    usual, slowest = (
+        ShownStep(
+            words[title].format(number=step.number, length=duration(step.length_s)),
+            larger,
+            tuple(_lanes(step, (times.slowest.length_s or 1.0) / larger, shades, palette)),
         )
-
+        for step, title, larger in zip(both, ("usual_step", "slowest_step"), (_larger(times), 1), strict=True)
+    )
+    workers = [lane for step in both for lane in step.lanes if lane.role != GPU]
+    causes = dict.fromkeys(part.what for lane in workers for part in lane.parts)
+    every = max((lane.every_s for lane in workers if lane.every_s is not None), default=None)
     return StepPicture(
         times.rank,
-        words["usual_step"].format(number=times.usual.number, length=duration(times.usual.length_s)),
-        words["slowest_step"].format(number=times.slowest.number, length=duration(times.slowest.length_s)),
-        placed(times.usual),
-        placed(times.slowest),
-        tuple(
-            (
-                sentence(brief(worded(name))),
-                duration(usual.get(name, 0.0)),
-                duration(slowest.get(name, 0.0)),
-                duration(slowest.get(name, 0.0) - usual.get(name, 0.0)),
-                looks[name],
-            )
-            for name in rows
-        ),
+        (usual, slowest),
+        tuple(Entry(palette.of(cause), _title(cause)) for cause in sorted(causes, key=lambda cause: not cause)),
+        "" if every is None else words["gantt_grain"].format(every=duration(every)),
+        (*_rows_of_parts(*both, shades), *_rows_of_workers(*both)),
     )
+
+
+def _shades(both: tuple[StepParts, StepParts]) -> dict[str, str]:
+    """The look of each part of a step, the strongest for what takes most; a GPU's has that of the trainer's."""
+    spent: dict[str, float] = {}
+    for step in both:
+        for name, _, length in step.parts:
+            spent[name] = spent.get(name, 0.0) + length
+    names = dict.fromkeys(sorted(spent, key=lambda name: -spent[name]))
+    names |= dict.fromkeys(part.what for step in both for lane in step.lanes if lane.role == GPU for part in lane.parts)
+    return {name: f"p{number % _SHADES}" for number, name in enumerate(filter(None, names))}
+
+
+def _larger(times: StepTimes) -> int:
+    """By how much a usual step is drawn larger, so that its parts can be told apart."""
+    times_longer = times.slowest.length_s / times.usual.length_s if times.usual.length_s else 1.0
+    return int(times_longer) if times_longer >= _TOO_SMALL else 1
+
+
+def _lanes(step: StepParts, scale: float, shades: Mapping[str, str], palette: Palette) -> Iterator[ShownLane]:
+    """The trainer's lane, then those of others."""
+    drawn = tuple(
+        _piece(_part_name(name), LanePart(name, start, length), scale, shades[name])
+        for name, start, length in step.parts
+    )
+    spent = {_part_name(name): length for name, length in _by_part(step).items()}
+    yield ShownLane(TRAINER, "", True, _says(spent, step.length_s), "", drawn)
+    for lane in step.lanes:
+        spent = {}
+        for part in lane.parts:
+            name = _lane_name(lane, part.what)
+            spent[name] = spent.get(name, 0.0) + part.fraction * part.length_s
+        pieces = tuple(
+            _piece(_lane_name(lane, one.what), one, scale, _look(lane, one.what, shades, palette)) for one in lane.parts
+        )
+        unseen = "" if lane.parts else _why_unseen(lane)
+        yield ShownLane(lane.role, _short(lane), bool(lane.name), unseen or _says(spent, step.length_s), unseen, pieces)
+
+
+def _piece(name: str, part: LanePart, scale: float, look: str) -> Piece:
+    left, width = round(100 * part.start_s / scale, 2), round(100 * part.length_s / scale, 2)
+    return Piece(name, left, width, round(100 * part.fraction), round(100 * part.base), look)
+
+
+def _look(lane: Lane, what: str, shades: Mapping[str, str], palette: Palette) -> str:
+    if lane.role != GPU:
+        return f"c {palette.of(what)}"
+    return shades.get(what, "busy")
+
+
+def _lane_name(lane: Lane, what: str) -> str:
+    if lane.role != GPU:
+        return _title(what)
+    return _part_name(what) if what else str(page_words().WORDS["busy"])
+
+
+def _short(lane: Lane) -> str:
+    """Which worker or GPU it is."""
+    words = page_words().WORDS
+    if lane.role == GPU:
+        return brief(lane.name.partition(":")[2])
+    if lane.name:
+        return str(words["pid"].format(pid=brief(lane.name)))
+    return str(words["mean_of_steps"].format(count=lane.steps)) if lane.parts else ""
+
+
+def _why_unseen(lane: Lane) -> str:
+    words = page_words().WORDS
+    return str(words["not_seen"] if lane.every_s is None else words["too_rarely"].format(every=duration(lane.every_s)))
+
+
+def _says(spent: Mapping[str, float], length_s: float) -> str:
+    """What took how much of a step, largest first."""
+    ordered = sorted(spent.items(), key=lambda item: -item[1])
+    return ", ".join(f"{percent(amount / (length_s or 1.0))} {name}" for name, amount in ordered)
+
+
+def _title(cause: str) -> str:
+    if not cause:
+        return str(page_words().WORDS["idle"])
+    return cause_title(cause) if cause in CAUSES else brief(cause)
+
+
+def _part_name(name: str) -> str:
+    return sentence(brief(worded(name)))
+
+
+def _rows_of_parts(usual: StepParts, slowest: StepParts, shades: Mapping[str, str]) -> Iterator[Row]:
+    """What each part of the trainer's takes; what differs most comes first."""
+    before, after = _by_part(usual), _by_part(slowest)
+    for name in sorted({**before, **after}, key=lambda name: before.get(name, 0.0) - after.get(name, 0.0)):
+        yield _row(_part_name(name), before.get(name, 0.0), after.get(name, 0.0), shades[name])
+
+
+def _rows_of_workers(usual: StepParts, slowest: StepParts) -> Iterator[Row]:
+    """How long workers are busy, in the mean of those that were seen."""
+    before, after = _busy(usual), _busy(slowest)
+    if before is not None and after is not None:
+        yield _row(page_words().WORDS["workers_busy"], before, after, "")
+
+
+def _busy(step: StepParts) -> float | None:
+    seen = [lane.parts for lane in step.lanes if lane.role != GPU and lane.parts]
+    return (
+        sum(part.fraction * part.length_s for parts in seen for part in parts if part.what) / len(seen)
+        if seen
+        else None
+    )
+
+
+def _row(name: str, usual: float, slowest: float, look: str) -> Row:
+    return name, duration(usual), duration(slowest), duration(slowest - usual), look
 
 
 def _by_part(step: StepParts) -> dict[str, float]:

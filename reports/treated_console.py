@@ -24,16 +24,17 @@ def render(treated: Treated, *, width: int | None, color: bool, encoding: str | 
     """The treatment as text, ending in a line break; the arguments are those of ``console.render``."""
     report = treated_outline(treated)
     diagnosed = outline(treated.diagnosis).headline
-    return console.drawn(_blocks(report, diagnosed), width=width, color=color, encoding=encoding)
+    return console.drawn(_blocks(treated, report, diagnosed), width=width, color=color, encoding=encoding)
 
 
-def _blocks(report: TreatedOutline, diagnosed: str) -> Iterator[RenderableType]:
+def _blocks(treated: Treated, report: TreatedOutline, diagnosed: str) -> Iterator[RenderableType]:
     from rich.text import Text
 
     yield Text(report.headline, style=console.TONES[report.tone])
     yield ""
     yield console.indented(report.summary, 2)
-    yield console.indented(worded(say("treated.diagnosed", headline=diagnosed)), 2)
+    if not treated.inside:  # there the whole diagnosis stands above
+        yield console.indented(worded(say("treated.diagnosed", headline=diagnosed)), 2)
     if report.rows:
         yield from console.heading(worded(say("treated.tried")))
         yield _table(report.rows)
@@ -42,7 +43,10 @@ def _blocks(report: TreatedOutline, diagnosed: str) -> Iterator[RenderableType]:
         yield _table(report.combined)
     if report.left_out:
         yield ""
-        yield console.indented(worded(say("treated.no_time_for", titles=report.left_out)), 2)
+        yield console.indented(worded(say("treated.no_time_for", titles=report.left_out, inside=treated.inside)), 2)
+    if report.not_asked:
+        yield ""
+        yield console.indented(worded(say("treated.not_asked", titles=report.not_asked)), 2)
     if report.permanent:
         yield from console.heading(worded(say("treated.permanent")))
     for title, why, change in report.permanent:

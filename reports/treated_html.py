@@ -13,10 +13,10 @@ from perfdoctor.results.treatment import Treated
 def render(treated: Treated) -> str:
     """The page, to be written as UTF-8. The same treatment always gives the same text."""
     report = treated_outline(treated)
-    return html.page("treated.html", treated.diagnosis, treated=report, headings=_headings(report))
+    return html.page("treated.html", treated.diagnosis, treated=report, headings=_headings(treated, report))
 
 
-def _headings(report: TreatedOutline) -> dict[str, object]:
+def _headings(treated: Treated, report: TreatedOutline) -> dict[str, object]:
     """What the parts of the page are called."""
     columns = say("treated.change"), say("treated.predicted"), say("treated.measured"), say("treated.verdict")
     return {
@@ -24,7 +24,8 @@ def _headings(report: TreatedOutline) -> dict[str, object]:
         "permanent": worded(say("treated.permanent")),
         "patch": worded(say("treated.patch")),
         "tried": worded(say("treated.tried")),
-        "no_time": worded(say("treated.no_time_for", titles=report.left_out)),
+        "no_time": worded(say("treated.no_time_for", titles=report.left_out, inside=treated.inside)),
+        "not_asked": worded(say("treated.not_asked", titles=report.not_asked)),
         "combined": worded(say("treated.combined")),
         "control": worded(say("treated.as_it_is")),
         "cost": worded(say("treated.cost")),

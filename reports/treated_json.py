@@ -21,11 +21,25 @@ def render(treated: Treated) -> str:
     return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
 
 
+def render_within(treated: Treated) -> str:
+    """The diagnosis as its own JSON report has it, with what was tried from inside below ``treated``."""
+    with for_programs():
+        told = {**document(treated.diagnosis), "treated": _told(treated)}
+    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+
+
 def _document(treated: Treated) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "perfdoctor": treated.diagnosis.version,
         "command": treated.command,
+        **_told(treated),
+        "diagnosis": document(treated.diagnosis),
+    }
+
+
+def _told(treated: Treated) -> dict[str, Any]:
+    return {
         "best": _trial(treated.best) if treated.best else None,
         "control": asdict(treated.control) if treated.control else None,
         "trials": [_trial(trial) for trial in treated.trials],
@@ -34,7 +48,8 @@ def _document(treated: Treated) -> dict[str, Any]:
         "saved_aside": treated.saved_aside,
         "interrupted": treated.interrupted,
         "spent": treated.spent,
-        "diagnosis": document(treated.diagnosis),
+        "inside": treated.inside,
+        "not_asked": [_trial(trial) for trial in treated.not_asked],
     }
 
 

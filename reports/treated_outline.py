@@ -27,6 +27,8 @@ _TRAINING = {
     Training.WITHIN_NOISE: say("treated.within_noise"),
     Training.DIFFERENT: say("treated.other_losses"),
     Training.UNKNOWN: say("treated.no_losses"),
+    Training.UNTOUCHED: say("treated.untouched"),
+    Training.ROUNDED: say("treated.rounded"),
 }
 
 
@@ -64,6 +66,7 @@ class TreatedOutline:
         rows: changes by themselves, the most gain first.
         combined: changes together, each beside the best before it.
         left_out: changes for which there was no time, by their titles.
+        not_asked: those that may round differently, and that nobody has asked for.
         permanent: of the best, what each change is and the lines that make it permanent.
         control: facts about the job as it is.
         spent: what the treatment cost.
@@ -75,6 +78,7 @@ class TreatedOutline:
     rows: tuple[Row, ...]
     combined: tuple[Row, ...]
     left_out: tuple[str, ...]
+    not_asked: tuple[str, ...]
     permanent: tuple[tuple[str, str, str], ...]
     patch: str
     control: Rows
@@ -85,19 +89,21 @@ def treated_outline(treated: Treated) -> TreatedOutline:
     """What a report of this treatment says."""
     tried = [trial for trial in treated.trials if trial.outcome is not Outcome.NOT_TRIED]
     left_out = [trial for trial in treated.trials if trial.outcome is Outcome.NOT_TRIED]
-    rows = tuple(map(_row, tried))
+    inside = treated.inside
+    rows = tuple(_row(trial, inside) for trial in tried)
     if not tried:  # what is said of all of them is said once
-        rows = tuple(replace(_row(trial), remark="") for trial in left_out)
+        rows = tuple(replace(_row(trial, inside), remark="") for trial in left_out)
     return TreatedOutline(
         headline=_headline(treated, tried),
         tone="healthy" if treated.best else "unknown",
         summary=_summary(treated, tried),
         rows=rows,
-        combined=tuple(map(_row, treated.combined)),
+        combined=tuple(_row(trial, inside) for trial in treated.combined),
         left_out=tuple(_title(trial) for trial in left_out) if tried else (),
+        not_asked=tuple(map(_title, treated.not_asked)),
         permanent=tuple(_permanent(worded_fix(one)) for one in treated.best.advice) if treated.best else (),
         patch=clean_lines(treated.patch) if treated.patch else "",
-        control=_control_rows(treated.control) if treated.control else (),
+        control=_control_rows(treated.control, inside) if treated.control else (),
         spent=_spent_rows(treated),
     )
 
@@ -125,23 +131,23 @@ def _summary(treated: Treated, tried: list[Trial]) -> str:
     best = treated.best
     said: list[Text] = []
     if best and best.measured:
-        said.append(_interval(best.measured, best.training or Training.UNKNOWN))
+        said.append(_interval(best.measured, best.training or Training.UNKNOWN, treated.inside))
     elif not tried and treated.trials:
         said.append(treated.trials[0].detail)
     elif not tried:
-        said.append(say("treated.nothing_to_try"))
+        said.append(say("treated.nothing_to_try", inside=treated.inside))
     elif _unconfirmed(tried):
-        said.append(say("treated.unclear"))
+        said.append(say("treated.unclear", inside=treated.inside))
     elif any(trial.outcome is Outcome.UNDECIDED for trial in tried):
-        said.append(say("treated.too_wide"))
+        said.append(say("treated.too_wide", inside=treated.inside))
     else:
         said.append(say("treated.code_is_next"))
     if treated.interrupted:
-        said.append(say("treated.interrupted"))
+        said.append(say("treated.interrupted", inside=treated.inside))
     return label("text", sentences=tuple(map(clean, said)))
 
 
-def _interval(measured: Speedup, training: Training) -> Message:
+def _interval(measured: Speedup, training: Training, inside: bool) -> Message:
     return say(
         "treated.interval",
         low=factor(measured.low),
@@ -149,15 +155,16 @@ def _interval(measured: Speedup, training: Training) -> Message:
         runs=measured.runs,
         controls=measured.controls,
         training=_TRAINING[training],
+        inside=inside,
     )
 
 
-def _row(trial: Trial) -> Row:
+def _row(trial: Trial, inside: bool) -> Row:
     at_most = trial.bound and trial.outcome is Outcome.FASTER
     verdict = say("treated.at_most", factor="") if at_most else say("treated.outcome", outcome=trial.outcome.value)
     tone = "good" if trial.outcome is Outcome.FASTER else "open" if trial.outcome in _OPEN else "bad"
     remarks = [trial.detail] if trial.detail else []
-    if trial.training in (Training.DIFFERENT, Training.WITHIN_NOISE) and not trial.bound:
+    if trial.training in (Training.DIFFERENT, Training.WITHIN_NOISE, Training.ROUNDED) and not trial.bound:
         remarks.append(say("treated.sentence", text=sentence(worded(_TRAINING[trial.training]))))
     if trial.first_step_s is not None:
         remarks.append(say("treated.first_step_after", time=duration(trial.first_step_s)))
@@ -165,7 +172,13 @@ def _row(trial: Trial) -> Row:
         remarks.append(say("treated.nothing_to_keep"))
     remark = label("text", sentences=tuple(map(clean, remarks)))
     return Row(
-        _title(trial), clean(trial.id), _predicted(trial), _measured(trial.measured), worded(verdict), remark, tone
+        title=_title(trial),
+        code=clean(trial.id),
+        predicted=_predicted(trial),
+        measured=_measured(trial.measured, inside),
+        verdict=worded(verdict),
+        remark=remark,
+        tone=tone,
     )
 
 
@@ -182,13 +195,13 @@ def _predicted(trial: Trial) -> str:
 _WIDE = 10
 
 
-def _measured(measured: Speedup | None) -> str:
+def _measured(measured: Speedup | None, inside: bool) -> str:
     if measured is None:
         return NOT_RUN
     gained, low, high = map(factor, (measured.speedup, measured.low, measured.high))
     if measured.low is None or measured.high is None or measured.high > _WIDE * measured.speedup:
-        return worded(say("treated.runs", factor=gained, runs=measured.runs))
-    return worded(say("treated.runs_between", factor=gained, low=low, high=high, runs=measured.runs))
+        return worded(say("treated.runs", factor=gained, runs=measured.runs, inside=inside))
+    return worded(say("treated.runs_between", factor=gained, low=low, high=high, runs=measured.runs, inside=inside))
 
 
 def _title(trial: Trial) -> str:
@@ -202,15 +215,16 @@ def _permanent(fix: Fix) -> tuple[str, str, str]:
     return clean(fix.title), clean(fix.why), clean_lines(fix.change)
 
 
-def _control_rows(control: Control) -> Rows:
+def _control_rows(control: Control, inside: bool) -> Rows:
     steps = say("treated.after_warmup", steps=number(control.steps), warmup=number(control.warmup_steps))
     rows: list[tuple[Text, Text]] = [
         (say("labels.time_per_step"), say("treated.step_is", time=duration(control.step_s), what=control.step_is)),
-        (say("treated.control_runs"), number(control.runs)),
-        (say("treated.steps_of_run"), steps),
-        (say("treated.first_step"), duration(control.first_step_s)),
-        (say("treated.memory"), size(control.memory_bytes)),
+        (say("treated.control_runs", inside=inside), number(control.runs)),
+        (say("treated.steps_of_run", inside=inside), steps),
     ]
+    if not inside:
+        rows.append((say("treated.first_step"), duration(control.first_step_s)))
+        rows.append((say("treated.memory"), size(control.memory_bytes)))
     if control.spread is not None:
         rows.insert(2, (say("treated.they_differ"), say("treated.deviation", spread=percent(control.spread))))
     if control.gpu_memory_bytes is not None:
@@ -223,7 +237,7 @@ def _control_rows(control: Control) -> Rows:
 def _spent_rows(treated: Treated) -> Rows:
     spent = treated.spent
     rows: list[tuple[Text, Text]] = [
-        (say("treated.runs_of_job"), number(spent["runs"])),
+        (say("treated.runs_of_job", inside=treated.inside), number(spent["runs"])),
         (say("treated.time"), duration(spent["seconds"])),
     ]
     if treated.saved_aside:

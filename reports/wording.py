@@ -9,6 +9,7 @@ from typing import Any
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
 from perfdoctor.reports.phrasebook import commentary, phrasebook
+from perfdoctor.results.stuck import Stuck
 
 _SOURCE = LANGUAGES[ENGLISH].package
 _COMMENT = re.compile(r"((?:^|\s)# ?)(.*)$", re.MULTILINE)
@@ -31,9 +32,34 @@ def cause_title(cause: str) -> str:
     return worded(say("causes.title", cause=cause))
 
 
+def cause_goes(cause: str) -> str:
+    """What happens in the time that a cause takes, after "62 % of the time"; "" for what is no bottleneck."""
+    return worded(say("causes.goes", cause=cause))
+
+
 def page_words() -> ModuleType:
-    """The page's own words: ``GOES``, ``WORDS``, ``METHOD`` and ``METHOD_ALWAYS``."""
+    """The page's own words: ``WORDS``, ``METHOD`` and ``METHOD_ALWAYS``."""
     return import_module(f"perfdoctor.reports.{catalogue().package}.page")
+
+
+def live_words() -> ModuleType:
+    """The live view's own words: tables in capitals."""
+    return import_module(f"perfdoctor.reports.{catalogue().package}.live")
+
+
+def explained_words() -> ModuleType:
+    """Those of `perfdoctor explain`."""
+    return import_module(f"perfdoctor.reports.{catalogue().package}.explained")
+
+
+def explained_cause(cause: str) -> Any:
+    """What is said of a cause at length, with the attributes of ``perfdoctor.reports.english.causes.Explanation``."""
+    return import_module(f"perfdoctor.reports.{catalogue().package}.causes").EXPLAINED[cause]
+
+
+def job_words() -> ModuleType:
+    """The own words of lists of jobs and of checks, likewise."""
+    return import_module(f"perfdoctor.reports.{catalogue().package}.jobs")
 
 
 def worded_fix(fix: Fix | Advice) -> Fix:
@@ -85,6 +111,16 @@ def worded_diagnosis(diagnosis: Diagnosis) -> Diagnosis:
         findings=tuple(map(worded_finding, diagnosis.findings)),
         not_examined=tuple(map(_worded_gap, diagnosis.not_examined)),
         not_drawn=tuple(map(worded, diagnosis.not_drawn)),
+        stuck=None if diagnosis.stuck is None else _worded_stuck(diagnosis.stuck),
+    )
+
+
+def _worded_stuck(stuck: Stuck) -> Stuck:
+    return replace(
+        stuck,
+        summary=worded(stuck.summary),
+        next_move=worded(stuck.next_move),
+        refuted_by=worded(stuck.refuted_by),
     )
 
 

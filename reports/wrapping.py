@@ -6,6 +6,7 @@ Rich breaks at blanks only, and would leave half of a line empty before a long s
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,3 +60,26 @@ def line_ends(text: str, width: int) -> list[int]:
             line = ""
         line += piece
     return ends
+
+
+def lines_of(text: str, width: int) -> list[str]:
+    """A text in lines of so many columns."""
+    ends = [0, *line_ends(text, width), len(text)]
+    return [text[begin:end].rstrip() for begin, end in pairwise(ends)]
+
+
+def fitted(text: str, width: int, *, left: bool = True) -> str:
+    """A text in so many columns of a terminal, of which a Han letter takes two; cut where it is too long.
+
+    Args:
+        text: one line.
+        width: columns.
+        left: it begins at the left; otherwise it ends at the right.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    if left:
+        return set_cell_size(text, width)
+    while cell_len(text) > width:
+        text = text[1:]
+    return " " * (width - cell_len(text)) + text

@@ -13,6 +13,9 @@ os.environ["LC_ALL"] = "C.UTF-8"
 
 # What was told to end may take a moment.
 GRACE_S = 5.0
+# Event loops that fsspec and distributed keep for as long as the process lives.
+_LOOPS = ("fsspecIO", "IO loop", "Profile", "Dask-")
+_TRACKER = "multiprocessing.resource_tracker"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD)
 
 
@@ -29,7 +32,7 @@ def _leaves_nothing_behind() -> Iterator[None]:
     yield
     alive = psutil.wait_procs([child for child in _children() if child not in children], timeout=GRACE_S)[1]
     assert [_describe(child) for child in alive] == []
-    left = [thread for thread in threading.enumerate() if thread not in threads]
+    left = [one for one in threading.enumerate() if one not in threads and not one.name.startswith(_LOOPS)]
     for thread in left:
         thread.join(GRACE_S)
     assert [thread for thread in left if thread.is_alive()] == []
@@ -37,7 +40,8 @@ def _leaves_nothing_behind() -> Iterator[None]:
 
 
 def _children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """All but Python's own tracker of shared resources, which stays for as long as the process that had a pool."""
+    return [one for one in psutil.Process().children(recursive=True) if _TRACKER not in _describe(one)]
 
 
 def _settings() -> tuple[object, ...]:

@@ -54,13 +54,15 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
     finding = report["findings"][number - 1] if report["findings"] else {}
     if heading == "":
         yield from (report["verdict"], {key: finding.get(key) for key in ("share", "predicted_speedup", "ranks")})
-        yield finding.get("summary")
+        yield from (finding.get("summary"), report["stuck"])
     elif heading in ("Do this first:", "Other changes:", "To change:"):
         yield finding["fixes"]
     elif heading == "Evidence:":
         yield from (one for one in finding["evidence"] if line.startswith(f"- {sentence(clean(one['name']))}: "))
     elif heading == "It would be wrong if:":
-        yield finding["refuted_by"]
+        yield (finding or report["stuck"])["refuted_by"]
+    elif heading == "Who stands where:":
+        yield report["stuck"]
     elif heading == "Where the time goes:":
         yield from _of_breakdown(line, report["breakdown"])
     elif heading == "Rank by rank:":
@@ -72,7 +74,7 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
     elif heading == "Not examined:":
         yield report["not_examined"]
     elif heading == "Next move:":
-        yield report["job"]
+        yield from (report["job"], report["stuck"])
 
 
 def _of_breakdown(line: str, breakdown: list[dict[str, Any]]) -> Iterator[float]:

@@ -74,6 +74,10 @@ def test_every_figure_is_that_of_the_json_report(name: str, tmp_path: Path) -> N
         ]
     for result in (first, *findings):
         assert size(text_of(result), values_of(result)) <= ROOM
+    if (stuck := report["stuck"]) is not None:
+        assert told["stuck"]["kind"] == stuck["kind"]
+        assert "\nWho stands where:\n- " in text_of(first)
+        return
     assert report["findings"][0]["cause"] in text_of(first)
     assert "\nEvidence:\n- " in text_of(first)
     for fix in report["findings"][0]["fixes"][:1]:

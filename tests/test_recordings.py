@@ -37,7 +37,6 @@ SECRET = "s3cr3t-Value_77"
 # Recordings in which perfdoctor names another cause than the true one, and why.
 KNOWN_MISSES: dict[str, str] = {
     "fresh_workers": "The fix gains 0.30; 0.20 go to the start of workers, and 0.27 to what they hand over.",
-    "helper_lists": "The fix gains 0.26; unpickling and converting lists is called preprocessing, 0.21.",
     "sound_from_inside": "Nothing is wrong; Python's overhead is said to take 0.22.",
 }
 

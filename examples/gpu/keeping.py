@@ -73,7 +73,8 @@ def _trimmed(event: dict[str, Any], known: set[str]) -> dict[str, Any]:
 def _verdict(traces: list[Path]) -> dict[str, Any]:
     """What perfdoctor says of the traces that were kept."""
     from perfdoctor.analysis.from_traces import diagnose_traces
-    from perfdoctor.traces.reader import find_traces, read_trace
+    from perfdoctor.cluster.files import find_traces
+    from perfdoctor.traces.reader import read_trace
 
     diagnosis = diagnose_traces(read_trace(path) for path in find_traces(traces))
     return {"cause": diagnosis.verdict.cause, "share": diagnosis.verdict.share}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from perfdoctor.analysis.code_tree import code_tree
+from perfdoctor.analysis.source import read_source
+from perfdoctor.analysis.step_lanes import step_lanes
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
 from perfdoctor.attribution.settled import settled_samples
@@ -53,13 +56,15 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
     seen = [found for found in worked if found[1]]
     shown = _longest_seen(seen)
     until = max((samples[-1].time_ns for _, samples in (*trainers, *seen) if samples), default=job.span[1])
+    shares = _line_shares(accounts)
     drawn = [(TRAINER, *found) for found in trainers if found[1]] + [(WORKER, *found) for found in shown]
     return Activity(
         watched_s=(until - job.span[0]) / NS_PER_S,
         tracks=tuple(_track(job, *found, until=until, of=len(drawn)) for found in drawn),
         code=tuple(_code(job, trainers, seen, straggler)),
-        lines=_hot_lines(accounts),
-        steps=tuple(_step_times(job, account) for account in accounts if _has_steps(job, account)),
+        lines=_hot_lines(shares),
+        source=read_source(job, shares),
+        steps=tuple(_steps_of(job, accounts, straggler)),
         workers_left_out=len(seen) - len(shown),
     )
 
@@ -131,7 +136,7 @@ def _track(job: JobTimeline, role: str, process: Process, samples: list[Sampled]
     parts = [cell.fractions() for cell in cells]
     return Track(
         role,
-        _rank(job, process),
+        job.processes.rank_of(process),
         process.pid,
         (end - start) / NS_PER_S / bins,
         tuple(bool(part) for part in parts),
@@ -139,41 +144,52 @@ def _track(job: JobTimeline, role: str, process: Process, samples: list[Sampled]
     )
 
 
-def _rank(job: JobTimeline, process: Process) -> int:
-    trainer = job.processes.by_pid.get(process.trainer_pid) if process.role == "worker" else process
-    return (trainer.rank or 0) if trainer else 0
-
-
-def _hot_lines(accounts: Sequence[Account]) -> tuple[HotLine, ...]:
-    """The lines that cost most, each rank's time counting alike."""
+def _line_shares(accounts: Sequence[Account]) -> Amounts[tuple[str, str]]:
+    """What goes to each line and cause, as fractions of wall time; each rank's time counts alike."""
     watched = [account.seconds or 1.0 for account in accounts]
-    found = Amounts.summed(
+    return Amounts.summed(
         {(line, cause): amount / seconds / len(accounts) for line, amount in lines.items()}
         for account, seconds in zip(accounts, watched, strict=True)
         for cause, lines in account.lines.items()
     )
-    first = sorted(found.items(), key=lambda item: -item[1])[:_HOT_LINES]
+
+
+def _hot_lines(shares: Amounts[tuple[str, str]]) -> tuple[HotLine, ...]:
+    """The lines that cost most."""
+    first = sorted(shares.items(), key=lambda item: -item[1])[:_HOT_LINES]
     return tuple(HotLine(line, cause, share) for (line, cause), share in first if share >= _LEAST_LINE)
 
 
-def _has_steps(job: JobTimeline, account: Account) -> bool:
-    return account.trainer.pid in job.steps and bool(job.steps[account.trainer.pid].all)
+def _steps_of(job: JobTimeline, accounts: Sequence[Account], straggler: int | None) -> Iterator[StepTimes]:
+    """The steps of each rank; of the first one, and of the straggler, with what workers and GPUs did in two of them."""
+    trainers = [(account.trainer, job.timed_steps(account.trainer.pid)) for account in accounts]
+    timed = [(trainer, steps) for trainer, steps in trainers if steps is not None]
+    for number, (trainer, steps) in enumerate(timed):
+        times = _step_times(job, trainer.rank or 0, trainer.pid, steps)
+        if times.usual.parts and (number == 0 or times.rank == straggler):
+            times = replace(times, usual=_with_lanes(job, trainer, steps, times.usual))
+            times = replace(times, slowest=_with_lanes(job, trainer, steps, times.slowest))
+        yield times
 
 
-def _step_times(job: JobTimeline, account: Account) -> StepTimes:
-    steps, start = job.steps[account.trainer.pid], job.span[0]
-    lengths = steps.lengths_ns
+def _with_lanes(job: JobTimeline, trainer: Process, steps: Steps, parts: StepParts) -> StepParts:
+    return replace(parts, lanes=step_lanes(job, trainer, steps, parts.number - 1))
+
+
+def _step_times(job: JobTimeline, rank: int, pid: int, steps: Steps) -> StepTimes:
+    start, lengths = job.span[0], steps.lengths_ns
     order = np.argsort(lengths, kind="stable")
     usual, slowest = int(order[(len(order) - 1) // 2]), int(order[-1])
     kept, limit_ns = _longest_of_neighbours(lengths.tolist()), longest_ordinary(lengths)
     return StepTimes(
-        account.trainer.rank or 0,
+        rank,
         tuple((steps.all[number].from_ns - start) / NS_PER_S for number in kept),
         tuple(float(lengths[number]) / NS_PER_S for number in kept),
         limit_ns / NS_PER_S,
         _parts(steps, usual),
         _parts(steps, slowest),
         period(np.flatnonzero(lengths > limit_ns).tolist()),
+        passes=job.counts_passes(pid),
     )
 
 

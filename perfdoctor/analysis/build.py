@@ -75,7 +75,7 @@ def _verdict(cause: str, case: Case, accounts: Sequence[Account], findings: Sequ
         CAUSES[cause].bottleneck,
         cause,
         case.share(cause),
-        confidence(accounts, cause, level, on_gpu=case.uses_gpu),
+        confidence(accounts, cause, level, on_gpu=case.uses_gpu, use_read=case.number("gpu_busy") is not None),
         finding.predicted_speedup if finding else 1.0,
         straggler(accounts, cause),
         level,

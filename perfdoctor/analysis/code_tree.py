@@ -56,8 +56,7 @@ def code_tree(job: JobTimeline, process: Process, role: str, samples: Sequence[S
             node.causes = Amounts.summed([node.causes, causes])
             node.lines[frame.line] += causes.total
     total = sum(causes.total for causes in stacks.values())
-    rank = process if process.role == "trainer" else job.processes.by_pid.get(process.trainer_pid, process)
-    return CodeTree(role, rank.rank or 0, process.pid, _nodes(root, total))
+    return CodeTree(role, job.processes.rank_of(process), process.pid, _nodes(root, total))
 
 
 def _common_library_frames(stacks: Sequence[tuple[Frame, ...]]) -> int:

@@ -15,6 +15,7 @@ from perfdoctor.knowledge.user_frames import HINT, user_frames
 from perfdoctor.metrics.own_code import by_function
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import THINNED, Event, Unavailable
+from perfdoctor.results.stuck import Stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
@@ -131,7 +132,7 @@ def passes_per_step(steps: Steps) -> int:
     if not steps.all or steps.holds("optimizer"):
         return 0
     start, end = steps.all[0].start_ns, steps.all[-1].end_ns
-    seen = [event.what for event in steps.events if start <= event.time_ns <= end]
+    seen = steps.events.during(start, end)
     if "fetch" in seen or "leave loop" in seen or seen.count("leave") < len(steps.all) - 1:
         return 0
     return round(seen.count("worked") / len(steps.all))
@@ -152,6 +153,12 @@ def why_no_verdict(job: JobTimeline, accounts: Sequence[Account]) -> NoVerdict |
         return NoVerdict(Why.TOO_BRIEF, say("verdict.start_or_end", ended=_job_ended(job)))
     stuck = [why for account in accounts if (why := _stuck(job, account)) is not None]
     return stuck[0] if len(stuck) == len(accounts) else None
+
+
+def of_stuck(stuck: Stuck) -> NoVerdict:
+    """That no bottleneck is named where nothing moves: what holds the job up is a verdict of its own."""
+    pid = stuck.chain[-1].pid if stuck.chain else None
+    return NoVerdict(Why.STUCK, stuck.summary, pid, stuck.rank)
 
 
 def _samples_of_training(job: JobTimeline, trainer: Process) -> int:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
-from perfdoctor.analysis.coverage import not_examined, why_no_verdict
+from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.causes import GARBAGE_COLLECTION, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
@@ -30,13 +32,28 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.look_alikes import with_look_alikes
+from perfdoctor.stuck.follow import find_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.missing_ranks import missing_ranks
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.steps import Steps
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Rows of tables make no cycles, and the collector would look through millions of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@collector_paused()
 def examine(recording: Recording) -> Diagnosis:
     """Makes the diagnosis.
 
@@ -54,24 +71,31 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
         drawn: with what reports draw, and what other runs are compared with; a live view does without.
     """
     accounts = attribute(job)
+    followed = _followed(accounts)
     profiled = read_profiles(job.profiles)
-    level = _level(job)
+    level = level_of(job)
     if profiled.covers(accounts):
         level, accounts = TRACED, profiled.join(job, accounts)
-    steps = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
+    steps = step_summaries(job)
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
-    diagnosis = build(case, accounts, level, why_no_verdict(job, accounts))
+    stuck = find_stuck({"": job})
+    missing = why_no_verdict(job, accounts) if stuck is None else of_stuck(stuck)
+    diagnosis = build(case, accounts, level, missing)
     unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
+    if accounts and stuck is None:
+        ranks = [trainer.rank for trainer in case.trainers]
+        unseen = (*missing_ranks(len(ranks), job.processes.world_size, say("hosts.watch_all"), ranks), *unseen)
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
         findings=with_look_alikes(diagnosis.findings, case, unseen),
-        ranks=tuple(_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
+        ranks=tuple(describe_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
         steps=_of_first(job, steps, profiled, trial),
         not_examined=unseen,
-        overhead=_own_cost(job.recording),
-        job=_describe_job(job, case),
+        overhead=own_cost(job.recording),
+        job={**describe_job(job, case), **followed},
+        stuck=stuck,
     )
     if not drawn:
         return found
@@ -81,11 +105,23 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
         series=chart_series(job),
         activity=activity,
         not_drawn=tuple(not_drawn(activity)),
-        blocks=recorded_blocks(job, accounts, traced=level == TRACED),
+        blocks=recorded_blocks(job, accounts, traced=level == TRACED, traced_ns=_traced_ns(accounts, profiled)),
     )
 
 
-def _level(job: JobTimeline) -> str:
+def _traced_ns(accounts: Sequence[Account], profiled: Profiled) -> Sequence[int]:
+    """How long the traced steps of the first trainer took."""
+    return profiled.lengths_ns(accounts[0].trainer.pid) if accounts else ()
+
+
+def step_summaries(job: JobTimeline) -> dict[int, dict[str, Any]]:
+    """By process, what is known of its steps: as marked, or else as counted."""
+    counted = {pid: one.summary() for pid, one in job.counted.items()}
+    marked = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
+    return {**counted, **{pid: told for pid, told in marked.items() if told}}
+
+
+def level_of(job: JobTimeline) -> str:
     """Inside only if every trainer marked its steps: one of them may be whom the others wait for."""
     trainers = job.processes.trainers
     inside = bool(trainers) and all(trainer.pid in job.steps and job.steps[trainer.pid].all for trainer in trainers)
@@ -93,7 +129,7 @@ def _level(job: JobTimeline) -> str:
 
 
 def _steps(steps: Mapping[int, dict[str, Any]], profiled: Profiled, pid: int) -> dict[str, Any]:
-    """The steps of a process: those that it marked, and those that were profiled."""
+    """The steps of a process: those that it marked or that were counted, and those that were profiled."""
     traced = profiled.steps(pid)
     return {**steps.get(pid, {}), **({"profiled": traced} if traced else {})}
 
@@ -108,9 +144,10 @@ def _of_first(
     return {**_steps(steps, profiled, trainers[0].pid), **({"trial": trial.as_json()} if trial else {})}
 
 
-def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
+def describe_rank(trainer: Trainer, steps: Mapping[str, Any]) -> dict[str, Any]:
+    """A rank as reports have it, with the steps that it marked."""
     return {
-        "steps": steps,
+        "steps": dict(steps),
         "rank": trainer.rank,
         "pid": trainer.pid,
         "workers": trainer.workers,
@@ -120,7 +157,8 @@ def _rank(trainer: Trainer, steps: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
+def describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
+    """What was watched, when, and how it is set up."""
     root = next(iter(job.recording.rows(ProcessSeen)), None)
     stopped = [event.text for event in job.recording.rows(Event) if event.kind == "stopped"]
     return {
@@ -140,6 +178,12 @@ def _describe_job(job: JobTimeline, case: Case) -> dict[str, Any]:
     }
 
 
+def _followed(accounts: Sequence[Account]) -> dict[str, int]:
+    """How many samples of trainers there are and how many were followed, where these stand for all."""
+    seen, followed = sum(account.sampled for account in accounts), sum(len(account.samples) for account in accounts)
+    return {"samples": seen, "followed_samples": followed} if followed < seen else {}
+
+
 def _versions(job: JobTimeline) -> dict[str, str]:
     """Of Python and torch, in the first trainer of which they were read."""
     found: dict[str, str] = {}
@@ -157,12 +201,12 @@ def _neighbours(case: Case) -> dict[str, float]:
     return {} if cores is None else {"neighbour_cores": round(cores, 3)}
 
 
-def _own_cost(recording: Recording) -> dict[str, Any]:
+def own_cost(recording: Recording) -> dict[str, Any]:
     """CPU and memory of perfdoctor while it watched; values are None where the recorder was killed before it could say.
 
     Returns:
-        ``cpu_cores`` (mean cores used, py-spy and a live view included), ``memory_bytes`` (peak), ``ticks`` and
-        ``late_ticks``; and what ``_cost_of_traces`` returns.
+        ``cpu_cores`` (mean cores used; py-spy, a live view and an exporter included), ``memory_bytes`` (peak),
+        ``ticks`` and ``late_ticks``; and what ``_cost_of_traces`` returns.
     """
 
     def read(name: str) -> tuple[list[int], list[float]]:
@@ -179,7 +223,7 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
         if len(values) >= 2:
             used += values[-1] - values[0]
             span = seconds(times[-1] - times[0])
-    used += last("view_cpu_seconds_total") or 0.0
+    used += sum(last(f"{beside}_cpu_seconds_total") or 0.0 for beside in ("view", "exporter"))
     return {
         "cpu_cores": used / span if span > 0 else None,
         "memory_bytes": last("memory_peak_bytes"),
@@ -190,18 +234,19 @@ def _own_cost(recording: Recording) -> dict[str, Any]:
 
 
 def _cost_of_traces(costs: Sequence[TraceCost]) -> dict[str, Any]:
-    """What it cost the job to be traced from outside: the largest of the ranks; empty if it was not.
+    """What it cost the job to be traced: the largest of the ranks; empty if it was not.
 
     Returns:
         ``trace_way``; ``trace_s`` (how long was traced); ``trace_stopped_s`` and ``trace_held_s`` (for how long the
-        training stood still so that it could be entered, and waited for the profiler).
+        training stood still so that it could be entered from outside, and waited for the profiler).
     """
     if not costs:
         return {}
+    stopped = max(cost.stopped_ns for cost in costs)
     return {
         "trace_way": ", ".join(sorted({cost.way for cost in costs})),
         "trace_s": seconds(max(cost.traced_ns for cost in costs)),
-        "trace_stopped_s": seconds(max(cost.stopped_ns for cost in costs)),
+        **({"trace_stopped_s": seconds(stopped)} if stopped else {}),
         "trace_held_s": seconds(max(cost.held_ns or 0 for cost in costs)),
     }
 

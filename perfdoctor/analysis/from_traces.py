@@ -8,6 +8,7 @@ from typing import Any
 
 from perfdoctor.analysis.blocks import traced_blocks
 from perfdoctor.analysis.build import build, describe_trainer
+from perfdoctor.analysis.crowd import MANY, describe_crowd
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.causes import GPU_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import TRACED, Diagnosis, Evidence, NotExamined, NoVerdict, Verdict, Why, say
@@ -60,10 +61,12 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
     missing = NoVerdict(Why.TRACE, silence) if silence else None
     diagnosis = build(case, merged.accounts, TRACED, missing, late_ranks_explained=False)
     verdict = diagnosis.verdict
+    shown = tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True))
     return replace(
         diagnosis,
         verdict=replace(verdict, confidence=min(verdict.confidence, _most_confidence(ranks, case, verdict))),
-        ranks=tuple(_rank(rank, trainer) for rank, trainer in zip(ranks, case.trainers, strict=True)),
+        ranks=shown,
+        crowd=describe_crowd(shown),
         steps=ranks[0].loop.summary(),
         not_examined=(*copies, *_not_examined(ranks, merged, case, verdict), *diagnosis.not_examined),
         job=_job(ranks, case, merged),
@@ -148,6 +151,7 @@ def _not_examined(ranks: Sequence[Rank], merged: MergedRanks, case: Case, verdic
 def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
     return {
         "rank": trainer.rank,
+        "host": rank.host_name or None,
         "steps": rank.loop.summary(),
         "pid": rank.pid,
         "workers": None,
@@ -158,6 +162,12 @@ def _rank(rank: Rank, trainer: Trainer) -> dict[str, Any]:
     }
 
 
+def _devices(ranks: Sequence[Rank]) -> list[str]:
+    """Each by its index on its host, or where that is too much to read, each kind."""
+    each = sorted({device for rank in ranks for device in rank.devices})
+    return each if len(each) <= MANY else sorted({device.partition(": ")[2] or "?" for device in each})
+
+
 def _seen_steps(ranks: Sequence[Rank]) -> int:
     """How many steps the confidence may rest on: those marked, or else the seconds that the trace lasts."""
     window = ranks[0].window
@@ -166,9 +176,9 @@ def _seen_steps(ranks: Sequence[Rank]) -> int:
 
 def _job(ranks: Sequence[Rank], case: Case, merged: MergedRanks) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "traces": list(dict.fromkeys(rank.source for rank in ranks)),
+        "traces": list(dict.fromkeys(rank.source for rank in ranks))[:MANY],
         "host": ranks[0].host_name or None,
-        "devices": sorted({device for rank in ranks for device in rank.devices}),
+        "devices": _devices(ranks),
         "watched_seconds": round(case.watched_s, 6),
         "events": sum(rank.events for rank in ranks),
         "trainers": len(ranks),

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.results.view import DeviceView, GpuView, HostView, LinkView
-from perfdoctor.timeline.readings import total
+from perfdoctor.timeline.readings import Readings, total
 
 # Rates are over so much time, or between two readings where these are farther apart.
 _RATE_NS = 9 * NS_PER_S // 5
-_UNREAD: tuple[list[int], list[float]] = ([], [])
 
 
 class Rates:
@@ -22,16 +21,17 @@ class Rates:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self._series, self._facts = recording.series, recording.facts
+        self._readings = Readings(recording)
+        self._read = {subject for subject, _ in recording.series}
 
     def level(self, subject: str, name: str) -> float | None:
         """The newest reading of a level; None if it was not read."""
-        _, values = self._series.get((subject, name), _UNREAD)
+        _, values = self._readings.over_time(subject, name)
         return values[-1] if values else None
 
     def rate(self, subject: str, name: str) -> float | None:
         """A counter's growth per second; None if it was not read twice."""
-        times, values = self._series.get((subject, name), _UNREAD)
+        times, values = self._readings.over_time(subject, name)
         if len(times) < 2:
             return None
         since = max((i for i in range(len(times) - 1) if times[i] <= times[-1] - _RATE_NS), default=0)
@@ -49,11 +49,11 @@ class Rates:
 
     def subjects(self, *prefixes: str) -> list[str]:
         """Those of which anything was read, sorted."""
-        return sorted({subject for subject, _ in self._series if subject.startswith(prefixes)})
+        return sorted(subject for subject in self._read if subject.startswith(prefixes))
 
     def fact(self, subject: str, name: str) -> str:
         """A text fact, "" where there is none."""
-        return self._facts.get((subject, name), "")
+        return self._readings.fact(subject, name) or ""
 
 
 def host(rates: Rates, memory: Iterable[float | None], delayed: float) -> HostView:

@@ -13,9 +13,10 @@ from perfdoctor.knowledge.threads import NETWORK_TARGETS
 from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
 from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CodeSample, Mark, ProcessSeen, Symbol, ThreadSample, Unavailable
+from perfdoctor.recording.schema import CodeSample, CountedCall, Mark, ProcessSeen, Symbol, ThreadSample, Unavailable
 from perfdoctor.results.view import PathView, ProcessView, State, ThreadView, View
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.counted_steps import step_ends
 from perfdoctor.timeline.job import JobTimeline, find_serving
 from perfdoctor.timeline.processes import Process, assign_roles
 from perfdoctor.timeline.stacks import CodeSeen
@@ -98,8 +99,10 @@ def look(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> V
         live: somebody still writes the recording.
     """
     recording = follower.part(max(follower.start_ns, at_ns - READINGS_NS), at_ns)
-    samples = follower.stretch(ThreadSample, at_ns - THREADS_NS, at_ns)
-    job = _Moment(recording, samples, follower.stretch(Mark, at_ns - THREADS_NS, at_ns), examined)
+    since_ns = at_ns - THREADS_NS
+    samples = follower.stretch(ThreadSample, since_ns, at_ns)
+    paces = _paces(follower.stretch(Mark, since_ns, at_ns), follower.stretch(CountedCall, since_ns, at_ns))
+    job = _Moment(recording, samples, paces, examined)
     processes = tuple(job.processes())
     rates = job.rates
     silent_ns = 0 if follower.stopped else now_ns() - follower.grown_ns
@@ -137,11 +140,28 @@ def _missing(follower: Follower, at_ns: int, *, live: bool) -> Iterator[Text]:
         yield say("live.names_of_functions")
 
 
+@dataclass(frozen=True)
+class _Paces:
+    """How many steps processes make per second.
+
+    Attributes:
+        marked: by process that marks its steps; None while none ends.
+        counted: by process of which they are counted from outside.
+    """
+
+    marked: Mapping[int, float | None]
+    counted: Mapping[int, float | None]
+
+    def of(self, pid: int) -> float | None:
+        """Of a process; None where that is not known."""
+        return self.marked[pid] if pid in self.marked else self.counted.get(pid)
+
+
 class _Moment:
     """The job's processes at an instant, from samples of the seconds before it."""
 
     def __init__(
-        self, recording: Recording, samples: Sequence[ThreadSample], marks: Sequence[Mark], examined: Examined
+        self, recording: Recording, samples: Sequence[ThreadSample], paces: _Paces, examined: Examined
     ) -> None:
         self._recording, self._at_ns = recording, recording.end_ns
         self.rates = Rates(recording)
@@ -152,14 +172,14 @@ class _Moment:
         for tid, found in self._samples.items():
             if (seen := recording.threads.get(tid)) is not None:
                 self._threads.setdefault(seen.pid, []).append(_thread(tid, seen.name, found))
-        self._steps = _steps_per_second(marks)
+        self._paces = paces
         self._gpus = _gpu_memory(self.rates)
         self._roles = assign_roles(
             recording.processes,
             recording.ended_ns,
             examined.code_seen,
             recording.threads.values(),
-            examined.marked.union(self._steps),
+            examined.marked.union(paces.marked),
             find_serving(recording.facts),
         )
 
@@ -201,7 +221,7 @@ class _Moment:
             faults=self.rates.rate(subject, "major_faults_total"),
             gpus=tuple(on_gpus),
             gpu_memory=sum(on_gpus.values()) if on_gpus else None,
-            steps=self._steps.get(pid),
+            steps=self._paces.of(pid),
         )
 
     def delayed(self) -> float:
@@ -281,6 +301,10 @@ def _steps_per_second(marks: Iterable[Mark]) -> dict[int, float | None]:
         if mark.what == "step" and mark.edge == "point":
             ends.append(mark.time_ns)
     return {pid: _rate(ends) for pid, ends in ended.items()}
+
+
+def _paces(marks: Iterable[Mark], calls: Iterable[CountedCall]) -> _Paces:
+    return _Paces(_steps_per_second(marks), {pid: _rate(ends) for pid, ends in step_ends(calls).items()})
 
 
 def _rate(times_ns: Sequence[int]) -> float | None:

@@ -76,6 +76,10 @@ class Profiled:
         """The profiled steps of a process, and their phases; {} where there are none."""
         return self.ranks[pid].loop.summary() if pid in self.ranks else {}
 
+    def lengths_ns(self, pid: int) -> list[int]:
+        """How long each of them took."""
+        return list(map(int, self.ranks[pid].loop.lengths)) if pid in self.ranks else []
+
 
 def read_profiles(rows: Sequence[Profile]) -> Profiled:
     """Reads the traces that were recorded, if there are any."""

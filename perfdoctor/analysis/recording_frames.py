@@ -15,11 +15,11 @@ from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import (
     CodeSample,
+    CountedCall,
     Event,
     Fact,
     InterpreterSample,
     Mark,
-    PythonThread,
     Reading,
     Sample,
     SerialMark,
@@ -71,10 +71,9 @@ def _thread_samples(recording: Recording) -> pd.DataFrame:
 
 def _stacks(recording: Recording) -> pd.DataFrame:
     stacks = Stacks.read(recording.stacks())
-    names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
     rows = []
     for series in stacks.series:
-        thread = names.get((series.pid, series.ident))
+        thread = recording.thread_names.get((series.pid, series.ident))
         for time_ns, lasted_ns, number in series.entries():
             place, frames = stacks.locations[number], stacks.frames[number]
             calls = [f"{frame.file}:{frame.line} {frame.function}" for frame in frames]
@@ -130,6 +129,7 @@ _FRAMES: dict[str, Callable[[Recording], pd.DataFrame]] = {
     "facts": _facts,
     "marks": lambda recording: _timed(recording, Mark),
     "isolated_marks": _isolated_marks,
+    "counted_calls": lambda recording: _timed(recording, CountedCall),
     "events": lambda recording: _timed(recording, Event),
     "unavailable": lambda recording: _table(recording, Unavailable),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfdoctor.causes import BANDWIDTH, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.amounts import Amounts, summed_by_block
 from perfdoctor.timeline.code_location import PREPARES
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Account:
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
         samples: what was attributed, sample by sample, before any pass over the account; empty for a trace.
+        sampled: how many samples these stand for.
     """
 
     trainer: Process
@@ -69,6 +70,7 @@ class Account:
     interpreter: float | None = None
     libraries: float | None = None
     samples: list[Sampled] = field(default_factory=list)
+    sampled: int = 0
 
     def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
         """Attributes a span of time."""
@@ -181,20 +183,21 @@ class Account:
         }
         return replace(self, own=dict(own), awaited=awaited, targets=kept(self.targets), lines=kept(self.lines))
 
-    def waiting_for(self, rank: int, part: float, doing: Mapping[str, float]) -> Account:
+    def waiting_for(self, rank: int, part: float, doing: Mapping[str, float], of: str = BANDWIDTH) -> Account:
         """The same account with a part of what went to the exchange between ranks as a wait for one of them.
 
         Args:
             rank: which.
-            part: of all time that went to the exchange.
+            part: of all time that went there.
             doing: what that rank did, cause to fraction, summing to 1.
+            of: the cause that the time had.
         """
         own, waits = dict(self.own), dict(self.waits)
         for block, amounts in self.own.items():
-            waited = part * amounts[BANDWIDTH]
+            waited = part * amounts[of]
             if waited <= 0:
                 continue
-            own[block] = Amounts.summed([amounts, {BANDWIDTH: -waited}])
+            own[block] = Amounts.summed([amounts, {of: -waited}])
             theirs = {cause: fraction * waited for cause, fraction in doing.items()}
             waits[block, rank] = Amounts.summed([waits.get((block, rank), {}), theirs])
         return replace(self, own=own, waits=waits)
@@ -209,21 +212,16 @@ class Account:
         """Seconds of the recording in which anything was attributed."""
         return {*self.own, *(block for block, _ in self.waits)}
 
-    def block(self, number: int) -> Amounts[str]:
-        """All causes in one second of the recording."""
-        waited = [amounts for (block, _), amounts in self.waits.items() if block == number]
-        return Amounts.summed([self.own.get(number, {}), *waited])
-
     def by_block(self) -> dict[int, Amounts[str]]:
         """All causes, by second of the recording."""
+        return summed_by_block([self.own, self.late_by_block()])
+
+    def late_by_block(self) -> dict[int, Amounts[str]]:
+        """Causes in other ranks that this one waited for, by second of the recording."""
         found: dict[int, Amounts[str]] = {}
-        for block, amounts in (*self.own.items(), *((block, amounts) for (block, _), amounts in self.waits.items())):
+        for (block, _), amounts in self.waits.items():
             found[block] = Amounts.summed([found.get(block, {}), amounts])
         return found
-
-    def late_block(self, number: int) -> Amounts[str]:
-        """Causes in other ranks that this one waited for, in one second of the recording."""
-        return Amounts.summed(amounts for (block, _), amounts in self.waits.items() if block == number)
 
     def causes(self) -> Amounts[str]:
         """All causes."""

@@ -7,26 +7,30 @@ over the accounts settle what only the whole recording shows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.attribution.account import Account, Sampled
-from perfdoctor.attribution.context import Context, read_context
+from perfdoctor.attribution.context import read_context
 from perfdoctor.attribution.gpu import settle_with_gpus
 from perfdoctor.attribution.passes import charge_excess, charge_slowest_stage, name_latency
 from perfdoctor.attribution.share import LAUNCHING
-from perfdoctor.attribution.trainers import TrainerClassifier
+from perfdoctor.attribution.trainers import JobClassifier, TrainerClassifier
 from perfdoctor.causes import MODEL_COMPUTE, PYTHON_OVERHEAD
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import weigh_excess
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.stand_ins import stand_ins
 from perfdoctor.timeline.steps import Times
 from perfdoctor.timeline.threads import ThreadSeries
 
 BLOCK_NS = NS_PER_S
+# Of so many groups of samples, of all trainers together, those are attributed that stand for all.
+_GROUPS = 16_000
 _OF_OPERATIONS = (PYTHON_OVERHEAD, MODEL_COMPUTE, LAUNCHING)
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -34,12 +38,21 @@ Flags = npt.NDArray[np.bool_]
 Weigh = Callable[[JobTimeline, Process, Times, Floats], Floats]
 
 
-def attribute(job: JobTimeline) -> list[Account]:
-    """Accounts for every instant at which the trainers were sampled, one account per trainer."""
-    context = read_context(job)
-    accounts = settle_with_gpus(job, _accounts(context, _all_time))
-    accounts = [charge_slowest_stage(context, account) for account in accounts]
-    return name_latency(job, charge_excess(accounts))
+def attribute(*hosts: JobTimeline) -> list[Account]:
+    """Accounts for every instant at which the trainers were sampled, one account per trainer.
+
+    Args:
+        hosts: the job as it was watched on each of its hosts, on one clock and over the same time.
+    """
+    contexts = [read_context(job) for job in hosts]
+    classifier = JobClassifier(contexts)
+    accounts = [_accounts(one, _all_time) for one in classifier.hosts]
+    settled = settle_with_gpus(hosts, accounts)
+    charged = [
+        [charge_slowest_stage(context, account) for account in some]
+        for context, some in zip(contexts, settled, strict=True)
+    ]
+    return charge_excess(name_latency(hosts, charged))
 
 
 def attribute_long_steps(job: JobTimeline) -> list[Account]:
@@ -48,24 +61,24 @@ def attribute_long_steps(job: JobTimeline) -> list[Account]:
     What comes now and then does not flow through the loader's pipeline, so that no stage of it is charged for another.
     How busy a GPU was is known over longer times than such a step takes: what its host does at it is left as it is.
     """
-    return name_latency(job, charge_excess(_accounts(read_context(job), _long_steps)))
+    (classifier,) = JobClassifier([read_context(job)]).hosts
+    return charge_excess(name_latency([job], [_accounts(classifier, _long_steps)]))
 
 
-def _accounts(context: Context, weigh: Weigh) -> list[Account]:
-    classifier = TrainerClassifier(context)
-    return [_account_for(context, classifier, trainer, weigh) for trainer in context.job.processes.trainers]
+def _accounts(classifier: TrainerClassifier, weigh: Weigh) -> list[Account]:
+    return [_account_for(classifier, trainer, weigh) for trainer in classifier.context.job.processes.trainers]
 
 
-def _account_for(context: Context, classifier: TrainerClassifier, trainer: Process, weigh: Weigh) -> Account:
-    job, code = context.job, context.habits[trainer.pid].code
+def _account_for(classifier: TrainerClassifier, trainer: Process, weigh: Weigh) -> Account:
+    job, code = classifier.context.job, classifier.context.habits[trainer.pid].code
     account = Account(trainer, interpreter=code.interpreter, libraries=code.libraries)
     main = job.threads.main(trainer.pid)
     if main is None:
         return account
-    times, spans = _spans(job, trainer, main, weigh)
-    for time, seconds in zip(times, spans, strict=True):
-        if seconds <= 0:
-            continue
+    times, spans, kinds = _spans(job, trainer, main, weigh)
+    account.sampled = sum(seconds > 0 for seconds in spans)
+    for number, seconds in stand_ins(spans, kinds, _GROUPS // len(job.processes.trainers)).items():
+        time = times[number]
         seen = job.observe(trainer, time)
         shares = classifier.shares(seen)
         account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
@@ -74,20 +87,27 @@ def _account_for(context: Context, classifier: TrainerClassifier, trainer: Proce
     return account.with_backward_at_forward(_OF_OPERATIONS)
 
 
-def _spans(job: JobTimeline, trainer: Process, main: ThreadSeries, weigh: Weigh) -> tuple[list[int], list[float]]:
-    """When a trainer was sampled while it trained, and for how many seconds each sample stands."""
+# What the kernel shows of a thread: its state, and the system call that it is in.
+Kind = tuple[str, str | None]
+
+
+def _spans(
+    job: JobTimeline, trainer: Process, main: ThreadSeries, weigh: Weigh
+) -> tuple[list[int], list[float], list[Kind]]:
+    """When a trainer was sampled while it trained, for how many seconds each sample stands, and what kind it is of."""
     alive = np.array([state != "X" for state in main.states], dtype=bool)
     begin, end = job.training_span(trainer)
     alive &= (main.times_ns >= begin) & (main.times_ns <= end)
     times = main.times_ns[alive]
     if len(times) < 2:
-        return [], []
+        return [], [], []
     # Each sample stands for the time up to halfway to its neighbours.
     edges = np.concatenate([times[:1], (times[1:] + times[:-1]) / 2, times[-1:]])
     spans = weigh(job, trainer, times, edges)
     runnable = np.array([state == "R" for state in main.states], dtype=bool)[alive]
     counted = main.uses(edges, spans > 0)
-    return times.tolist(), as_counted(spans, runnable, counted).tolist()
+    kinds = list(compress(zip(main.states, main.syscalls, strict=True), alive))
+    return times.tolist(), as_counted(spans, runnable, counted).tolist(), kinds
 
 
 def _all_time(job: JobTimeline, trainer: Process, times: Times, edges: Floats) -> Floats:

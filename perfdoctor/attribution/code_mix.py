@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfdoctor.attribution.share import DEVICE_WAIT, LAUNCHING, STAGING
+from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, LAUNCHING, STAGING
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE, PYTHON_OVERHEAD, UNATTRIBUTED
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import PHASES
-from perfdoctor.knowledge.symbols import classify
 from perfdoctor.metrics.settings import has_loader
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, TRAINING_PHASES, CodeLocation
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.stand_ins import ENOUGH, drawn, stand_ins
 from perfdoctor.timeline.threads import ThreadState
 
 # Phases that have a cause of their own, whatever is computed in them.
@@ -26,7 +26,7 @@ IN_STEP = "library in step"
 
 # Kinds of code that say something of the host of a GPU only: as what they count elsewhere, and what they are there.
 _ELSEWHERE = {"driver": "other", "clock": "other", "copy": "kernel"}
-WAITS, LAUNCHES = "device wait", "launch"
+WAITS, DRIVES, LAUNCHES = "device wait", "driver's own", "launch"
 
 _ALL = (*PHASES, PREPARES, AFTERWARDS)
 # Samples by kind of code (``perfdoctor.knowledge.symbols``), for each phase.
@@ -48,29 +48,38 @@ def count_code(job: JobTimeline, pid: int) -> tuple[ByPhase, ByPhase]:
     held_up: ByPhase = {phase: Counter() for phase in _ALL}
     on_gpu = job.gpus.used_by(pid)
     begin, end = job.training_span(job.processes.by_pid[pid])
-    for row in job.code:
-        if row.tid != pid or not begin <= row.time_ns <= end or job.gil.is_collecting(pid, row.time_ns):
+    samples = job.code.of(pid).within(begin, end)
+    times, kinds = samples.times_ns.tolist(), samples.kinds.tolist()
+    if not on_gpu:
+        kinds = [_ELSEWHERE.get(kind, kind) for kind in kinds]
+    for number, count in stand_ins([1] * len(times), kinds, ENOUGH).items():
+        time_ns, kind = times[number], kinds[number]
+        if job.gil.is_collecting(pid, time_ns):
             continue
-        kind: str = classify(row.image, row.symbol)
-        if not on_gpu:
-            kind = _ELSEWHERE.get(kind, kind)
-        phase = phase_of(job.locator.locate(pid, row.time_ns, _RUNNING, in_c=kind != "interpreter"))
-        found = held_up if job.kinds.pool_delay(pid, row.time_ns) >= thresholds.SURE_DELAY else undisturbed
-        found[phase][kind] += 1
+        phase = phase_of(job.locator.locate(pid, time_ns, _RUNNING, in_c=kind != "interpreter"))
+        found = held_up if job.kinds.pool_delay(pid, time_ns) >= thresholds.SURE_DELAY else undisturbed
+        found[phase][kind] += count  # type: ignore[assignment]
     return undisturbed, held_up
 
 
-def with_device(counts: Counter[str]) -> Counter[str]:
+def with_device(counts: Counter[str], *, asks_time: bool = True) -> Counter[str]:
     """Splits what the host of a GPU runs into waiting for the device, launching work on it, and its own.
 
-    A wait for the device spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
-    without torch's dispatcher, and it takes some interpreter. What exceeds these parts is a wait, or Python's own work.
+    A wait for results spins: it runs in the driver, and asks for the time. Launching runs in the driver too, but not
+    without torch's dispatcher, and it takes some interpreter. What the driver runs beyond that without asking for the
+    time is a wait for room in the launch queue, or launching that goes past the dispatcher, as compiled code does.
+
+    Args:
+        counts: samples by kind of code.
+        asks_time: the driver's waits do; they were seen to, at least once in some phase.
     """
     launching = min(counts["driver"], thresholds.DRIVER_PER_DISPATCH * counts["dispatch"])
     called = counts["dispatch"] + launching
     calling = min(counts["interpreter"], thresholds.INTERPRETER_PER_LAUNCH * called)
+    beyond = counts["clock"] + counts["driver"] - launching
+    waits = min(beyond, counts["clock"] / thresholds.CLOCK_IN_WAITS) if asks_time else beyond
     split = Counter(counts)
-    split[WAITS] = counts["clock"] + counts["driver"] - launching  # type: ignore[assignment]
+    split[WAITS], split[DRIVES] = waits, beyond - waits  # type: ignore[assignment]
     split[LAUNCHES] = called + calling  # type: ignore[assignment]
     split["interpreter"] -= calling  # type: ignore[assignment]
     for kind in ("driver", "clock", "dispatch"):
@@ -87,7 +96,8 @@ def running_by_phase(job: JobTimeline, pid: int) -> dict[str, float]:
     """A main thread's running time by phase (``phase_of``), in fractions."""
     counts: Amounts[str] = Amounts()
     begin, end = job.training_span(job.processes.by_pid[pid])
-    for time_ns in (time_ns for time_ns in job.threads.main_times(pid) if begin <= time_ns <= end):
+    times = [time_ns for time_ns in job.threads.main_times(pid) if begin <= time_ns <= end]
+    for time_ns in drawn(times, ENOUGH):
         state = job.threads.main_at(pid, time_ns)
         if state.is_runnable:
             counts[phase_of(job.locator.locate(pid, time_ns, state))] += 1
@@ -193,12 +203,13 @@ _CAUSES = {
     "library": INPUT_PREPROCESSING,
     IN_STEP: PYTHON_OVERHEAD,
     WAITS: DEVICE_WAIT,
+    DRIVES: IN_DRIVER,
     LAUNCHES: LAUNCHING,
     "copy": STAGING,
 }
 
 # What machine code shows by itself: torch's kernels and the barriers of their pool.
-_PHASELESS = (MODEL_COMPUTE, SPIN, DEVICE_WAIT)
+_PHASELESS = (MODEL_COMPUTE, SPIN, DEVICE_WAIT, IN_DRIVER)
 
 # Where a loop of the job's own does something besides calling the model.
 _OWN_CODE = ("other", PREPARES, AFTERWARDS)
@@ -306,10 +317,11 @@ def _mixes(by_phase: ByPhase, calls_only: bool | None = None, *, on_gpu: bool) -
         on_gpu: the process computes on a GPU.
     """
     if on_gpu:
-        by_phase = {phase: with_device(counts) for phase, counts in by_phase.items()}
+        asks_time = any(counts["clock"] for counts in by_phase.values())
+        by_phase = {phase: with_device(counts, asks_time=asks_time) for phase, counts in by_phase.items()}
     mixes = {phase: mix for phase, counts in by_phase.items() if (mix := _fractions(counts, phase))}
     if calls_only is not None and PREPARES in mixes:
-        kept = (PYTHON_OVERHEAD, LAUNCHING, SPIN, DEVICE_WAIT, STAGING) if calls_only else (SPIN, DEVICE_WAIT, STAGING)
+        kept = (SPIN, DEVICE_WAIT, IN_DRIVER, STAGING, *((PYTHON_OVERHEAD, LAUNCHING) if calls_only else ()))
         found = {cause: part for cause, part in mixes[PREPARES].items() if cause in kept}
         mixes[PREPARES] = {**found, INPUT_PREPROCESSING: 1 - sum(found.values())}
     return mixes

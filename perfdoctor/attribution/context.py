@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
-from perfdoctor.attribution.share import DEVICE_WAIT, Writing, read_writing
+from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_writing
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
-from perfdoctor.timeline.code_location import TRAINING_PHASES
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
-
-Spans = tuple[tuple[int, int], ...]
+from perfdoctor.timeline.spans import Spans
+from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 
 # The trainer waits for a batch that loader workers prepare, or takes it over.
 LOADER_WAITS = ("loader wait", "hand over")
@@ -34,6 +34,7 @@ class Habits:
         gil_switching: the part of its running time that switching the GIL takes.
         allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
         waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
+        taking_apart: of the time in which it prepares a batch, the part that is for the objects that it came as.
     """
 
     code: CodeMix
@@ -42,6 +43,7 @@ class Habits:
     gil_switching: float = 0.0
     allocating: float = 0.0
     waits_awake: frozenset[str] = frozenset()
+    taking_apart: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,16 +72,35 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         gil_switching=gil_switching(job, trainer.pid),
         allocating=_allocating(job, trainer.pid),
         waits_awake=_waits_awake(job, trainer, code),
+        taking_apart=_taking_apart(job, trainer),
     )
+
+
+def _taking_apart(job: JobTimeline, trainer: Process) -> float:
+    """What nested objects cost a trainer after they were unpickled, as part of the time in which it prepares batches.
+
+    Tensors and arrays are taken over in no time. Where unpickling takes a good part of it, batches come as many small
+    objects, and whatever makes tensors of them visits each once more: that takes about as long, and goes with them.
+    """
+    begin, end = job.training_span(trainer)
+    times = [time for time in job.threads.main_times(trainer.pid) if begin <= time <= end]
+    seen = [job.observe(trainer, time) for time in drawn(times, ENOUGH)]
+    running = [one.location.detail for one in seen if one.is_runnable]
+    unpickling, preparing = running.count("hand over"), running.count(PREPARES)
+    least = max(thresholds.CODE_SAMPLES, thresholds.UNPICKLES_OBJECTS * len(running))
+    if not preparing or unpickling < least:
+        return 0.0
+    return min(1.0, unpickling / preparing)
 
 
 def _waits_awake(job: JobTimeline, trainer: Process, code: CodeMix) -> frozenset[str]:
     """Phases in which a trainer mostly runs, and its machine code mostly waits for the device."""
-    spins = {phase for phase, mix in code.by_phase.items() if mix.get(DEVICE_WAIT, 0.0) >= thresholds.MOSTLY}
+    waits = {phase: mix.get(DEVICE_WAIT, 0.0) + mix.get(IN_DRIVER, 0.0) for phase, mix in code.by_phase.items()}
+    spins = {phase for phase, part in waits.items() if part >= thresholds.MOSTLY}
     spins -= TRAINING_PHASES
     if not spins or not job.gpus.used_by(trainer.pid):
         return frozenset()
-    seen = [job.observe(trainer, time) for time in job.threads.main_times(trainer.pid)]
+    seen = [job.observe(trainer, time) for time in drawn(job.threads.main_times(trainer.pid), ENOUGH)]
     found = {phase: [one.is_runnable for one in seen if phase_of(one.location) == phase] for phase in spins}
     return frozenset(phase for phase, runs in found.items() if sum(runs) >= thresholds.MOSTLY * len(runs) > 0)
 
@@ -135,7 +156,7 @@ def gil_switching(job: JobTimeline, pid: int) -> float:
     first, last = counted[0], counted[-1]
     running_s = float(main.run_ns[last] - main.run_ns[first]) / NS_PER_S
     switches = float(main.voluntary[last] - main.voluntary[first])
-    start, end = main.counted_ns[[first, last]].tolist()
+    start, end = int(main.counted_ns[first]), int(main.counted_ns[last])
     return min(kernel_time(job, pid, start, end), switches * thresholds.GIL_SWITCH_S / running_s) if running_s else 0.0
 
 
@@ -148,12 +169,12 @@ def kernel_time(job: JobTimeline, pid: int, start_ns: int, end_ns: int) -> float
     if main is None:
         return 0.0
     running_s = main.use(start_ns, end_ns)[0] * (end_ns - start_ns) / NS_PER_S
-    sampled = sum(row.tid == pid and start_ns <= row.time_ns <= end_ns for row in job.code)
+    sampled = len(job.code.of(pid).within(start_ns, end_ns))
     if not sampled or running_s <= 0:
         return 0.0
     return max(0.0, 1 - sampled / CODE_FREQUENCY / running_s)
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:
-    times = job.threads.main_times(pid)
+    times = drawn(job.threads.main_times(pid), ENOUGH)
     return sum(job.gil.is_taken(pid, time) for time in times) >= thresholds.CONTENDED_GIL * len(times) > 0

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from perfdoctor.attribution.account import Account, asks_for_exchange
 from perfdoctor.attribution.gpu_use import GpuReader, GpuUse
-from perfdoctor.attribution.share import DEVICE_WAIT, INPUT_WAIT, LAUNCHING, STAGING
+from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, INPUT_WAIT, LAUNCHING, STAGING
 from perfdoctor.causes import (
     BANDWIDTH,
     CAUSES,
@@ -39,35 +40,43 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
 
-def settle_with_gpus(job: JobTimeline, accounts: Sequence[Account]) -> list[Account]:
-    """The accounts of the trainers, those that compute on GPUs with what these did."""
+def settle_with_gpus(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[Account]]) -> list[list[Account]]:
+    """The accounts of the trainers, those that compute on GPUs with what these did.
+
+    Args:
+        hosts: the job on each of its hosts.
+        accounts: of the trainers on each.
+    """
+    asks = asks_for_exchange([account for some in accounts for account in some])
+    seen = [one for job, some in zip(hosts, accounts, strict=True) for one in _with_gpus(job, some, asks=asks)]
+    on_gpus = [one for one in seen if isinstance(one, _OnGpu)]
+    if not on_gpus:
+        return [list(some) for some in accounts]
+    held_up = [one.held_up([other for other in on_gpus if other is not one]) for one in on_gpus]
+    works = min((one.split.busy - part) * (1 - one.use.slowed) for one, part in zip(on_gpus, held_up, strict=True))
+    held = iter(held_up)
+    settled = [one.settled(works, next(held)) if isinstance(one, _OnGpu) else one for one in seen]
+    links = [one.use.exchanging if isinstance(one, _OnGpu) else None for one in seen]
+    charged = iter(charge_late_gpus(charge_idle_gpus(settled, links)))
+    return [list(islice(charged, len(some))) for some in accounts]
+
+
+def _with_gpus(job: JobTimeline, accounts: Sequence[Account], *, asks: bool) -> list[_OnGpu | Account]:
+    """The trainers on one host, with their GPUs where they have any; ``asks`` as ``GpuReader.asks_for_exchange``."""
     gpus = {pid: job.gpus.of(pid) for account in accounts if job.gpus.used_by(pid := account.trainer.pid)}
-    if not gpus:
-        return list(accounts)
-    reader = GpuReader(job.readings, list(gpus.values()), asks_for_exchange=asks_for_exchange(accounts))
-    hosts = {
-        account.trainer.pid: _host_of(job, account, reader.read(gpus[account.trainer.pid]))
+    reader = GpuReader(job.readings, list(gpus.values()), asks_for_exchange=asks)
+    return [
+        _host_of(job, account, reader.read(gpus[pid])) if (pid := account.trainer.pid) in gpus else account
         for account in accounts
-        if account.trainer.pid in gpus
-    }
-    held_up = {
-        pid: host.held_up([other for other in hosts.values() if other is not host]) for pid, host in hosts.items()
-    }
-    works = min((host.split.busy - held_up[pid]) * (1 - host.use.slowed) for pid, host in hosts.items())
-    return charge_late_gpus(
-        [
-            hosts[pid].settled(job, works, held_up[pid]) if (pid := account.trainer.pid) in hosts else account
-            for account in accounts
-        ]
-    )
+    ]
 
 
 @dataclass(frozen=True)
-class _Host:
+class _OnGpu:
     """A trainer and its GPUs.
 
     Attributes:
-        account: what the host did.
+        account: what the trainer did.
         use: what its GPUs did.
         split: what remaining idle time goes to.
     """
@@ -76,7 +85,7 @@ class _Host:
     use: GpuUse
     split: IdleSplit
 
-    def held_up(self, others: Sequence[_Host]) -> float:
+    def held_up(self, others: Sequence[_OnGpu]) -> float:
         """Fraction of the time in which the GPU seems busy, and waits in collectives since hosts are late by turns.
 
         What a host does besides launching is hidden by the device no longer than the host waits for that at other
@@ -88,13 +97,12 @@ class _Host:
         seems = _besides(fractions) - _waits(fractions) - (1 - self.split.busy)
         return min(idle, self.split.busy, max(0.0, seems)) if self.split.measured else 0.0
 
-    def settled(self, job: JobTimeline, works: float, held_up: float) -> Account:
+    def settled(self, works: float, held_up: float) -> Account:
         """The account with what the GPUs did.
 
         Ranks compute alike, and whoever comes early to a collective is busy with it until the last one comes.
 
         Args:
-            job: the job.
             works: fraction of the time that the GPU needs for it that needs least, by itself and at its usual clocks.
             held_up: fraction of the time in which this one only seems busy.
         """
@@ -113,9 +121,10 @@ class _Host:
         return self.account.settled(own, _ORIGINS)
 
 
-def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _Host:
-    account = _with_staging(account, use)
-    return _Host(account, use, split_idle(account.causes().fractions(), use, use.busy_at(*job.span)))
+def _host_of(job: JobTimeline, account: Account, use: GpuUse) -> _OnGpu:
+    busy = use.busy_at(*job.span)
+    account = _with_calls(_with_staging(account, use), busy)
+    return _OnGpu(account, use, split_idle(account.causes().fractions(), use, busy))
 
 
 def _with_staging(account: Account, use: GpuUse) -> Account:
@@ -123,22 +132,34 @@ def _with_staging(account: Account, use: GpuUse) -> Account:
 
     The driver copies what is pageable to a place of its own first, and whoever asked for it waits.
     """
-    copied = account.causes()[STAGING] / account.seconds if account.seconds else 0.0
+    copied = account.causes().fractions().get(STAGING, 0.0)
     moved = 1.0 if use.copying is None else use.copying[1]
     waits = min(1.0, moved / copied) if copied else 0.0
+    return _retold(account, STAGING, {INPUT_WAIT: waits, INPUT_PREPROCESSING: 1 - waits})
+
+
+def _with_calls(account: Account, busy: float | None) -> Account:
+    """Calls of the driver in which the device goes on working are waits for it: it idles while memory is given back."""
+    called = account.causes().fractions().get(MEMORY_PRESSURE, 0.0)
+    waits = max(0.0, called - (1 - busy)) / called if busy is not None and called else 0.0
+    return _retold(account, MEMORY_PRESSURE, {DEVICE_WAIT: waits, MEMORY_PRESSURE: 1 - waits})
+
+
+def _retold(account: Account, cause: str, parts: Mapping[str, float]) -> Account:
+    """The account with the time of one cause as that of others, of each its part."""
     own = {
         block: Amounts.summed(
             [
-                {cause: amount for cause, amount in amounts.items() if cause != STAGING},
-                {INPUT_WAIT: waits * amounts[STAGING], INPUT_PREPROCESSING: (1 - waits) * amounts[STAGING]},
+                {other: amount for other, amount in amounts.items() if other != cause},
+                {to: part * amounts[cause] for to, part in parts.items()},
             ]
         )
         for block, amounts in account.own.items()
     }
-    return account.settled(own, {INPUT_WAIT: STAGING, INPUT_PREPROCESSING: STAGING})
+    return account.settled(own, dict.fromkeys(parts, cause))
 
 
-_HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, LAUNCHING, UNATTRIBUTED)
+_HOST_OF_DEVICE = (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER, LAUNCHING, UNATTRIBUTED)
 # Whose lines are those of a cause that is only known now.
 _ORIGINS = {KERNEL_LAUNCH: LAUNCHING, SYNCHRONIZATION: DEVICE_WAIT, HOST_TRANSFER: INPUT_WAIT}
 
@@ -180,8 +201,10 @@ def split_idle(host: Mapping[str, float], use: GpuUse, busy: float | None) -> Id
         return IdleSplit(busy, measured, {KERNEL_LAUNCH: 1.0})
     copies = min(left, copies)
     rest = left - copies
-    # Without waits the host would launch while the device computes: the longer of both would be the step.
-    waiting = min(rest, max(0.0, idle + busy - min(besides, idle) - copies - max(busy, launching)), waits)
+    # Without waits the host would launch while the device computes: the longer of both would be the step. In the driver
+    # it waits for no results, and launches for what the device is not behind.
+    waits -= (driving := host.get(IN_DRIVER, 0.0))
+    waiting = min(rest, max(0.0, idle + busy - min(besides, idle) - copies - max(busy, launching + driving)), waits)
     cause = MEMORY_PRESSURE if host.get(MEMORY_PRESSURE, 0.0) >= thresholds.ALLOCATES else SYNCHRONIZATION
     parts = {HOST_TRANSFER: copies, cause: waiting, KERNEL_LAUNCH: rest - waiting}
     return IdleSplit(busy, measured, {name: part / left for name, part in parts.items() if part > 0})
@@ -193,7 +216,7 @@ def _besides(host: Mapping[str, float]) -> float:
 
 
 def _waits(host: Mapping[str, float]) -> float:
-    return host.get(DEVICE_WAIT, 0.0) + host.get(INPUT_WAIT, 0.0)
+    return sum(host.get(wait, 0.0) for wait in (DEVICE_WAIT, INPUT_WAIT, IN_DRIVER))
 
 
 def _copies(host: Mapping[str, float], use: GpuUse, busy: float | None) -> float:
@@ -204,7 +227,7 @@ def _copies(host: Mapping[str, float], use: GpuUse, busy: float | None) -> float
     """
     waits = _waits(host)
     copies = 0.0 if busy is None else max(0.0, waits - busy)
-    if host.get(DEVICE_WAIT, 0.0) >= thresholds.HOST_WAITS:
+    if host.get(DEVICE_WAIT, 0.0) + host.get(IN_DRIVER, 0.0) >= thresholds.HOST_WAITS:
         copies = max(copies, host.get(INPUT_WAIT, 0.0))
     least, most = use.copying or (0.0, 1.0)
     return min(waits, max(copies, least), most)
@@ -243,6 +266,43 @@ def _of_busy_time(use: GpuUse, busy: float, waits: float) -> dict[str, float]:
     kept = min(1.0, waits / total) if total else 1.0
     costs = {cause: cost * kept for cause, cost in costs.items()}
     return {**costs, GPU_COMPUTE: busy - sum(costs.values())}
+
+
+def charge_idle_gpus(accounts: Sequence[Account], links: Sequence[float | None]) -> list[Account]:
+    """Charges waiting in collectives that no bytes explain to what lets the GPUs of other ranks idle meanwhile.
+
+    So it goes where each rank is late now and then.
+
+    Args:
+        accounts: of all trainers.
+        links: of each, the fraction of the time that bytes between ranks can have taken at most; None if not known.
+    """
+    seen = [(account, _while_idle(account)) for account in accounts]
+    return [
+        account if most is None else _charged(account, most, [pair for pair in seen if pair[0] is not account])
+        for account, most in zip(accounts, links, strict=True)
+    ]
+
+
+def _while_idle(account: Account) -> Amounts[str]:
+    """What a trainer does while its GPU idles: all that is neither work of the GPU nor an exchange, in fractions."""
+    fractions = account.causes().fractions()
+    return Amounts({cause: part for cause, part in fractions.items() if cause.startswith(("cpu.", "io."))})
+
+
+def _charged(account: Account, links: float, others: Sequence[tuple[Account, Amounts[str]]]) -> Account:
+    """The account with what it waits beyond what links explain, for no longer than the GPUs of others idle."""
+    waits = account.causes().fractions().get(BANDWIDTH, 0.0)
+    total = sum(doing.total for _, doing in others)
+    beyond = min(waits - links, total)
+    if beyond < thresholds.UNEVEN_COLLECTIVES:
+        return account
+    for other, doing in others:
+        part = beyond * doing.total / total
+        if part:
+            account = account.waiting_for(other.trainer.rank or 0, part / waits, doing.fractions())
+            waits -= part
+    return account
 
 
 def charge_late_gpus(accounts: Sequence[Account]) -> list[Account]:

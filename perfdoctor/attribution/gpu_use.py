@@ -43,12 +43,14 @@ class GpuUse:
         parts: of that, cause to fraction, summing to 1.
         copying: least and most fraction of the time that copies to and from the host can have taken; None where
             their bytes were not counted.
+        exchanging: fraction of the time that bytes between ranks can have taken at most; None where that is not known.
     """
 
     busy: Counter | None
     for_job: float
     parts: Mapping[str, float]
     copying: tuple[float, float] | None
+    exchanging: float | None = None
 
     @property
     def slowed(self) -> float:
@@ -91,7 +93,9 @@ class GpuReader:
 
     def read(self, gpus: Sequence[str]) -> GpuUse:
         """The use of some GPUs, as means over them."""
-        busy, mean = self._over_time(gpus, "busy_fraction"), self._busy(gpus)
+        busy = self._over_time(gpus, "busy_fraction")
+        # Where that is not read, parts are of however long they are busy.
+        mean = 1.0 if busy is None else self._busy(gpus)
         foreign = min(self._readings.mean_over(gpus, "foreign_sm_fraction") or 0.0, mean)
         own = mean - foreign
         # A neighbour's time slices cost the trainer as far as it had work for the GPU in them.
@@ -104,10 +108,12 @@ class GpuReader:
             parts[BANDWIDTH] = self._exchanging(gpus) * (1 - parts[GPU_CONTENTION])
             working = 1 - sum(parts.values())
             parts[GPU_THROTTLED] = working * self._slowed(gpus)
-            cause, freed = self._kernels(gpus, own * (1 - parts[BANDWIDTH]))
+            cause, freed = self._kernels(gpus, 0.0 if busy is None else own * (1 - parts[BANDWIDTH]))
             parts[cause] = freed * (working - parts[GPU_THROTTLED])
         parts[GPU_COMPUTE] = parts.get(GPU_COMPUTE, 0.0) + 1 - sum(parts.values())
-        return GpuUse(busy, for_job, {cause: part for cause, part in parts.items() if part > 0}, self._copying(gpus))
+        carrying = None if self._asks_for_exchange else self._carrying(gpus)
+        parts = {cause: part for cause, part in parts.items() if part > 0}
+        return GpuUse(busy, for_job, parts, self._copying(gpus), None if carrying is None else carrying[1])
 
     def _busy(self, gpus: Sequence[str]) -> float:
         """Mean fraction of the time in which they ran kernels; 0 where that could not be read."""
@@ -128,14 +134,22 @@ class GpuReader:
         carrying = self._carrying(gpus)
         if self._asks_for_exchange or carrying is None:
             return part
+        if carrying[1] < thresholds.NO_EXCHANGE and self._counts_pcie(gpus):
+            return 0.0  # ranks that exchange nothing wait for nobody
         others = list(self._of_ranks)
         others.remove(gpus)
-        explained = (carrying + sum(1 - self._busy(other) for other in others)) / busy
+        idle = sum(1 - self._busy(other) for other in others)
         in_common = min(self._spinning(rank) for rank in self._of_ranks)
+        least, most = ((moving + idle) / busy for moving in carrying)
+        # Where slow links would not explain it, kernels are small in any case, and likelier so are those in question.
+        explained = least if in_common - most >= thresholds.SMALL_KERNELS else most
         return part - max(0.0, in_common - explained)
 
-    def _carrying(self, gpus: Sequence[str]) -> float | None:
-        """The fraction of the time that what their links carry takes at most; None if none of them could be read."""
+    def _carrying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
+        """The fraction of the time that what their links carry takes, on fast links and on slow ones.
+
+        None if none of them could be read.
+        """
         sent, received = (
             self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("sent", "received")
         )
@@ -144,7 +158,20 @@ class GpuReader:
             return None
         # What ranks exchange goes both ways, and batches only one.
         moved = max(0.0, min(sent or 0.0, received or 0.0) - thresholds.PCIE_IDLE_BYTES_PER_S)
-        return (between or 0.0) / thresholds.SLOW_NVLINK_BYTES_PER_S + moved / thresholds.SLOW_EXCHANGE_BYTES_PER_S
+        between = between or 0.0
+        return (
+            between / thresholds.FAST_NVLINK_BYTES_PER_S + moved / self._pcie(gpus),
+            between / thresholds.SLOW_NVLINK_BYTES_PER_S + moved / thresholds.SLOW_EXCHANGE_BYTES_PER_S,
+        )
+
+    def _counts_pcie(self, gpus: Sequence[str]) -> bool:
+        """Whether PCIe's bytes were read often enough to meet what is moved now and then."""
+        return min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) >= _FEW
+
+    def _pcie(self, gpus: Sequence[str]) -> float:
+        """Bytes per second that their PCIe links carry at most."""
+        generation, width = (self._readings.mean_over(gpus, f"pcie_{what}") for what in ("generation", "width"))
+        return hardware.pcie_bytes_per_s(generation or 4.0, width or 16.0)
 
     def _spinning(self, gpus: Sequence[str]) -> float:
         """Of the busy time, the part in which kernels compute next to nothing, as those of collectives do.
@@ -168,16 +195,39 @@ class GpuReader:
 
     def _power(self, gpus: Sequence[str], busy: float) -> float | None:
         """The part of the power limit that they draw while they are busy; None where that was not read."""
-        power, limit = (self._readings.mean_over(gpus, f"power_{name}watts") for name in ("", "limit_"))
-        return (power / limit - (1 - busy) * thresholds.POWER_IDLE) / busy if power is not None and limit else None
+        limit = self._readings.mean_over(gpus, "power_limit_watts")
+        watts = [power for gpu in gpus if (power := self._mean_power(gpu)) is not None]
+        return (fmean(watts) / limit - (1 - busy) * thresholds.POWER_IDLE) / busy if watts and limit else None
+
+    def _mean_power(self, gpu: str) -> float | None:
+        """Watts by what it has used up, since power is read now and then; by that where energy is not counted."""
+        rate = self._readings.rate(gpu, "energy_joules_total")
+        return self._readings.mean(gpu, "power_watts") if rate is None else rate
 
     def _power_at_work(self, gpus: Sequence[str]) -> float:
         """The part of the power limit that arithmetic draws.
 
+        Some GPUs show it: their readings are of less than a step.
         At lowered clocks it needs less: it grows with the clock and the square of the voltage that this takes.
         """
         spins = thresholds.POWER_IN_COLLECTIVE
+        shown = [power for gpu in gpus if (power := self._power_of_kernels(gpu)) is not None]
+        if shown:
+            return fmean(shown)
         return float(spins + (thresholds.POWER_AT_WORK - spins) * (1 - self._slowed(gpus)) ** 2)
+
+    def _power_of_kernels(self, gpu: str) -> float | None:
+        """The part of its limit that a GPU draws while it computes; None where its readings tell no moments.
+
+        Those are the readings that are nearer to the highest one than to what a wait in a collective draws.
+        """
+        limit = self._readings.mean(gpu, "power_limit_watts")
+        parts = [watts / limit for watts in self._values(gpu, "power_watts")] if limit else []
+        highest = max(parts, default=0.0)
+        momentary = self._readings.fact(gpu, "compute_capability") in hardware.MOMENTARY_POWER
+        if not momentary or highest < thresholds.POWER_OF_KERNELS:
+            return None
+        return fmean(part for part in parts if 2 * part >= highest + thresholds.POWER_IN_COLLECTIVE)
 
     def _slowed(self, gpus: Sequence[str]) -> float:
         """By what part of their time kernels are longer than at the clocks that these GPUs run at otherwise."""
@@ -232,7 +282,8 @@ class GpuReader:
         moving = memory / thresholds.MEMORY_AT_WORK
         ordinary = min(1.0, (single or 0.0) / thresholds.SINGLE_PRECISION_AT_WORK)
         computing = max(tensor / thresholds.TENSOR_CORES_AT_WORK, ordinary)
-        if moving >= thresholds.GPU_UNIT_HIGH and moving > computing:
+        ahead = moving >= thresholds.MOST_WORKING_UNIT * computing and moving >= thresholds.GPU_UNIT_MEDIUM
+        if (ahead and active >= thresholds.SM_AT_WORK) or (moving >= thresholds.GPU_UNIT_HIGH and moving > computing):
             return MEMORY_BANDWIDTH, 1 - min(1.0, computing)
         if (single or 0.0) >= thresholds.SINGLE_PRECISION and tensor < thresholds.TENSOR_CORES_UNUSED:
             capability = self._readings.fact(gpus[0], "compute_capability")
@@ -246,15 +297,13 @@ class GpuReader:
         return (LOW_OCCUPANCY, 1 - left) if left < 1 else (GPU_COMPUTE, 0.0)
 
     def _copying(self, gpus: Sequence[str]) -> tuple[float, float] | None:
-        if min((len(self._values(gpu, "pcie_received_bytes_per_second")) for gpu in gpus), default=0) < _FEW:
+        if not self._counts_pcie(gpus):
             return None
         rates = [self._readings.mean_over(gpus, f"pcie_{way}_bytes_per_second") for way in ("received", "sent")]
         if None in rates:
             return None
         moved = max(0.0, sum(rate or 0.0 for rate in rates) - thresholds.PCIE_IDLE_BYTES_PER_S)
-        generation, width = (self._readings.mean_over(gpus, f"pcie_{what}") for what in ("generation", "width"))
-        link = hardware.pcie_bytes_per_s(generation or 4.0, width or 16.0)
-        return min(1.0, moved / link), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
+        return min(1.0, moved / self._pcie(gpus)), min(1.0, moved / thresholds.PAGEABLE_BYTES_PER_S)
 
     def _values(self, gpu: str, name: str) -> Sequence[float]:
         return self._readings.over_time(gpu, name)[1]

@@ -24,6 +24,7 @@ from perfdoctor.causes import (
     STORAGE_READ,
 )
 from perfdoctor.knowledge import thresholds
+from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
@@ -128,20 +129,29 @@ def _local(amounts: Mapping[str, float]) -> dict[str, float]:
     return {cause: amount for cause, amount in amounts.items() if not cause.startswith("communication.")}
 
 
-def name_latency(job: JobTimeline, accounts: list[Account]) -> list[Account]:
-    """Calls what ranks exchange latency where collectives take their time for messages rather than for bytes."""
-    if not _many_small_messages(job, accounts):
-        return accounts
-    return [account.renamed(BANDWIDTH, LATENCY) for account in accounts]
+def name_latency(hosts: Sequence[JobTimeline], accounts: Sequence[Sequence[Account]]) -> list[Account]:
+    """Calls what ranks exchange latency where collectives take their time for messages rather than for bytes.
+
+    Args:
+        hosts: the job on each of its hosts.
+        accounts: of the trainers on each.
+
+    Returns:
+        All of these accounts.
+    """
+    whole = [account for some in accounts for account in some]
+    if not all(_many_small_messages(job, some) for job, some in zip(hosts, accounts, strict=True)):
+        return whole
+    return [account.renamed(BANDWIDTH, LATENCY) for account in whole]
 
 
 def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:
     """Whether messages, rather than bytes, take the time of collectives.
 
     Determined by the mean size of what travels and, where that is neither small nor large, by whether the link would
-    have carried all of it in a fraction of the time that was spent in collectives. A link may carry less than it says:
-    its traffic is shaped, or shared. Drivers of network cards may count what a card cuts a segment into, so a packet
-    that fills half of what the link carries at once is not small.
+    have carried all of it in a fraction of the time that was spent in collectives. A link may carry less than it says,
+    since its traffic is shaped, or shared: then bytes queue up in front of it. Drivers of network cards may count what
+    a card cuts a segment into, so a packet that fills half of what the link carries at once is not small.
     """
     if job.gpus.processes:
         return _many_small_exchanges(job, accounts)
@@ -157,7 +167,15 @@ def _many_small_messages(job: JobTimeline, accounts: Sequence[Account]) -> bool:
     small = min(thresholds.SMALL_PACKET_BYTES, float(facts.get((busiest, "mtu_bytes"), math.inf)) / 2)
     packet = sum(sent.values()) / packets
     unfilled = sum(sent.values()) / spent < thresholds.UNFILLED_LINK * link
-    return packet < small or (unfilled and packet < thresholds.LARGE_PACKET_BYTES)
+    if packet >= thresholds.LARGE_PACKET_BYTES or _queue_up(job, sum(sent.values())):
+        return False
+    return packet < small or unfilled
+
+
+def _queue_up(job: JobTimeline, sent_bytes: float) -> bool:
+    """Whether a byte that is sent waits long until it has arrived, by Little's law (1961): the queue over its rate."""
+    queue, watched_s = job.readings.mean("network", "send_queue_bytes"), (job.span[1] - job.span[0]) / NS_PER_S
+    return queue is not None and queue * watched_s >= thresholds.QUEUED_S * sent_bytes > 0
 
 
 def _many_small_exchanges(job: JobTimeline, accounts: Sequence[Account]) -> bool:

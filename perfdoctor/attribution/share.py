@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from perfdoctor.causes import CHECKPOINT_WRITE, DATA_TRANSFER, LOG_WRITE, STORAGE_READ, UNATTRIBUTED
+from perfdoctor.causes import (
+    CHECKPOINT_WRITE,
+    DATA_TRANSFER,
+    INPUT_PREPROCESSING,
+    LOG_WRITE,
+    MODEL_COMPUTE,
+    PYTHON_OVERHEAD,
+    STORAGE_READ,
+    UNATTRIBUTED,
+)
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import SHARED_MEMORY, WRITES
 from perfdoctor.recording.clock import NS_PER_S
@@ -16,10 +25,12 @@ from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.threads import ThreadState
 
 # What the host of a GPU does, as long as it is not known what the GPU does meanwhile (``attribution.gpu`` settles it):
-# it waits for the device, in front of the model's call or elsewhere; gives it work; or copies in its own memory, as the
-# driver does with what is pageable.
+# it waits for the device, in front of the model's call or elsewhere; is in the driver without a sign that it waits for
+# results (it waits for room in the launch queue, or launches); gives the device work; or copies in its own memory, as
+# the driver does with what is pageable.
 DEVICE_WAIT = "wait for device"
 INPUT_WAIT = "wait for device with input"
+IN_DRIVER = "in driver"
 LAUNCHING = "launching"
 STAGING = "copy in memory"
 
@@ -60,7 +71,12 @@ def unattributed(location: CodeLocation) -> Shares:
 def by_place(cause: str, location: CodeLocation) -> str:
     """What waiting for the device counts for at a location: in front of the model's call its input is copied."""
     with_input = location.detail == PREPARES or location.phase == "transfer"
-    return INPUT_WAIT if cause == DEVICE_WAIT and with_input else cause
+    return INPUT_WAIT if cause in (DEVICE_WAIT, IN_DRIVER) and with_input else cause
+
+
+def arithmetic(location: CodeLocation) -> str:
+    """What arithmetic on tensors counts for at a location."""
+    return INPUT_PREPROCESSING if location.detail == PREPARES else MODEL_COMPUTE
 
 
 def scaled(shares: Iterable[Share], factor: float) -> Shares:
@@ -71,7 +87,17 @@ def scaled(shares: Iterable[Share], factor: float) -> Shares:
 def equally(several: Iterable[Shares]) -> Shares:
     """The shares of several who each have an equal part of an instant."""
     found = list(several)
-    return [share for shares in found for share in scaled(shares, 1 / len(found))]
+    return found[0] if len(found) == 1 else [share for shares in found for share in scaled(shares, 1 / len(found))]
+
+
+def with_objects(causes: Mapping[str, float], part: float) -> dict[str, float]:
+    """What prepares a batch, cause to weight, of which a part takes apart the objects that it was handed over as."""
+    found: Amounts[str] = Amounts()
+    for cause, weight in causes.items():
+        moved = weight * part if cause in (INPUT_PREPROCESSING, PYTHON_OVERHEAD) else 0.0
+        found[cause] += weight - moved
+        found[DATA_TRANSFER] += moved
+    return {cause: weight for cause, weight in found.items() if weight}
 
 
 def running(

@@ -27,6 +27,7 @@ from perfdoctor.knowledge.threads import (
     COLLECTIVES,
     HANDS_OVER,
     NOT_INPUT,
+    PASSING_ON,
     PINNING,
     PINNING_LOOP,
     PINS,
@@ -295,7 +296,9 @@ def _thread_shares(job: JobTimeline, thread: ThreadSeries, time_ns: int, writing
     # Many threads that take turns with the GIL each have a core for a small part of the time.
     has_turn = state.is_runnable and job.gil.holder_at(thread.pid, time_ns) == thread.tid
     if state.is_busy or has_turn:
-        cause = DATA_TRANSFER if PINS in thread.name else INPUT_PREPROCESSING
+        name = job.gil.python_name(thread.tid)
+        hands_over = PINS in thread.name or any(one in name for one in PASSING_ON)
+        cause = DATA_TRANSFER if hands_over else INPUT_PREPROCESSING
         return running(job, thread.pid, state, time_ns, {cause: 1.0}, job.locator.line_of(thread, time_ns))
     if state.is_blocked:
         return [Share(blocked_cause(job, state, time_ns, UNKNOWN, writing), 1.0, target=state.target)]

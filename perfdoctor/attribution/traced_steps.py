@@ -211,8 +211,8 @@ def beyond_traced(traced: Mapping[Place, float], sampled: Mapping[Place, float],
         longer: an observed step's length over a traced one's.
     """
     room = max(0.0, 1 - 1 / longer) if longer > 0 else 0.0
-    told = {place: part for place, part in _known_beside(Places(sampled)).items() if place[0] not in LAUNCHING}
-    more = Places({place: max(0.0, part - traced.get(place, 0.0) * (1 - room)) for place, part in told.items()})
+    seen = {place: part for place, part in _known_beside(Places(sampled)).items() if place[0] not in LAUNCHING}
+    more = Places({place: max(0.0, part - traced.get(place, 0.0) * (1 - room)) for place, part in seen.items()})
     return _times(more, min(1.0, room / more.total) if more.total else 0.0)
 
 
@@ -250,8 +250,8 @@ def _beside_the_device(excess: Mapping[int, Places], room_s: float) -> dict[int,
     A host that is ahead of its device and drains its queue now and then has long steps too. They only make up for the
     short ones: each step takes what the device works for it.
     """
-    told = _total(excess.values())
-    part = min(1.0, max(0.0, room_s) / told) if told else 0.0
+    excess_s = _total(excess.values())
+    part = min(1.0, max(0.0, room_s) / excess_s) if excess_s else 0.0
     return {block: _times(places, part) for block, places in excess.items()}
 
 

@@ -6,11 +6,11 @@ it has nothing to say, and the first answer wins. What no classifier knows is un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from perfdoctor.attribution.code_mix import SPIN, phase_of
-from perfdoctor.attribution.collectives import CollectiveWaits
+from perfdoctor.attribution.collectives import AllRanks, CollectiveWaits, SeenRank
 from perfdoctor.attribution.context import LOADER_WAITS, Context
 from perfdoctor.attribution.share import (
     DEVICE_WAIT,
@@ -18,11 +18,13 @@ from perfdoctor.attribution.share import (
     Share,
     Shares,
     all_of,
+    arithmetic,
     blocked_cause,
     by_place,
     running,
     scaled,
     unattributed,
+    with_objects,
 )
 from perfdoctor.attribution.suppliers import NOBODY_WORKS, input_wait, serving_over
 from perfdoctor.causes import (
@@ -56,9 +58,10 @@ from perfdoctor.knowledge.threads import (
     WRITES,
 )
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES, CodeLocation
+from perfdoctor.timeline.code_location import PREPARES, TRAINING_PHASES
 from perfdoctor.timeline.job import Observation
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.spans import is_within
 
 Causes = Mapping[str, float]
 
@@ -67,10 +70,12 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
     """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
     location = seen.location
     cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
-    if cause == DATA_TRANSFER and not context.job.processes.workers_of(seen.pid):
-        cause = INPUT_PREPROCESSING  # a loader without workers hands nothing over
+    if cause == DATA_TRANSFER and not context.job.processes.suppliers_of(seen.pid):
+        cause = INPUT_PREPROCESSING  # without another process nothing is handed over
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
-    causes = {by_place(cause, location): weight for cause, weight in causes.items()}
+    if location.detail == PREPARES:
+        causes = with_objects(causes, context.habits[seen.pid].taking_apart)
+    causes = Amounts.summed({by_place(cause, location): weight} for cause, weight in causes.items())
     in_step = location.phase in TRAINING_PHASES
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
     # Whoever has the CPU that a barrier waits for is not at this line.
@@ -80,11 +85,6 @@ def running_trainer(context: Context, seen: Observation) -> Shares:
         if part:
             shares = [*scaled(shares, 1 - part), Share(cause, part, line=location.line)]
     return shares
-
-
-def arithmetic(location: CodeLocation) -> str:
-    """What arithmetic on tensors counts for at a location."""
-    return INPUT_PREPROCESSING if location.detail == PREPARES else MODEL_COMPUTE
 
 
 def _cause_of(seen: Observation, *, on_gpu: bool) -> str:
@@ -130,15 +130,38 @@ def _at_barrier(context: Context, seen: Observation) -> tuple[Causes, Causes]:
     return causes, queued
 
 
-@dataclass
+class JobClassifier:
+    """Classifies the observations of a job's trainers, on each of its hosts and on one clock.
+
+    Attributes:
+        hosts: a classifier for each.
+        ranks: the trainers of all hosts together.
+    """
+
+    def __init__(self, hosts: Sequence[Context]) -> None:
+        waits = [CollectiveWaits(context.job) for context in hosts]
+        self.ranks = AllRanks(waits)
+        self.hosts = [
+            TrainerClassifier(self, number, context, collectives)
+            for number, (context, collectives) in enumerate(zip(hosts, waits, strict=True))
+        ]
+
+
+@dataclass(frozen=True)
 class TrainerClassifier:
-    """Classifies the observations of one recording's trainers."""
+    """Classifies the observations of the trainers on one host.
 
+    Attributes:
+        job: of which it is a part.
+        host: the number of that host.
+        context: what is known of the job there.
+        collectives: whether its trainers wait for other ranks.
+    """
+
+    job: JobClassifier
+    host: int
     context: Context
-    collectives: CollectiveWaits = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.collectives = CollectiveWaits(self.context.job)
+    collectives: CollectiveWaits
 
     def shares(self, seen: Observation) -> Shares:
         """The shares of an instant, weights summing to 1."""
@@ -201,7 +224,7 @@ def _in_loader(classifier: TrainerClassifier, seen: Observation) -> Shares | Non
     if seen.location.detail not in LOADER_WAITS:
         return None
     context = classifier.context
-    if any(start <= seen.time_ns < end for start, end in context.habits[seen.pid].restarts):
+    if is_within(context.habits[seen.pid].restarts, seen.time_ns):
         return all_of(WORKER_STARTUP, seen.location)
     prepared = bool(context.job.processes.workers_of(seen.pid))
     return [replace(share, awaited=prepared) for share in input_wait(context, seen.process, seen.time_ns)]
@@ -256,18 +279,19 @@ def _in_collective(classifier: TrainerClassifier, seen: Observation) -> Shares |
     """Whoever is not in the collective is the culprit; if all are, it is communication."""
     if not classifier.collectives.is_waited_in(seen):
         return None
-    context, collectives = classifier.context, classifier.collectives
-    others, late = collectives.late(seen.process, seen.time_ns)
+    whole, waiting, here = classifier.job, SeenRank(classifier.host, seen), classifier.context.job
+    others = whole.ranks.others(waiting)
+    late = whole.ranks.late(others)
     if not late:
-        unseen = len(others) + 1 < context.job.processes.world_size
+        unseen = len(others) + 1 < here.processes.world_size
         return [Share(UNOBSERVED_RANK if unseen else BANDWIDTH, 1.0)]
-    exchanging = context.job.kinds.exchange_at(seen.time_ns)
+    exchanging = here.kinds.exchange_at(seen.time_ns)
     found: Shares = []
     for other in late:
-        mutual = collectives.mutual(seen.process, other) if exchanging else 0.0
-        theirs = classifier.of_late_rank(context.job.observe(other, seen.time_ns))
+        mutual = whole.ranks.mutual(waiting, other) if exchanging else 0.0
+        theirs = whole.hosts[other.host].of_late_rank(other.seen)
         shares = [Share(BANDWIDTH, mutual), *scaled(theirs, 1 - mutual)]
-        found += [_in_rank(share, other) for share in scaled(shares, 1 / len(late))]
+        found += [_in_rank(share, other.seen.process) for share in scaled(shares, 1 / len(late))]
     return [share for share in found if share.weight > 0]
 
 

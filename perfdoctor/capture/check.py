@@ -11,6 +11,7 @@ from perfdoctor.capture.target import require_proc, require_process
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
 from perfdoctor.probes.readers.process import Candidate, uses_torch
+from perfdoctor.probes.steps import StepsProbe
 
 _WITHOUT_STACKS = (
     "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
@@ -42,6 +43,18 @@ def preflight(pid: int | None, root: Path = Path("/")) -> list[Availability]:
     process = Candidate(pid, root)
     try:
         return [_with_cost(probe.check(process), process) for probe in probes]
+    except OSError:
+        raise PerfDoctorError(f"Process {pid} has just ended.") from None
+
+
+def steps_availability(pid: int, root: Path = Path("/")) -> Availability:
+    """Says whether the steps of a process could be counted, without touching it.
+
+    Raises:
+        PerfDoctorError: it has ended.
+    """
+    try:
+        return StepsProbe(root).check(Candidate(pid, root))
     except OSError:
         raise PerfDoctorError(f"Process {pid} has just ended.") from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,9 @@ import psutil
 
 from perfdoctor.capture.peers import Peers
 from perfdoctor.capture.redact import mask_command, mask_environment
+from perfdoctor.knowledge.launchers import is_numbered_anew
+from perfdoctor.knowledge.threads import LOADER_WORKERS
+from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.process import uses_torch, versions_of
 from perfdoctor.probes.readers.procfs import Births, is_running, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
@@ -47,6 +50,7 @@ class Member:
     environment: str
     is_peer: bool = False
     versions_read: bool = False
+    environment_settled: bool = False
 
 
 class _Roles(NamedTuple):
@@ -64,19 +68,18 @@ def arguments_of(pid: int) -> list[str]:
     return raw.decode(errors="replace").rstrip("\0").split("\0")
 
 
-def environment_of(pid: int) -> dict[str, str] | None:
-    """What a process was started with; None where it cannot be read."""
-    try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return None
-    return dict(entry.split("=", 1) for entry in raw.split("\0") if "=" in entry)
-
-
 def _masked_environment(pid: int) -> str:
     """As JSON; null where it cannot be read."""
     environment = environment_of(pid)
     return json.dumps(None if environment is None else mask_environment(environment))
+
+
+def _name_of(pid: int) -> str:
+    """What a process calls itself; "" where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _image(pid: int) -> str | None:
@@ -93,15 +96,14 @@ def is_forked(pid: int, parent_pid: int) -> bool:
 
 
 def _belongs_to_parent(pid: int, parent_pid: int) -> bool:
-    """Whether a process is a part of its parent's job: forked, spawned by multiprocessing, or by torch's launcher."""
+    """Whether a process is a part of its parent's job: forked, spawned by multiprocessing, or launched as a rank."""
     if is_forked(pid, parent_pid):
         return True
     arguments = " ".join(arguments_of(pid))
     if "multiprocessing.spawn" in arguments or "multiprocessing.forkserver" in arguments:
         return True
-    launched = "TORCHELASTIC_RUN_ID" in (environment_of(pid) or {})
-    parent_launched = "TORCHELASTIC_RUN_ID" in (environment_of(parent_pid) or {})
-    return launched and not parent_launched and bool(uses_torch(parent_pid))
+    numbered = is_numbered_anew(environment_of(pid) or {}, environment_of(parent_pid) or {})
+    return numbered and bool(uses_torch(parent_pid))
 
 
 def find_root(pid: int) -> int:
@@ -111,7 +113,8 @@ def find_root(pid: int) -> int:
             parent = psutil.Process(pid).ppid()
         except psutil.Error:
             return pid
-        if parent <= 1 or not _belongs_to_parent(pid, parent):
+        # Orphans are given to process 1, which in a container may be the launcher itself.
+        if parent < 1 or (parent == 1 and not uses_torch(1)) or not _belongs_to_parent(pid, parent):
             return pid
         pid = parent
 
@@ -121,13 +124,14 @@ class Job:
 
     Args:
         pid: any process of the job; the whole of it is found from there.
+        roots: the tops of its trees, where it has several; None for that above ``pid``.
     """
 
     name = "processes"
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, roots: Sequence[int] | None = None) -> None:
         self.asked_pid = pid
-        self.root_pid = find_root(pid)
+        self.root_pids = tuple(roots or (find_root(pid),))
         self.members: dict[int, Member] = {}
         self._roles: _Roles | None = None  # asked for in every tick, of hundreds of processes perhaps
         self._thorough_ns = 0
@@ -184,8 +188,8 @@ class Job:
             self._thorough_ns = now_ns
         elif not births:
             return
-        if not self.members and (seen := self._admit(self.root_pid, 0, now_ns)):
-            yield seen
+        if not self.members:
+            yield from filter(None, [self._admit(root, 0, now_ns) for root in self.root_pids])
         # Between thorough searches workers are not asked: they are many, and have hardly ever children.
         for pid in [pid for pid, member in self.members.items() if thorough or not member.forked]:
             children = self._children(pid, thorough)
@@ -201,6 +205,7 @@ class Job:
                 yield from self._find_by_parent(now_ns)
             self._born = births
             yield from self._ask_again_for_torch(now_ns)
+            yield from self._read_environments_again(now_ns)
             yield from self._read_versions(now_ns)
             yield from self._find_peers(now_ns)
 
@@ -304,12 +309,22 @@ class Job:
             member.uses_torch = uses_torch(member.pid)
             self._roles = None
             if member.uses_torch:
-                member.command, member.environment = (
-                    mask_command(arguments_of(member.pid)),
-                    _masked_environment(member.pid),
-                )
-                name = Path(f"/proc/{member.pid}/comm")
-                try:
-                    yield self._seen(member, name.read_text(errors="replace").strip(), now_ns)
-                except OSError:
-                    continue
+                yield from self._look_again(member, now_ns)
+
+    def _read_environments_again(self, now_ns: int) -> Iterator[Sample]:
+        """Which rank it is, many a process learns only when it has torch loaded; loader workers are none."""
+        for member in list(self.members.values()):
+            early = not member.uses_torch or now_ns - member.torch_asked_ns < TORCH_AGAIN_NS
+            if early or member.environment_settled or member.is_peer:
+                continue
+            member.environment_settled = True
+            if not _name_of(member.pid).startswith(LOADER_WORKERS) and (
+                _masked_environment(member.pid) not in ("null", member.environment)
+            ):
+                yield from self._look_again(member, now_ns)
+
+    def _look_again(self, member: Member, now_ns: int) -> Iterator[Sample]:
+        member.command = mask_command(arguments_of(member.pid))
+        member.environment = _masked_environment(member.pid)
+        if name := _name_of(member.pid):
+            yield self._seen(member, name, now_ns)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfdoctor.capture.host_processes import HostProcess, cpu_ticks_used, host_processes, memory_of
-from perfdoctor.capture.job import arguments_of, environment_of, find_root, is_forked
+from perfdoctor.capture.job import arguments_of, find_root
 from perfdoctor.capture.redact import mask_command
+from perfdoctor.capture.runs import Look, Run, find_runs, trainers_of, workers_of
 from perfdoctor.capture.target import require_proc
-from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, SPAWNED
-from perfdoctor.knowledge.threads import LOADER_WORKERS
+from perfdoctor.knowledge.launchers import ALLOCATION, local_rank, names_of
+from perfdoctor.knowledge.processes import FORK_SERVER, SPAWNED
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.gpu import gpus_of
 from perfdoctor.probes.marks import steps_per_second
@@ -41,6 +42,10 @@ class TrainingJob:
 
     Attributes:
         trainers: process ids of its trainers here, in order of their ranks.
+        roots: the processes at the top of its trees.
+        numbers: the ranks of the trainers, among those of all hosts; None where no launcher has told them.
+        world: how many ranks there are on all hosts, as far as this one knows.
+        names: what its run is called, on all hosts alike: by its scheduler or launcher, and where its ranks meet.
         workers: how many loader workers they have.
         user: whose it is.
         command: the first trainer's command line, or that of whoever has spawned it with multiprocessing; secrets
@@ -54,6 +59,10 @@ class TrainingJob:
     """
 
     trainers: tuple[int, ...]
+    roots: tuple[int, ...]
+    numbers: tuple[int, ...] | None
+    world: int
+    names: tuple[str, ...]
     workers: int
     user: str
     command: str
@@ -89,22 +98,6 @@ class TrainingJobs(NamedTuple):
     why_unread: Refusal | None
 
 
-class Member(NamedTuple):
-    """A process of a job that has torch loaded.
-
-    Attributes:
-        rank: as a launcher has set it for this process and those below it; None for all others.
-        forked: it runs its parent's program.
-        worker: it is a loader worker by the names of its threads.
-    """
-
-    pid: int
-    parent: int
-    rank: int | None = None
-    forked: bool = False
-    worker: bool = False
-
-
 def find_jobs(look_s: float = LOOK_S) -> TrainingJobs:
     """Finds the training jobs of this host.
 
@@ -117,58 +110,46 @@ def find_jobs(look_s: float = LOOK_S) -> TrainingJobs:
     require_proc()
     before, begun = host_processes(), time.monotonic()
     torch = {pid: uses_torch(pid) for pid in before if pid != os.getpid()}
-    families = _families([pid for pid, loaded in torch.items() if loaded], before)
+    look = Look(before, [pid for pid, loaded in torch.items() if loaded])
+    runs = find_runs(look)
     time.sleep(max(0.0, begun + look_s - time.monotonic()))
     after, seconds = host_processes(), time.monotonic() - begun
-    roots = {pid: _root_of(pid, families, after) for pid in after}
+    tops = {root: run for run in runs for root in run.roots}
+    roots = {pid: _root_of(pid, tops, after) for pid in after}
     jobs = []
-    for root, members in families.items():
-        alive = [pid for pid, top in roots.items() if top == root]
+    for run in runs:
+        alive = [pid for pid, root in roots.items() if root in run.roots]
         cores = cpu_ticks_used(alive, before, after) / CLOCK_TICKS_PER_S / seconds
-        job = _job([pid for pid in members if pid in after], alive, after, cores)
+        left = run._replace(members=tuple(one for one in run.members if one.pid in after))
+        job = _job(left, alive, look, cores)
         jobs += [] if job is None else [job]
+    jobs = [job for job in jobs if not (job.is_idle and _waits_for_another(job, jobs, after))]
     unread = [pid for pid, loaded in torch.items() if loaded is None and pid in after]
     oldest_first = sorted(jobs, key=lambda job: (-job.age_s, job.pid))
     return TrainingJobs(tuple(oldest_first), len(unread), _why_unread(unread))
 
 
-def trainers_of(members: Sequence[Member]) -> list[int]:
-    """The trainers among a job's processes that have torch loaded, in order of their ranks.
-
-    Those to which a launcher has given ranks; else those that have loader workers; else those that have started no
-    other one, but a forked one counts with its parent.
-    """
-    candidates = [one for one in members if not one.worker]
-    ranked = sorted((one.rank, one.pid) for one in candidates if one.rank is not None)
-    if ranked:
-        return [pid for _, pid in ranked]
-    served = {one.parent for one in members if one.worker}
-    feeding = [one.pid for one in candidates if one.pid in served]
-    own = [one for one in candidates if not one.forked] or candidates
-    above = {one.parent for one in own}
-    return feeding or [one.pid for one in own if one.pid not in above]
+def roots_of(pid: int) -> tuple[int, ...]:
+    """The tops of all trees of this host that train together with a process."""
+    processes = host_processes()
+    runs = find_runs(Look(processes, [one for one in processes if one != os.getpid() and uses_torch(one)]))
+    root = find_root(pid)
+    return next((run.roots for run in runs if root in run.roots), (root,))
 
 
-def workers_of(members: Sequence[Member]) -> int:
-    """How many loader workers there are: by torch's names of them, or else those that a trainer has forked."""
-    named = sum(one.worker for one in members)
-    trainers = set(trainers_of(members))
-    return named or sum(one.forked and one.parent in trainers and one.pid not in trainers for one in members)
+def our_task() -> int:
+    """The number of this process among those that a launcher has started on this host; 0 where none has."""
+    return local_rank(os.environ) or 0
 
 
-def _families(torch: Collection[int], processes: Mapping[int, HostProcess]) -> dict[int, list[int]]:
-    """Processes that have torch loaded, by the process at the top of their job; without those that only serve them."""
-    families: dict[int, list[int]] = {}
-    for pid in torch:
-        compiles = any(COMPILE_WORKER in word for word in arguments_of(pid))
-        if not compiles and not _forks(pid, processes[pid].parent):
-            families.setdefault(find_root(pid), []).append(pid)
-    return {root: members for root, members in families.items() if root in processes}
+def our_allocation() -> str | None:
+    """The Slurm job that this process was started in."""
+    return os.environ.get(ALLOCATION)
 
 
-def _forks(pid: int, parent: int) -> bool:
-    """Whether a process is multiprocessing's server, which only forks others."""
-    return any(FORK_SERVER in word for word in arguments_of(pid)) and not is_forked(pid, parent)
+def _waits_for_another(job: TrainingJob, jobs: Iterable[TrainingJob], processes: Mapping[int, HostProcess]) -> bool:
+    """Whether it has started another one, as the commands of some launchers do that load torch themselves."""
+    return any(_root_of(root, job.trainers, processes) for other in jobs if other is not job for root in other.roots)
 
 
 def _root_of(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> int | None:
@@ -183,47 +164,39 @@ def _root_of(pid: int, roots: Collection[int], processes: Mapping[int, HostProce
     return pid
 
 
-def _job(
-    torch: Sequence[int], alive: Sequence[int], processes: Mapping[int, HostProcess], cores: float
-) -> TrainingJob | None:
-    """One job; None if it has just ended.
+def _job(run: Run, alive: Sequence[int], look: Look, cores: float) -> TrainingJob | None:
+    """One job; None if it has just ended, or none of its trainers has begun.
 
     Args:
-        torch: its processes that have torch loaded.
+        run: those of its processes that train, and what belongs to them.
         alive: all of its processes.
-        processes: those of this host.
+        look: what is known of them.
         cores: what it takes of the CPU.
     """
-    members = [_member(pid, processes) for pid in torch]
-    trainers = trainers_of(members)
+    trainers = trainers_of(run.members)
     try:
         user = _user(owner_of(trainers[0]))
     except (OSError, IndexError):
         return None
+    ranks = look.ranks_of(trainers)
+    trainers.sort(key=lambda pid: ranks.by_pid[pid])
     on = gpus_of(trainers).values()
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     return TrainingJob(
         trainers=tuple(trainers),
-        workers=workers_of(members),
+        roots=run.roots,
+        numbers=tuple(ranks.by_pid[pid] for pid in trainers) if ranks.told else None,
+        world=ranks.world,
+        names=names_of(look.environment(trainers[0])),
+        workers=workers_of(run.members),
         user=user,
-        command=mask_command(_arguments(trainers[0], processes)),
-        age_s=max(0.0, since_boot - processes[trainers[0]].start_ticks / CLOCK_TICKS_PER_S),
+        command=mask_command(_arguments(trainers[0], look.processes)),
+        age_s=max(0.0, since_boot - look.processes[trainers[0]].start_ticks / CLOCK_TICKS_PER_S),
         cores=cores,
         memory_bytes=memory_of(alive),
         gpus=_all(on),
         steps_per_s=steps_per_second(trainers[0], now_ns()),
     )
-
-
-def _member(pid: int, processes: Mapping[int, HostProcess]) -> Member:
-    parent = processes[pid].parent
-    forked = is_forked(pid, parent)
-    if parent in processes and _forks(parent, processes[parent].parent):
-        parent = processes[parent].parent
-    rank = (environment_of(pid) or {}).get("RANK", "")
-    inherited = "RANK" in (environment_of(parent) or {})  # what a rank starts itself has its name too
-    own_rank = int(rank) if rank.isdigit() and not inherited else None
-    return Member(pid, parent, own_rank, forked, _is_loader_worker(pid))
 
 
 def _arguments(pid: int, processes: Mapping[int, HostProcess]) -> list[str]:
@@ -233,17 +206,6 @@ def _arguments(pid: int, processes: Mapping[int, HostProcess]) -> list[str]:
         pid = processes[pid].parent
         arguments = arguments_of(pid) or arguments
     return arguments
-
-
-def _is_loader_worker(pid: int) -> bool:
-    """Torch names a worker's main thread, and those that it starts are named alike."""
-    for name in Path(f"/proc/{pid}/task").glob("*/comm"):
-        try:
-            if name.read_text(errors="replace").startswith(LOADER_WORKERS):
-                return True
-        except OSError:  # that thread, or the process, has ended
-            continue
-    return False
 
 
 def _user(uid: int) -> str:

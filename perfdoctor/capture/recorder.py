@@ -19,9 +19,10 @@ from pathlib import Path
 from perfdoctor import __version__
 from perfdoctor.capture.cpu_budget import Governor, Used, used_so_far
 from perfdoctor.capture.job import Job
+from perfdoctor.capture.source import SourceReader
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import LeavesFiles, Probe, Thinnable
-from perfdoctor.recording.clock import NS_PER_S, now_ns, seconds
+from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock, now_ns, seconds
 from perfdoctor.recording.schema import Event, Reading, Sample
 from perfdoctor.recording.writer import RecordingWriter
 
@@ -46,12 +47,18 @@ class Recorder:
         probes: what to look at.
         writer: where to write.
         apart: children of this process whose CPU time has a budget of its own.
+        source: reads lines of the job's source; None to leave them out.
     """
 
     def __init__(
-        self, job: Job, probes: Sequence[Probe], writer: RecordingWriter, apart: frozenset[int] = frozenset()
+        self,
+        job: Job,
+        probes: Sequence[Probe],
+        writer: RecordingWriter,
+        apart: frozenset[int] = frozenset(),
+        source: SourceReader | None = None,
     ) -> None:
-        self.job, self._apart = job, apart
+        self.job, self._apart, self._source = job, apart, source
         self.probes = list(probes)
         self.writer = writer
         for probe in self.probes:
@@ -142,6 +149,8 @@ class Recorder:
         if now - self._committed_ns >= COMMIT_NS:
             self._committed_ns = now
             self.writer.commit()
+            if self._source is not None:
+                self._source.follow(self.job)
 
     def _used(self) -> Used:
         return used_so_far(but=self._apart.union(self.job.pids()))
@@ -161,12 +170,17 @@ class Recorder:
         self._keep(self._governor.report(now))
         self._keep([Event(now, "stopped", self._stopped)])
         self.writer.commit()
+        if self._source is not None:
+            self._keep(self._source.read(self.writer.path))
+            self.writer.commit()
 
     def _release(self) -> None:
         """Lets go of the job; what the probes still have is lost only where the recording has failed."""
         while self._open:
             for _ in self._open.pop().close():
                 pass
+        if self._source is not None:
+            self._source.close()
         self.job.close()
 
     def _keep(self, samples: Iterable[Sample]) -> None:
@@ -200,7 +214,8 @@ def record(
     on_tick: Callable[[float], str | None] = lambda _: None,
     afterwards: Callable[[], Iterable[Sample]] = tuple,
     apart: frozenset[int] = frozenset(),
-) -> None:
+    source: bool = False,
+) -> str:
     """Watches a job for some seconds, or until it ends or a signal comes.
 
     Args:
@@ -211,20 +226,25 @@ def record(
         on_tick: called with the seconds watched so far, about ten times a second; says why to stop, if that.
         afterwards: called when the watching has ended, for what is recorded without a clock.
         apart: children of this process whose CPU time has a budget of its own.
+        source: whether to read the source around the lines that cost most.
+
+    Returns:
+        Why it stopped, as ``Recorder.run`` does.
 
     Raises:
         PerfDoctorError: the recording cannot be written; its ``recording`` is set where something of it is kept.
     """
     _allow_many_files()
     with RecordingWriter(path, _facts(job.asked_pid)) as writer:
-        recorder = Recorder(job, probes, writer, apart)
+        recorder = Recorder(job, probes, writer, apart, SourceReader() if source else None)
         with _stopped_by_signals(recorder):
-            recorder.run(duration_s, on_tick=on_tick)
+            why = recorder.run(duration_s, on_tick=on_tick)
         try:
             writer.add(afterwards())
             writer.commit()
         except sqlite3.Error as error:
             raise cut_short(path, error) from None
+    return why
 
 
 def _facts(pid: int) -> dict[str, str]:
@@ -235,11 +255,24 @@ def _facts(pid: int) -> dict[str, str]:
         "perfdoctor": __version__,
         "asked_pid": str(pid),
         "host": platform.node(),
+        **_clock(),
         "machine": platform.machine(),
         "kernel": platform.release(),
         "cores": str(os.cpu_count() or 1),
         "reachable_cores": str(len(os.sched_getaffinity(0))),
     }
+
+
+def _clock() -> dict[str, str]:
+    """Which clock this is, and how it stands to the time since 1970: recordings of several hosts are put on one."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = os.readlink("/proc/self/ns/time")
+    except OSError:
+        boot = namespace = ""  # one that is not known to be another's
+    epoch_ns, error_ns = epoch_on_the_clock()
+    clock = f"{boot} {namespace}" if boot else ""
+    return {"clock": clock, "epoch_ns": str(epoch_ns), "epoch_error_ns": str(error_ns)}
 
 
 def _allow_many_files() -> None:

@@ -1,11 +1,11 @@
-"""Hides secrets in command lines and environments before they reach a recording.
+"""Hides secrets in command lines, environments and source lines before they reach a recording.
 
 Used while recording: standard library only. Where in doubt it masks: a hidden batch size costs nothing,
 a shown password does.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 MASK = "***"
 
@@ -13,6 +13,9 @@ MASK = "***"
 LONGEST_COMMAND = 4_096
 # Characters kept of one environment variable.
 LONGEST_VALUE = 1_024
+
+# Characters kept of one line of source.
+LONGEST_LINE = 240
 
 # Text beyond this is not even searched, so that a 2 MB command line (ARG_MAX) cannot hold up the recorder.
 _LONGEST_SEARCHED = 4 * LONGEST_COMMAND
@@ -22,11 +25,13 @@ OMP_* MKL_* OPENBLAS_* BLIS_* NUMEXPR_* KMP_* GOMP_* VECLIB_* OPENCV_* GOTO_NUM_
 RAYON_NUM_THREADS TOKENIZERS_PARALLELISM POLARS_MAX_THREADS ARROW_* DNNL_* ONEDNN_* ATEN_*
 
 TORCH_* TORCHELASTIC_* TORCHINDUCTOR_* TORCHDYNAMO_* PYTORCH_* CUDA_* CUBLAS_* CUBLASLT_* CUDNN_*
-NVIDIA_TF32_OVERRIDE NVIDIA_VISIBLE_DEVICES NCCL_* GLOO_* UCX_* FI_* KINETO_* TRITON_* ACCELERATE_*
+NVIDIA_TF32_OVERRIDE NVIDIA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES
+NCCL_* GLOO_* UCX_* FI_* KINETO_* TRITON_* ACCELERATE_*
 
 RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK NODE_RANK MASTER_ADDR MASTER_PORT
-SLURM_JOB_ID SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE
-SLURM_CPU_BIND OMPI_COMM_WORLD_* PMI_RANK PMI_SIZE
+SLURM_JOB_ID SLURM_STEP_ID SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_STEP_NUM_TASKS
+SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_CPU_BIND OMPI_COMM_WORLD_* MV2_COMM_WORLD_* PMI_RANK PMI_SIZE
+MPI_LOCALRANKID MPI_LOCALNRANKS PMIX_RANK PMIX_NAMESPACE RAY_JOB_ID
 
 PYTHONMALLOC PYTHONDEVMODE PYTHONTRACEMALLOC PYTHONASYNCIODEBUG PYTHONUNBUFFERED PYTHONOPTIMIZE
 PYTHON_GIL PYTHON_JIT MALLOC_* LD_PRELOAD TMPDIR HF_DATASETS_IN_MEMORY_MAX_SIZE
@@ -75,6 +80,13 @@ _SHAPES = re.compile(
     r"[A-Za-z0-9+][A-Za-z0-9/+]{39}(?![\w./+-])",  # AWS secret access key
     re.DOTALL,
 )
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+# What stands in quotes, in Python; up to the end of the line where that ends within.
+_STRING = re.compile(r"""("{3}|'{3}|["'])(?:[^\\]|\\.)*?(?:\1|$)""")
+# How a line ends whose value stands on the next one; inside of a text of several lines, or before it.
+_GOES_ON = re.compile(r"""(?:(?P<text>"{3}|'{3})|[=(\[{\\]|["']\s*:)\s*$""")
 _SCHEME = re.compile(r"\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
 
 
@@ -117,6 +129,45 @@ def mask_text(text: str) -> str:
     text = _ASSIGNED.sub(_mask_value, text)
     text = _SPACED_OPTION.sub(rf"\g<name>{MASK}", text)
     return _SCHEME.sub(rf"\1\2{MASK}", text)
+
+
+def mask_source(lines: Sequence[str], wanted: Iterable[int]) -> dict[int, str]:
+    """Lines of a source file with everything masked that looks like a secret, each cut to ``LONGEST_LINE`` characters.
+
+    In source a secret is named in more ways than in a command (``os.environ["TOKEN"] = "…"``, ``token: str = "…"``),
+    and may stand on the line below its name: all that stands in quotes is masked there.
+
+    Args:
+        lines: of the whole file: a private key may begin above the lines that are wanted.
+        wanted: indices of lines.
+    """
+    keys = _private_keys(lines)
+    return {at: MASK if at in keys else _mask_line(lines, at)[:LONGEST_LINE] for at in wanted}
+
+
+def _mask_line(lines: Sequence[str], at: int) -> str:
+    line, above = lines[at][:_LONGEST_SEARCHED], lines[at - 1][:_LONGEST_SEARCHED] if at else ""
+    goes_on = _GOES_ON.search(above) if _holds_a_secret_name(above) else None
+    if goes_on is not None and goes_on["text"]:
+        return MASK
+    if goes_on is not None or _holds_a_secret_name(line):
+        line = _STRING.sub(lambda match: f"{match[1]}{MASK}{match[1]}", line)
+    return mask_text(line)
+
+
+def _holds_a_secret_name(line: str) -> bool:
+    return any(_names_a_secret(name) for name in _NAME.findall(line))
+
+
+def _private_keys(lines: Sequence[str]) -> set[int]:
+    """Indices of the lines that private keys stand on."""
+    found, inside = set(), False
+    for at, line in enumerate(lines):
+        inside = inside or _KEY_BEGINS.search(line) is not None
+        if inside:
+            found.add(at)
+            inside = _KEY_ENDS.search(line) is None
+    return found
 
 
 def _mask_value(match: re.Match[str]) -> str:

@@ -56,16 +56,16 @@ class _Rank:
 
     def ready(self, name: str) -> bool:
         """Whether a trace has been written, or will not be."""
-        told = self.run.told()
-        return [name] == told.get("written", [])[:1] or "done" in told or not self.run.alive()
+        reported = self.run.reported()
+        return [name] == reported.get("written", [])[:1] or "done" in reported or not self.run.alive()
 
     def problem(self) -> Refusal | None:
         """Why there is no trace; None where there is or may be one."""
-        told = self.run.told()
-        if "refused" in told:
-            return refused_inside(*told["refused"])
-        if "broken" in told:
-            return Refusal(f"torch.profiler failed in process {self.pid}: {' '.join(told['broken'])}"[:300], "")
+        reported = self.run.reported()
+        if "refused" in reported:
+            return refused_inside(*reported["refused"])
+        if "broken" in reported:
+            return Refusal(f"torch.profiler failed in process {self.pid}: {' '.join(reported['broken'])}"[:300], "")
         if not self.run.alive():
             return refused_inside("ending")
         return None
@@ -177,7 +177,7 @@ def _begin(pid: int, ways: Sequence[str], open_runs: ExitStack, *, functions: bo
 
 def _take_together(ranks: Sequence[_Rank]) -> None:
     """Lets all take a short trace, then one that begins at the same time in all."""
-    wait_until(lambda: all("taken" in rank.run.told() or not rank.run.alive() for rank in ranks), PATIENCE_S)
+    wait_until(lambda: all("taken" in rank.run.reported() or not rank.run.alive() for rank in ranks), PATIENCE_S)
     for rank in ranks:
         if rank.run.withdraw():
             rank.refusal = refused_inside("busy" if rank.run.alive() else "ending")
@@ -193,33 +193,33 @@ def _take_together(ranks: Sequence[_Rank]) -> None:
         rank.held_ns = _held_ns(rank)
         rank.run.go(begin_ns, seconds, _fitting_cpu_s(rank) * (1 if len(going) == 1 else _SPARE))
     wait_until(lambda: all(rank.ready(TRACE) for rank in going), MOST_S + PATIENCE_S + _WRITING_S)
-    wait_until(lambda: all("done" in rank.run.told() or not rank.run.alive() for rank in going), PATIENCE_S)
+    wait_until(lambda: all("done" in rank.run.reported() or not rank.run.alive() for rank in going), PATIENCE_S)
 
 
 def _fitting_cpu_s(rank: _Rank) -> float:
     """In how much CPU time a trace does not become too large: it grows with what the process does, not with the time
     that passes. Not less than a hundredth of a second, for an idle process has no events."""
-    used_s = max(float(rank.run.told()["stopped"][2]), 0.01)
+    used_s = max(float(rank.run.reported()["stopped"][2]), 0.01)
     return used_s * TRACE_BYTES / max(rank.run.probe_bytes(), 1)
 
 
 def _fitting_s(rank: _Rank) -> float:
     """How long that is, if it goes on as in the short trace."""
-    told = rank.run.told()
-    spanned_s = (int(told["stopped"][0]) - int(told["stopped"][1]) - int(told["started"][0])) / NS_PER_S
-    return _fitting_cpu_s(rank) * max(spanned_s, PROBE_S) / max(float(told["stopped"][2]), 0.01)
+    reported = rank.run.reported()
+    spanned_s = (int(reported["stopped"][0]) - int(reported["stopped"][1]) - int(reported["started"][0])) / NS_PER_S
+    return _fitting_cpu_s(rank) * max(spanned_s, PROBE_S) / max(float(reported["stopped"][2]), 0.01)
 
 
 def _held_ns(rank: _Rank) -> int:
     """For how long the last trace held up the training at most: to start, to stop and to be written."""
-    told = rank.run.told()
-    return int(told["started"][1]) + int(told["stopped"][1]) + int(told["written"][1])
+    reported = rank.run.reported()
+    return int(reported["started"][1]) + int(reported["stopped"][1]) + int(reported["written"][1])
 
 
 def _result(rank: _Rank) -> Iterator[Sample]:
-    told = rank.run.told()
+    reported = rank.run.reported()
     refusal = rank.refusal or rank.problem()
-    if refusal is None and told.get("written", [])[:1] != [TRACE]:
+    if refusal is None and reported.get("written", [])[:1] != [TRACE]:
         refusal = refused_inside("late")
     if refusal is not None:
         yield Unavailable(PROBE_NAME, *refusal)
@@ -229,7 +229,7 @@ def _result(rank: _Rank) -> Iterator[Sample]:
     except OSError as error:
         yield Unavailable(PROBE_NAME, f"The trace of process {rank.pid} cannot be read: {error.strerror}.", "")
         return
-    traced_ns = int(told["stopped"][0]) - int(told["started"][0]) - int(told["stopped"][1])
+    traced_ns = int(reported["stopped"][0]) - int(reported["started"][0]) - int(reported["stopped"][1])
     held_ns = rank.held_ns + _held_ns(rank)
     yield TraceCost(rank.pid, rank.way, traced_ns, int(rank.stopped_s * NS_PER_S), held_ns)
 

@@ -1,4 +1,4 @@
-"""A trace of one process that nobody prepared: a script runs in it, and tells in a file how far it is.
+"""A trace of one process that nobody prepared: a script runs in it, and reports in a file how far it is.
 
 What the script does stands in ``perfdoctor.probes.inside.brief_trace``; here is the other end.
 """
@@ -57,8 +57,8 @@ class TraceRun:
         """A file with that line, as the process sees it."""
         return f"{self._folder.inner}/{BEGIN}"
 
-    def told(self) -> dict[str, list[str]]:
-        """What the script has told so far: the last line that begins with each word, split."""
+    def reported(self) -> dict[str, list[str]]:
+        """What the script has reported so far: the last line that begins with each word, split."""
         with suppress(OSError):
             lines = (self._folder.path / TOLD).read_text(errors="replace").splitlines(keepends=True)
             return {line.split()[0]: line.split()[1:] for line in lines if line.endswith("\n") and line.strip()}
@@ -96,7 +96,7 @@ class TraceRun:
 
     def close(self) -> None:
         """Removes everything; while the script still runs, that is left to it."""
-        over = self.withdraw() or "done" in self.told() or not self.alive()
+        over = self.withdraw() or "done" in self.reported() or not self.alive()
         os.close(self._alive)
         if over:
             self._folder.remove()

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from perfdoctor.commands.sources import Source, read_source
 from perfdoctor.compare.compare import compare
 from perfdoctor.compare.side import Side, read_side
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import (
     add_output_arguments,
     asked_files,
-    looks,
+    deliver_rendered,
     print_text,
     require_places,
-    write_text,
 )
 from perfdoctor.results.comparison import Comparison
 
@@ -103,19 +100,12 @@ def _require_answer(comparison: Comparison) -> None:
 
 
 def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
-    """Writes the files that were asked for and prints the comparison, each of them even if another one fails."""
     from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown
 
-    failed: list[str] = []
-    kinds = ("json", compared_json.render), ("report", compared_html.render), ("markdown", compared_markdown.render)
-    for name, render in kinds:
-        if (path := files[name]) is not None:
-            failed += write_text(path, render(comparison))
-    with for_stream(sys.stdout):
-        print_text(compared_console.render(comparison, **looks(sys.stdout)))
-    failed += _tell_github(comparison)
-    if failed:
-        raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")
+    renders = {
+        "json": compared_json.render, "report": compared_html.render, "markdown": compared_markdown.render,
+    }  # fmt: skip
+    deliver_rendered(comparison, files, renders, compared_console.render, lambda: _tell_github(comparison))
 
 
 def _tell_github(comparison: Comparison) -> list[str]:

@@ -8,25 +8,28 @@ import sys
 from difflib import get_close_matches
 
 from perfdoctor.causes import CAUSES
+from perfdoctor.commands.arguments import add_language_argument
 from perfdoctor.errors import PerfDoctorError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor explain``."""
     parser.add_argument("cause", nargs="?", metavar="CAUSE", help="its id, io.swap for instance; without it, the list")
+    add_language_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the explanation, or the list."""
     from perfdoctor.reports import explained
-    from perfdoctor.reports.outputs import looks, print_text
+    from perfdoctor.reports.language import for_stream
+    from perfdoctor.reports.outputs import print_text, terminal_style
 
-    cause = arguments.cause
-    if cause is None:
-        print_text(explained.render_list(**looks(sys.stdout)))
-    else:
+    cause, style = arguments.cause, terminal_style(sys.stdout)
+    if cause is not None:
         require_cause(cause)
-        print_text(explained.render(cause, **looks(sys.stdout)))
+    with for_stream(sys.stdout):
+        text = explained.render_list(**style) if cause is None else explained.render(cause, **style)
+    print_text(text)
     return 0
 
 

@@ -5,6 +5,8 @@ speedscope FILE.json    Python stacks by thread, for speedscope.app
 csv FOLDER              all tables, one file each (docs/notebook.md)
 parquet FOLDER          the same as Parquet; needs pyarrow
 prometheus FILE.prom    the last figures and the verdict, as a scrape would read them
+
+--otlp sends the same to a collector of OpenTelemetry's.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from __future__ import annotations
 import argparse
 import gzip
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+from perfdoctor.commands.arguments import add_otlp_argument
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.exports.metrics import Figures, figures
+from perfdoctor.exports.otlp import Sender, require_sdk
 from perfdoctor.recording.reader import Recording
-from perfdoctor.reports.outputs import require_folders
+from perfdoctor.reports.outputs import require_folders, write_bytes
 
 _EXAMPLE = "perfdoctor export RECORDING --to perfetto FILE.json"
 
@@ -29,18 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         nargs=2,
         action="append",
-        required=True,
+        default=[],
         metavar=("KIND", "PATH"),
         help=f"{', '.join((*_FILES, *_FOLDERS))}, and where to (may be repeated)",
     )
+    add_otlp_argument(parser)
     parser.add_argument("--force", action="store_true", help="replace files that are there already")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Writes what was asked for, after all of it was found to be possible."""
+    """Writes and sends what was asked for, after all of it was found to be possible."""
     asked = [(kind, Path(path)) for kind, path in arguments.to]
+    if not asked and arguments.otlp is None:
+        arguments.parser.error("one of the arguments --to and --otlp is required")
     for kind, path in asked:
         _require(kind, path, force=arguments.force)
+    if arguments.otlp is not None:
+        require_sdk()
     with Recording.open(arguments.recording) as recording:
         for kind, path in asked:
             try:
@@ -49,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
                 raise PerfDoctorError(
                     f"{path} cannot be written: {error.strerror or error}.", hint="Choose another place."
                 ) from None
+        if arguments.otlp is not None:
+            Sender(arguments.otlp).send(_figures(recording))
     return 0
 
 
@@ -79,18 +90,7 @@ def _write(kind: str, recording: Recording, path: Path) -> None:
         _FOLDERS[kind](recording, path)
         return
     made = _FILES[kind](recording)
-    data = gzip.compress(made, 6) if path.suffix == ".gz" else made
-    if path.exists() and not path.is_file():  # a pipe, or /dev/stdout: it must stay what it is
-        path.write_bytes(data)
-        return
-    scratch = path.resolve().with_name(f".{path.name}.part")
-    try:
-        scratch.write_bytes(data)
-        scratch.replace(path.resolve())
-    except OSError:
-        with suppress(OSError):
-            scratch.unlink()
-        raise
+    write_bytes(path, gzip.compress(made, 6) if path.suffix == ".gz" else made)
 
 
 def _perfetto(recording: Recording) -> bytes:
@@ -106,10 +106,15 @@ def _speedscope(recording: Recording) -> bytes:
 
 
 def _prometheus(recording: Recording) -> bytes:
-    from perfdoctor.analysis.from_recording import examine
     from perfdoctor.exports import prometheus
 
-    return prometheus.render(recording, examine(recording))
+    return prometheus.render(_figures(recording).metrics)
+
+
+def _figures(recording: Recording) -> Figures:
+    from perfdoctor.analysis.from_recording import examine
+
+    return figures(recording, examine(recording))
 
 
 def _csv(recording: Recording, folder: Path) -> None:

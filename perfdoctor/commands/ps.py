@@ -7,11 +7,17 @@ are known where the script has `with perfdoctor.diagnose():`. What is not known 
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from typing import Any
 
 from perfdoctor.capture.jobs import TrainingJob, TrainingJobs, find_jobs
+from perfdoctor.commands.arguments import add_language_argument
 from perfdoctor.commands.job_list import listing, none_found, unread
+from perfdoctor.diagnosis import say
+from perfdoctor.reports.language import for_stream
+from perfdoctor.reports.outputs import print_text
+from perfdoctor.reports.wording import worded
 
 SCHEMA = 1  # grows when a reader of the old one would misread the new one
 
@@ -19,6 +25,7 @@ SCHEMA = 1  # grows when a reader of the old one would misread the new one
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``perfdoctor ps``."""
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    add_language_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,11 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def print_jobs(found: TrainingJobs) -> None:
     """Prints the jobs as a table, and what could not be looked at below it."""
-    from perfdoctor.reports.outputs import print_text
-
-    parts = [listing(found.jobs) if found.jobs else none_found(found)]
-    if found.why_unread is not None:
-        parts += [unread(found), f"  To see them: {found.why_unread.enable}"]
+    with for_stream(sys.stdout):
+        parts = [listing(found.jobs) if found.jobs else none_found(found)]
+        if found.why_unread is not None:
+            parts += [unread(found), "  " + worded(say("jobs.to_see", enable=worded(found.why_unread.enable)))]
     print_text("\n".join(parts) + "\n")
 
 

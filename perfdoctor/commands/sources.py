@@ -53,18 +53,17 @@ def _beginning(path: Path) -> bytes:
 
 def _of_recording(path: Path) -> dict[str, Any]:
     from perfdoctor.analysis.from_recording import examine
-    from perfdoctor.reports.json import document, strict
+    from perfdoctor.reports.json import document
 
     with Recording.open(path) as recording:
-        return dict(strict(document(examine(recording))))
+        return document(examine(recording))
 
 
 def _of_traces(path: Path) -> dict[str, Any]:
-    from perfdoctor.analysis.from_traces import diagnose_traces
-    from perfdoctor.reports.json import document, strict
-    from perfdoctor.traces.reader import find_traces, read_trace
+    from perfdoctor.commands import analyze
+    from perfdoctor.reports.json import document
 
-    return dict(strict(document(diagnose_traces(map(read_trace, find_traces([path]))))))
+    return document(analyze.diagnose([path]))
 
 
 def _report(path: Path) -> dict[str, Any]:

@@ -11,28 +11,24 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from perfdoctor.capture.target import require_proc
 from perfdoctor.commands.arguments import duration
+from perfdoctor.commands.progress import progress_bar
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.outputs import (
     PATCH_BEGINS,
     add_output_arguments,
     asked_files,
-    looks,
-    print_text,
+    deliver_rendered,
     require_places,
-    write_text,
 )
 from perfdoctor.results.treatment import Treated
 from perfdoctor.treat.processes import interruptible
-from perfdoctor.treat.trials import Progress, treat
+from perfdoctor.treat.trials import treat
 
-DEFAULT_MINUTES = 10.0
+DEFAULT_MINUTES = 10.0  # enough for a few changes of a job that starts within seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,10 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
     files = {**asked_files(arguments), "patch": arguments.patch}
     require_places(*files.values(), force=arguments.force)
     _announce(arguments)
-    with interruptible(), _progress(60 * arguments.minutes) as progress:
+    budget_s = 60 * arguments.minutes
+    with interruptible(), progress_bar("", budget_s) as show:
+
+        def tell(what: str, left_s: float) -> None:
+            show(description=what, completed=budget_s - left_s)
+
         try:
             treated = treat(
-                arguments.job, Path.cwd(), arguments.link, arguments.minutes, progress, dry_run=arguments.dry_run
+                arguments.job, Path.cwd(), arguments.link, arguments.minutes, tell, dry_run=arguments.dry_run
             )
         except KeyboardInterrupt:
             raise PerfDoctorError(
@@ -90,42 +91,17 @@ def _announce(arguments: argparse.Namespace) -> None:
 
 
 def _deliver(treated: Treated, files: dict[str, Path | None]) -> None:
-    """Writes the files that were asked for and prints the treatment, each of them even if another one fails."""
     from perfdoctor.reports import treated_console, treated_html, treated_json
 
-    failed: list[str] = []
-    for name, render in ("json", treated_json.render), ("report", treated_html.render), ("patch", _patch):
-        if (path := files[name]) is not None:
-            failed += write_text(path, render(treated))
-    with for_stream(sys.stdout):
-        print_text(treated_console.render(treated, **looks(sys.stdout)))
-    if files["patch"] is not None and not treated.patch:
-        why = "no place in the job's own files is known for it" if treated.best else "no change is kept"
-        print(f"perfdoctor: there is no patch: {why}.", file=sys.stderr)
-    if failed:
-        raise PerfDoctorError(" ".join(failed), hint="Write it elsewhere.")
+    def say_why_no_patch() -> list[str]:
+        if files["patch"] is not None and not treated.patch:
+            why = "no place in the job's own files is known for it" if treated.best else "no change is kept"
+            print(f"perfdoctor: there is no patch: {why}.", file=sys.stderr)
+        return []
+
+    renders = {"json": treated_json.render, "report": treated_html.render, "patch": _patch}
+    deliver_rendered(treated, files, renders, treated_console.render, say_why_no_patch)
 
 
 def _patch(treated: Treated) -> str:
     return f"{PATCH_BEGINS}\n{treated.patch}" if treated.patch else ""
-
-
-@contextmanager
-def _progress(budget_s: float) -> Iterator[Progress]:
-    """On a terminal what is done and how much time is left; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda what, left_s: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[left]}")
-    with Bar(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
-        task = bar.add_task("", total=budget_s, left="")
-
-        def show(what: str, left_s: float) -> None:
-            left = f"{max(0.0, left_s) / 60:.0f} min left at most"
-            bar.update(task, description=what, completed=budget_s - left_s, left=left)
-
-        yield show

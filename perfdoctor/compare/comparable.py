@@ -48,7 +48,7 @@ def differences(before: Side, after: Side) -> tuple[Difference, ...]:
 def _facts(side: Side) -> dict[str, str]:
     """What is known of a run, as text."""
     facts = {name: side.job[name] for name in (*_FORBIDS, *_EXPLAINS, *_NOTED) if name in side.job}
-    facts["steps"] = None if side.pace is None else "traced" if side.is_trace else "marked"
+    facts["steps"] = side.run.step_is
     facts["level"], facts["perfdoctor"] = side.run.level, side.version
     for name, value in side.settings.items():
         if not name.startswith(_PLACES):

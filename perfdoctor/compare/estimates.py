@@ -99,12 +99,12 @@ class Ratio:
 
 def estimate_both(one: Ratio, other: Ratio) -> tuple[Estimate, Estimate]:
     """A ratio in two runs of one job. How much batches depend on their neighbours is estimated from both together."""
-    dependence = _dependence(one.left, other.left)
-    return one.estimate(dependence), other.estimate(dependence)
+    alike = dependence(one.left, other.left)
+    return one.estimate(alike), other.estimate(alike)
 
 
-def _dependence(*series: Sequence[float]) -> float:
-    """The correlation of neighbours, without the bias that it has in short series (Kendall 1954); 0 where negative."""
+def dependence(*series: Sequence[float]) -> float:
+    """How neighbours in series around 0 correlate, without the bias of short ones (Kendall 1954); 0 where negative."""
     total = sum(value * value for one in series for value in one)
     if total == 0:
         return 0.0

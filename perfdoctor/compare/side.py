@@ -50,11 +50,6 @@ class Side:
         return self.job.get("neighbour_cores")
 
     @property
-    def is_trace(self) -> bool:
-        """Whether it was made from profiler traces, or from a table of operations, and not by watching."""
-        return "traces" in self.job
-
-    @property
     def aligned(self) -> bool:
         """Whether the same batches tell of steps and of causes."""
         return any(batch.steps is not None and batch.causes for batch in self.batches)
@@ -118,11 +113,19 @@ def _side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
         level=str(verdict["level"]),
         watched_s=float(job.get("watched_seconds") or sum(block.seconds for block in blocks)),
         steps=sum(block.steps or 0.0 for block in timed) if timed else steps.get("count"),
+        step_is="" if pace is None else _step_is(job, steps),
     )
     others = [block for block in blocks if block.steps is None]
     batches = (*_in_batches(timed), *_in_batches(others))
     finding: Mapping[str, Any] = next(iter(document["findings"]), {})
     return Side(run, str(document["perfdoctor"]), job, shares if known else {}, finding, pace, batches)
+
+
+def _step_is(job: Mapping[str, Any], steps: Mapping[str, Any]) -> str:
+    """How the steps of a report are known of which there is a pace."""
+    if "traces" in job or "count" not in steps:
+        return "traced"
+    return str(steps.get("unit", "marked"))
 
 
 def _block(block: Mapping[str, Any]) -> Block:

@@ -13,21 +13,22 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import PythonThread, StackSegment
-from perfdoctor.timeline.stacks import Stacks, StackSeries
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.stacks import StackSeries
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def render(recording: Recording) -> bytes:
-    """The profiles, as JSON; main threads first, in order of their processes.
+    """The profiles, as JSON; main threads first, and of these trainers in order of their ranks.
 
     Raises:
         PerfDoctorError: there are no stacks in the recording, or it is damaged.
     """
     import msgspec
 
-    stacks = Stacks.read(recording.rows(StackSegment))
+    job = JobTimeline(recording)
+    stacks, ranks = job.stacks, {trainer.pid: rank for rank, trainer in enumerate(job.processes.trainers)}
     series = [one for one in stacks.series if (one.stacks >= 0).any()]
     if not series:
         raise PerfDoctorError(
@@ -35,23 +36,21 @@ def render(recording: Recording) -> bytes:
         )
     frames: dict[Frame, int] = {}
     numbers = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in stacks.frames]
-    names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
-    ordered = sorted(series, key=lambda one: (not one.is_main, one.pid, one.ident))
+    ordered = sorted(series, key=lambda one: (not one.is_main, ranks.get(one.pid, len(ranks)), one.pid, one.ident))
     document = {
         "$schema": SCHEMA,
         "exporter": f"perfdoctor {__version__}",
         "name": recording.path.name,
         "activeProfileIndex": 0,
         "shared": {"frames": [{"name": one.function, "file": one.file, "line": one.line} for one in frames]},
-        "profiles": [_profile(one, numbers, _name(one, recording, names)) for one in ordered],
+        "profiles": [_profile(one, numbers, _name(one, recording)) for one in ordered],
     }
     return msgspec.json.encode(document)
 
 
-def _name(series: StackSeries, recording: Recording, names: dict[tuple[int, int], str]) -> str:
+def _name(series: StackSeries, recording: Recording) -> str:
     process = recording.processes.get(series.pid)
-    thread = names.get((series.pid, series.ident)) or ("main thread" if series.is_main else str(series.ident))
-    return f"{process.name if process else 'process'} {series.pid}: {thread}"
+    return f"{process.name if process else 'process'} {series.pid}: {series.thread_name(recording)}"
 
 
 def _profile(series: StackSeries, numbers: list[list[int]], name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A recording as a trace for ui.perfetto.dev: states, stacks, phases, steps and counters on the one clock.
 
 The format is that of Chrome's trace events, JSON, which Perfetto's importer reads (perfetto.dev, "External trace
-formats"); a time is in microseconds since the recording began.
+formats"); a time is in microseconds since the recording began, or since the first mark if a job marked steps before.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from itertools import pairwise
 from typing import Any
 
 from perfdoctor import __version__
+from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import Event, Mark, PythonThread, SerialMark, StackSegment, ThreadSample
+from perfdoctor.recording.schema import CountedCall, Event, ThreadSample
+from perfdoctor.timeline.counted_steps import CountedSteps, read_counted
 from perfdoctor.timeline.marks import Marks, read_marks
 from perfdoctor.timeline.stacks import Stacks, StackSeries
 from perfdoctor.timeline.steps import Steps
 
-_NS_PER_US = 1000
 # A sample of a thread stands for the time until the next one, and for no longer than this where none comes.
 _LONGEST_NS = NS_PER_S // 2
 _STATES = {"R": "running or ready", "S": "asleep", "D": "blocked", "T": "stopped", "t": "stopped", "I": "idle"}
@@ -38,19 +39,31 @@ def render(recording: Recording) -> bytes:
     """
     import msgspec
 
-    stacks = Stacks.read(recording.rows(StackSegment))
-    marks = read_marks(recording.rows(Mark), recording.rows(SerialMark))
+    stacks = Stacks.read(recording.stacks())
+    marks = read_marks(recording)
     events = [
         *_names(recording),
         *_thread_states(recording),
         *_stack_tracks(stacks, recording),
         *_phase_tracks(stacks, marks, recording.start_ns),
-        *_step_tracks(marks, recording.start_ns),
+        *_step_tracks(marks, read_counted(recording.rows(CountedCall)), recording.start_ns),
         *_counters(recording),
         *_happenings(recording),
     ]
-    about = {"perfdoctor": __version__, "clock": "CLOCK_MONOTONIC", "start_ns": recording.start_ns}
+    start_ns = recording.start_ns + _begin_at_zero(events)
+    about = {"perfdoctor": __version__, "clock": "CLOCK_MONOTONIC", "start_ns": start_ns}
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms", "otherData": about})
+
+
+def _begin_at_zero(events: Sequence[dict[str, Any]]) -> int:
+    """Moves all events so that none is before zero, where Perfetto drops them; by how many ns time begins earlier."""
+    earlier_us: float = min((event["ts"] for event in events if "ts" in event), default=0.0)
+    if earlier_us >= 0:
+        return 0
+    for event in events:
+        if "ts" in event:
+            event["ts"] -= earlier_us
+    return round(earlier_us * NS_PER_US)
 
 
 def _names(recording: Recording) -> Events:
@@ -69,8 +82,8 @@ def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 def _slice(name: str, track: tuple[int, int], start_ns: int, end_ns: int, **arguments: Any) -> dict[str, Any]:
     pid, tid = track
     return {
-        "ph": "X", "name": name, "pid": pid, "tid": tid, "ts": start_ns / _NS_PER_US,
-        "dur": (end_ns - start_ns) / _NS_PER_US, "args": arguments,
+        "ph": "X", "name": name, "pid": pid, "tid": tid, "ts": start_ns / NS_PER_US,
+        "dur": (end_ns - start_ns) / NS_PER_US, "args": arguments,
     }  # fmt: skip
 
 
@@ -107,11 +120,9 @@ def _what(sample: ThreadSample) -> tuple[str, str | None, str]:
 
 def _stack_tracks(stacks: Stacks, recording: Recording) -> Events:
     """Each Python thread's calls, nested; on a track of its own, since its states nest otherwise."""
-    names = {(one.pid, one.ident): one.name for one in recording.rows(PythonThread)}
     for number, series in enumerate(stacks.series):
-        name = names.get((series.pid, series.ident)) or ("main thread" if series.is_main else str(series.ident))
         track = (series.pid, _STACKS + number)
-        yield _named("thread_name", *track, f"Python stack: {name}")
+        yield _named("thread_name", *track, f"Python stack: {series.thread_name(recording)}")
         yield from _calls(series, stacks.frames, track, recording.start_ns)
 
 
@@ -175,13 +186,15 @@ def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, s
         yield last
 
 
-def _step_tracks(marks: dict[int, Marks], zero_ns: int) -> Events:
-    for pid, made in marks.items():
-        steps = Steps(made).all
-        if steps:
-            yield _named("thread_name", pid, _STEPS, "steps")
+def _step_tracks(marks: dict[int, Marks], counted: dict[int, CountedSteps], zero_ns: int) -> Events:
+    """Steps as they were marked, or else as they were counted."""
+    found = {pid: (one.unit, one.steps.all) for pid, one in counted.items()}
+    found |= {pid: ("steps", steps) for pid, made in marks.items() if (steps := Steps(made).all)}
+    for pid, (unit, steps) in found.items():
+        yield _named("thread_name", pid, _STEPS, unit)
+        name = "backward pass" if unit == BACKWARD_PASSES else "step"
         for number, step in enumerate(steps, start=1):
-            yield _slice(f"step {number}", (pid, _STEPS), step.from_ns - zero_ns, step.end_ns - zero_ns)
+            yield _slice(f"{name} {number}", (pid, _STEPS), step.from_ns - zero_ns, step.end_ns - zero_ns)
 
 
 def _counters(recording: Recording) -> Events:
@@ -195,7 +208,7 @@ def _counters(recording: Recording) -> Events:
             called = f"{called.removesuffix('_total')} per second"
             points = _rates(times, values)
         for time_ns, value in points:
-            at = (time_ns - recording.start_ns) / _NS_PER_US
+            at = (time_ns - recording.start_ns) / NS_PER_US
             yield {"ph": "C", "name": called, "pid": owner, "tid": 0, "ts": at, "args": {"value": value}}
 
 
@@ -208,7 +221,7 @@ def _rates(times: Sequence[int], values: Sequence[float]) -> Iterator[tuple[int,
 
 def _happenings(recording: Recording) -> Events:
     for event in recording.rows(Event):
-        at = (event.time_ns - recording.start_ns) / _NS_PER_US
+        at = (event.time_ns - recording.start_ns) / NS_PER_US
         yield {
             "ph": "i", "s": "g", "name": event.kind, "pid": _HOST, "tid": 0, "ts": at, "args": {"text": event.text},
         }  # fmt: skip

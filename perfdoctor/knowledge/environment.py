@@ -1,5 +1,7 @@
 """A job's surroundings on which its speed depends: environment variables, and file systems as the kernel names them."""
 
+from perfdoctor.knowledge.launchers import LAUNCHERS
+
 # Every launch waits until its kernel has ended (CUDA programming guide).
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
 # For debugging, and slow: each with the value from which on it is, None where any that switches it on is.
@@ -47,7 +49,12 @@ NCCL_LOG, EVERY_CALL = "NCCL_DEBUG", "TRACE"
 # What launchers like torchrun set for each rank: how many there are, and how many of them on its host.
 RANKS, RANKS_OF_HOST = "WORLD_SIZE", "LOCAL_WORLD_SIZE"
 # How the names begin of what launchers set anew for each rank and run: where a process stands, not how fast it is.
-PLACES = ("TORCHELASTIC_", "ROLE_", "GROUP_", "MASTER_", "RANK", "LOCAL_RANK")
+PLACES = (
+    *("TORCHELASTIC_", "ROLE_", "GROUP_", "RAY_JOB_ID"),
+    *(name for one in LAUNCHERS for name in (one.rank, one.local_rank, one.node, *one.run) if name),
+)
+# Which of its job's ranks a process is, as launchers tell it.
+RANK_VARIABLES = tuple(name for one in LAUNCHERS for name in (one.rank, one.local_rank, one.node) if name)
 
 # Files that lie in memory: no storage is faster.
 IN_MEMORY = frozenset(("tmpfs", "ramfs"))

@@ -243,6 +243,11 @@ INNERMOST: tuple[FrameMeaning, ...] = (
     meaning(r"torch/optim/.*\.py", "", "optimizer"),
     # calls of an nn.Module
     meaning(r"torch/nn/modules/module\.py", "", "forward"),
+    # multiprocessing.Queue.get, Connection.recv: what another process sends is taken over, and unpickled by C code
+    meaning(r"multiprocessing/(?:queues|connection)\.py", "get recv recv_bytes _recv _recv_bytes", "data", "hand over"),
+    # multiprocessing.Pool.map, AsyncResult.get, ProcessPoolExecutor.map: waits for what a pool of processes makes
+    meaning(r"multiprocessing/pool\.py", "map starmap apply get next wait", "data", "hand over"),
+    meaning(r"concurrent/futures/process\.py", "_chain_from_iterable_of_lists", "data", "hand over"),
 )
 
 # Loops of libraries that call a model without training it: what is called below them serves an evaluation.

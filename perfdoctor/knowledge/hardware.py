@@ -21,6 +21,10 @@ SHARED_BY_INSTANCES = frozenset(
         *("compute_capability", "numa_node"),
     )
 )
+# GPUs, by compute capability, whose power is read as a mean over 25 ms, less than most steps take: A100 and A30.
+# Others from Ampere on show that of the last second (Yang, Adamek and Armour, arXiv 2312.02741).
+MOMENTARY_POWER = frozenset(("8.0",))
+
 # A GPU's name says which part of it an instance is: of 7 slices of its multiprocessors, and of its memory with the
 # bandwidth that goes with it, in eighths (the same guide).
 _INSTANCE = re.compile(r" MIG (?P<slices>\d)g\.(?P<gigabytes>\d+)gb")

@@ -8,3 +8,11 @@ COMPILE_WORKER = "/torch/_inductor/compile_worker/"
 FORK_SERVER = "multiprocessing.forkserver"
 # And what one is started with that it spawns (multiprocessing/spawn.py): neither says whose program it runs.
 SPAWNED = "multiprocessing.spawn"
+# Launchers that load torch themselves, by the scripts and modules that are started; they start ranks and train nothing:
+# torchrun and its predecessor (torch/distributed/run.py, launch.py), accelerate (accelerate/commands/launch.py), and
+# deepspeed, on the first host and on each (deepspeed/launcher/runner.py, launch.py).
+LAUNCH_SCRIPTS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed")
+LAUNCH_MODULES = (
+    *("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"),
+    *("deepspeed.launcher.runner", "deepspeed.launcher.launch"),
+)

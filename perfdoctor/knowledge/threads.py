@@ -10,6 +10,9 @@ PINS = "pin"
 PINNING = "pt_data_pin"
 # The function that it runs, which Python 3.10 and later put into the name of a thread that has none of its own.
 PINNING_LOOP = "_pin_memory_loop"
+# What threads of multiprocessing's pools and queues are called in Python: they pickle and unpickle what processes
+# hand to each other (multiprocessing/pool.py, queues.py).
+PASSING_ON = ("_handle_results", "_handle_tasks", "QueueFeederThread")
 # Threads of process groups by backend (torch/csrc/distributed/c10d/ProcessGroup*.cpp). A job with both computes on
 # GPUs, and its gradients go through NCCL.
 BACKENDS = {"nccl": "pt_nccl", "gloo": "pt_gloo"}

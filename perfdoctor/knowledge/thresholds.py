@@ -82,6 +82,12 @@ IDLE_CORES_LEFT_OUT = Threshold(
     0.5, "cores", "judgement: with so many idle ones outside the job's mask, the mask is why its threads queue"
 )
 SWAP_BYTES_PER_S = Threshold(256 * 1024, "bytes/s", "judgement: less is background noise of a host (a page is 4 KiB)")
+UNPICKLES_OBJECTS = Threshold(
+    0.15,
+    "of the running time",
+    "measured: taking over tensors took up to 0.07 of it in trainers that compute most of the time, nested objects "
+    "0.19 to 0.5",
+)
 STATE_WRITTEN_PER_S = Threshold(10e6, "bytes/s", "judgement: who writes more to storage saves state, logs are small")
 STATE_BYTES_PER_CALL = Threshold(
     6000,
@@ -136,6 +142,11 @@ LARGE_PACKET_BYTES = Threshold(
     "bytes",
     "measured: 32 to 55 kB where bytes take the time on however slow a link, 6 to 15 kB for a few small buckets",
 )
+QUEUED_S = Threshold(
+    0.002,
+    "seconds",
+    "judgement: a small message waits for a round trip, of 0.1 to 0.5 ms in a data centre",
+)
 LOOPBACK_BYTES_PER_S = Threshold(1e9, "bytes/s", "measured: 1.2e9 between two gloo ranks on two busy cores")
 UNFILLED_LINK = Threshold(
     0.25, "of what a link carries", "judgement: filled to less while ranks are in collectives, it is not waited for"
@@ -160,6 +171,11 @@ DRIVER_PER_DISPATCH = Threshold(
     0.5,
     "samples in the driver for one in torch's dispatcher",
     "launches take the driver 4 to 6 us (NVIDIA's forums) of the 20 us of an operator on a V100 (a guide of Nsight's)",
+)
+CLOCK_IN_WAITS = Threshold(
+    0.1,
+    "of a wait for the device",
+    "recorded on a B200: a synchronize spins mostly in the driver and the clock; a tenth at the least",
 )
 INTERPRETER_PER_LAUNCH = Threshold(
     0.8,
@@ -193,14 +209,24 @@ POWER_AT_WORK = Threshold(
     "labelled H100 jobs: 689 of 700 W where compute-bound, 547 with small kernels, neither waits",
 )
 POWER_IN_COLLECTIVE = Threshold(0.22, "of the power limit", "NVIDIA/nccl issue 1550: 152 of 700 W while it waits")
+POWER_OF_KERNELS = Threshold(
+    0.4, "of the power limit", "labelled H100 job with small kernels and much waiting: 418 of 700 W; NCCL alone 152"
+)
 POWER_IDLE = Threshold(0.18, "of the power limit", "labelled jobs with a context: H100 120 of 700 W, A100 85 of 400 W")
 UNFILLED_NVLINK_BYTES_PER_S = Threshold(
     15e9, "bytes/s", "5 % of the 300 GB/s that an A100's links carry one way; a tenth of an H100's bus bandwidth is 35"
 )
+FAST_NVLINK_BYTES_PER_S = Threshold(300e9, "bytes/s", "what the links of an A100 carry one way; an H100's do 450")
 SLOW_NVLINK_BYTES_PER_S = Threshold(
     75e9,
     "bytes/s",
     "judgement: a quarter of the 300 GB/s of an A100; large messages take more, small ones are asked for",
+)
+NO_EXCHANGE = Threshold(
+    1e-3, "of the time, on slow links", "labelled H100s: 0 where no rank exchanges anything, 0.02 of DDP at the least"
+)
+SMALL_KERNELS = Threshold(
+    0.1, "of the busy time", "judgement: so much that no exchange explains is no error of the readings"
 )
 SLOW_EXCHANGE_BYTES_PER_S = Threshold(
     1e9, "bytes/s", "judgement: Ethernet of 10 Gbit/s is the slowest link between nodes with GPUs"
@@ -219,6 +245,16 @@ PCIE_IDLE_BYTES_PER_S = Threshold(50e6, "bytes/s", "H100 with GPM: 17 to 22 MB/s
 PAGEABLE_BYTES_PER_S = Threshold(3e9, "bytes/s", "judgement: the slowest that copies from pageable memory are seen at")
 GPU_UNIT_HIGH = Threshold(
     0.70, "of what it reaches at work", "XProf calls 70 % of memory bandwidth high (openxla/xprof, smart_suggestion)"
+)
+GPU_UNIT_MEDIUM = Threshold(
+    0.5,
+    "of what it reaches at work",
+    "XProf calls less than 50 % of memory bandwidth low (smart_suggestion)",
+)
+MOST_WORKING_UNIT = Threshold(
+    1.25,
+    "times the next unit's work",
+    "judgement: of units that work alike, neither is the limit",
 )
 MEMORY_AT_WORK = Threshold(0.8, "of the busy time", "DCGM's guide: memory is active for 80 % at most in practice")
 TENSOR_CORES_AT_WORK = Threshold(0.58, "of the busy time", "labelled H100 job that is compute-bound")
@@ -287,6 +323,9 @@ CLOCK_ERRORS = Threshold(3.0, "standard deviations", "judgement: the usual three
 UNSURE_CLOCK_NS = Threshold(500_000, "ns", "judgement: ends that scatter by more are not those of one collective")
 FARTHEST_SHIFT = Threshold(200, "collectives", "judgement: ranks begin to record within some steps of each other")
 EXPLAINED_WAIT = Threshold(0.8, "of what others wait", "TraceML, Ascend's advisor: a culprit's excess explains so much")
+SMALLEST_CHARGE = Threshold(0.005, "of waiting for a rank", "judgement: of what is passed on, less names nobody")
+ALIKE_RANKS = Threshold(0.1, "of the time", "judgement: who spends nine tenths of the time alike is of one kind")
+MATTERS_TO_ALL = Threshold(0.005, "of all ranks' time", "judgement: waiting for a rank that costs less is noise")
 UNMATCHED_COLLECTIVES = Threshold(0.2, "of exposed communication", "judgement: more of it on one rank is worth a note")
 UNEVEN_WINDOWS = Threshold(1.5, "times the shortest", "judgement: windows that differ more hold different steps")
 FEWEST_STEPS = Threshold(3, "steps", "the tutorial of torch.profiler records 3 (active=3): so many if none is marked")
@@ -376,6 +415,12 @@ CONFIDENCE_OUTSIDE = Threshold(
 CONFIDENCE_GPU_OUTSIDE = Threshold(
     0.6, "probability", "what a job on a GPU looks like from outside was built from published facts, and never tried"
 )
+CONFIDENCE_GPU_UNREAD = Threshold(
+    0.45,
+    "probability",
+    "simulated: where nobody says how busy a GPU is, 11 of 24 verdicts that name its own work or launching are right; "
+    "of 17 about anything else that its host does, 16",
+)
 CONFIDENCE_INSIDE = Threshold(
     0.98, "probability", "judgement: phases and steps are exact, but what a thread waits for is still sampled"
 )
@@ -398,6 +443,51 @@ STUCK = Threshold(
 )
 MOVING = Threshold(0.002, "cores", "judgement: a main thread that uses more takes steps now and then")
 FEEDING = Threshold(0.05, "cores", "judgement: a loader worker that uses more prepares batches")
+STILL_S = Threshold(
+    5.0, "seconds", "judgement: in less, a step may wait for a slow answer; `--duration` has 15 s by default"
+)
+STILL = Threshold(0.8, "of the time watched", "judgement: a job that moved later may step slowly, and is watched again")
+MOVING_CPU = Threshold(
+    0.02, "cores", "measured: threads of gloo, of the store and of progress bars use up to 0.003 while all ranks wait"
+)
+MOVING_BYTES_PER_S = Threshold(
+    4096.0, "bytes per second", "judgement: heartbeats and log lines are less, the slowest data is more"
+)
+MOVING_MEMORY = Threshold(1 << 20, "bytes", "judgement: a loop that collects results needs more in some seconds")
+BUSY_IN_HANG = Threshold(
+    0.95, "of the time", "NVML: a collective that waits is a kernel that runs; a mean may be a bit off"
+)
+POWER_IN_HANG = Threshold(
+    0.25,
+    "of the power limit",
+    "NVIDIA/nccl issue 1550: 152 of 700 W in a collective that waits; decoding bound by latency draws 188 W and more",
+)
+STILL_LINK = Threshold(5e7, "bytes per second", "GPM of an H100 reads 17 to 22 MB/s of PCIe where nothing is copied")
+SHORT_SLEEP_S = Threshold(
+    60.0, "seconds", "judgement: a loop that waits before it tries again waits less; it is no hang before it has ended"
+)
+POLLS = Threshold(
+    10.0, "wake-ups", "judgement: who has looked so often at one place in vain waits for what never comes"
+)
+DUMP_LATE = Threshold(
+    2.0,
+    "of the timeout",
+    "judgement: no job waits for so long; the file was copied since, and its time is not the dump's",
+)
+DUMP_OPEN_S = Threshold(
+    60.0,
+    "seconds",
+    "judgement: for which a collective is open in dumps that nobody's timeout has caused; steps are less",
+)
+SAME_PLACE = Threshold(0.95, "of the stacks", "measured: of stacks that change while py-spy reads them up to 3 % fail")
+LOOPS_IN_PYTHON = Threshold(
+    0.5, "of the code samples", "judgement: with less, a long call of a library is under way, which ends by itself"
+)
+CONFIDENCE_ENDLESS = Threshold(0.95, "probability", "judgement: what holds the job up cannot end by itself")
+CONFIDENCE_NO_END_SEEN = Threshold(
+    0.8, "probability", "judgement: nobody was seen who could end it, but whom it waits for is not seen wholly"
+)
+CONFIDENCE_MAY_END = Threshold(0.5, "probability", "judgement: it may go on by itself; seconds do not tell")
 TIME_BETWEEN_STEPS = Threshold(
     0.1,
     "of the observed time",
@@ -529,7 +619,10 @@ READ_AGAIN = Threshold(
 
 # Health of host, GPUs and fabric.
 DEGRADED_LINK = Threshold(
-    0.75, "of the bandwidth", "PCIe: width and generation go in steps of two, so that whoever lost one has half or less"
+    0.75,
+    "of the bandwidth",
+    "PCIe: width and generation go in steps of two, so that whoever lost one has half or less; so do lanes and speeds "
+    "of InfiniBand, as a rule",
 )
 LINK_ERRORS_PER_S = Threshold(0.05, "errors/s", "kempnerpulse warns of any replay: this is one in 15 s of watching")
 NVLINKS_DOWN = Threshold(0.01, "of the links", "judgement: any that another GPU of the job has up")
@@ -554,6 +647,22 @@ MUCH_READ_AGAIN = Threshold(
 )
 COMPACTIONS_PER_S = Threshold(10.0, "stalls/s", "judgement: a stall takes some ms at most; fewer do not add up")
 
+# --- several hosts: how their clocks stand to each other --------------------------------------------------------------
+
+WATCHED_TOGETHER_S = Threshold(2.0, "seconds", "judgement: less than that of a job on several hosts says little")
+FEWEST_MEETINGS = Threshold(8, "collectives", "judgement: fewer fit each other at many offsets")
+CLOCKS_APART_S = Threshold(10.0, "seconds", "judgement: clocks that are farther apart are not kept by anything")
+CLOCK_FIT = Threshold(
+    6.0,
+    "standard deviations",
+    "simulated: of 936 pairs of hosts none was put on a wrong offset; 338 were",
+)
+CLOCK_FITS_ALONE = Threshold(
+    1.3,
+    "times the next best fit",
+    "simulated: steps that are all alike fit each other at every step's length nearly as well",
+)
+
 # --- treatments: fixes that are tried ---------------------------------------------------------------------------------
 
 TRIAL_CONFIDENCE = Threshold(
@@ -572,6 +681,8 @@ TRIAL_S = Threshold(6, "seconds", "judgement: of steps in each run, where starti
 SHORTEST_TRIAL_S = Threshold(3, "seconds", "judgement: the same, where the budget is small")
 LONGEST_TRIAL_S = Threshold(30, "seconds", "judgement: of steps in each run, however long starting takes")
 TRIAL_STEPS = Threshold(10, "steps", "judgement: the fewest that are measured in each run, however long one takes")
+SHORTEST_BLOCK_S = Threshold(1, "seconds", "judgement: of steps in each block from inside, where the budget is small")
+SWITCHING_STEPS = Threshold(3, "steps", "judgement: after a switch; threads start and kernels are chosen in the first")
 MUCH_SLOWER = Threshold(
     2.5, "times the control's time", "judgement: a run that takes longer for its steps need not be waited for"
 )
@@ -610,3 +721,44 @@ OTHER_NEIGHBOURS = Threshold(0.25, "cores", "judgement: less is what a quiet mac
 SAME_COUNT = Threshold(
     0.2, "of the larger count", "judgement: threads come and go; a setting that is made changes more"
 )
+
+# --- monitor: a job for days -----------------------------------------------------------------------------------------
+
+LONG_STEP_LEAST_S = Threshold(
+    0.5, "seconds longer", "judgement: what happens every few minutes and takes less is small"
+)
+MUCH_LONGER_STEP = Threshold(
+    2.0,
+    "times an ordinary step longer",
+    "judgement: batches of unequal length make a step twice as long, hardly thrice",
+)
+FALSE_ALARM = Threshold(
+    1e-5, "probability for each look", "2,880 beats of 30 s in a day with three looks each: one in ten days"
+)
+CHANGED_PACE = Threshold(
+    0.05,
+    "of the time per step",
+    "judgement: less is not worth being called; compare's noise floor is 0.02 for two runs",
+)
+CHANGED_BEAT = Threshold(0.2, "of the time per step", "judgement: one beat alone is only worth a word if it is far off")
+CHANGED_SHARE = Threshold(
+    0.15, "of the wall time", "judgement: what a window of 10 s says of a share varies by some hundredths"
+)
+CHANGED_WINDOW = Threshold(0.3, "of the wall time", "judgement: one window alone, as for a beat")
+TREND = Threshold(
+    0.7, "Kendall's tau of 24 batches", "z = 4.8 (Kendall 1975): by chance in one of a million series without a trend"
+)
+MEMORY_GROWN = Threshold(
+    0.1, "of the job's memory", "judgement: caches and allocators grow by less once a job has settled"
+)
+CULPRIT = Threshold(
+    0.3, "of what takes longer", "judgement: windows of 10 s vary; what explains less of a change is not what made it"
+)
+REGULAR_GAPS = Threshold(
+    0.15,
+    "of the median gap, as standard deviation",
+    "judgement: gaps that come by chance vary by as much as their mean",
+)
+RECURRING_SHARE = Threshold(0.01, "of the wall time", "as REPORTED_CAUSE, for long steps that keep no rhythm")
+SILENT_S = Threshold(120.0, "seconds", "judgement: evaluations and checkpoints of most jobs are over by then")
+SILENT_STEPS = Threshold(20.0, "ordinary steps", "judgement: a step that takes longer is no step")

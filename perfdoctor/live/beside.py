@@ -1,4 +1,4 @@
-"""A live view in a process of its own beside the recorder: what it draws and computes delays no sample."""
+"""Processes beside the recorder: what they read, compute, draw and send delays no sample."""
 
 from __future__ import annotations
 
@@ -7,27 +7,61 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.live.throttle import NICENESS
 from perfdoctor.live.viewer import show
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Reading
-from perfdoctor.reports.language import ENGLISH, language
+from perfdoctor.reports.language import for_stream
 from perfdoctor.reports.terminal import restore, settings
 
-# Below the job's own, and high enough for a view every second: on a machine whose cores are all taken the lowest
-# priority, 19, gets 1.5 % of one (sched(7): a weight of 15 beside 1024), which is half a minute for one diagnosis.
-_NICENESS = 10
-_PATIENCE_S = 3.0
+_PATIENCE_S = 3.0  # until a process beside the recorder is ended by force
+
+
+def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Starts a process of lower priority, which this one ends; Ctrl-C does not.
+
+    It is forked, so that it need not load again what the analysis needs.
+
+    Args:
+        target: what it does, until ``wanted``, which it is given besides, says that nobody needs it any more.
+        arguments: what it is given.
+    """
+    process = multiprocessing.get_context("fork").Process(
+        target=_run, args=(target, arguments, os.getpid()), daemon=True
+    )
+    process.start()
+    return process
+
+
+def end(process: BaseProcess) -> None:
+    """Ends a process, and waits until it has."""
+    process.terminate()
+    process.join(_PATIENCE_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _run(target: Callable[..., None], arguments: tuple[Any, ...], parent: int) -> None:
+    os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever records is interrupted, and ends this process
+    try:
+        target(*arguments, wanted=lambda: os.getppid() == parent)
+    except PerfDoctorError as error:
+        print(f"perfdoctor: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 class Viewer:
-    """The process.
+    """The process of a live view.
 
     Attributes:
         pid: its id.
@@ -43,42 +77,26 @@ class Viewer:
     def end(self) -> Iterator[Reading]:
         """Ends it, and says what it has used."""
         before_s = _helpers_s()
-        self._process.terminate()
-        self._process.join(_PATIENCE_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        end(self._process)
         yield Reading(now_ns(), "recorder", "perfdoctor", "view_cpu_seconds_total", _helpers_s() - before_s)
 
 
 @contextmanager
 def viewing(path: Path) -> Iterator[Viewer]:
-    """Shows a recording that is about to begin; at the end the terminal is as it was.
-
-    The process is forked, so that it need not load again what the analysis needs.
-    """
+    """Shows a recording that is about to begin; at the end the terminal is as it was."""
     kept = settings()
-    process = multiprocessing.get_context("fork").Process(target=_show, args=(path, os.getpid()), daemon=True)
-    process.start()
+    process = start(_show, path)
     try:
         yield Viewer(process)
     finally:
-        if process.is_alive():
-            process.terminate()
-            process.join()
+        end(process)
         if process.exitcode:
             restore(kept)
 
 
-def _show(path: Path, recorder: int) -> None:
-    os.nice(_NICENESS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever records is interrupted, and ends this process
-    try:
-        with language(ENGLISH):  # the columns of its tables are as wide as English needs them
-            show(path, beside_recorder=True, wanted=lambda: os.getppid() == recorder)
-    except PerfDoctorError as error:
-        print(f"perfdoctor: {error}", file=sys.stderr)
-        sys.exit(1)
+def _show(path: Path, wanted: Callable[[], bool]) -> None:
+    with for_stream(sys.stdout, quietly=True):  # it is said again where the report is printed
+        show(path, beside_recorder=True, wanted=wanted)
 
 
 def _helpers_s() -> float:

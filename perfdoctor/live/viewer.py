@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfdoctor.live.analyst import Analyst
+from perfdoctor.recording.follow import Follower
 from perfdoctor.reports.live import Drawing
-from perfdoctor.reports.live_keys import Choice, moved_on, press
+from perfdoctor.reports.live_keys import Selection, moved_on, press
 from perfdoctor.reports.terminal import Closed, Terminal
 from perfdoctor.results.view import View
+
+if TYPE_CHECKING:
+    from perfdoctor.analysis.live_view import Examined
 
 # The terminal's size is looked at so often, and whether somebody is still there to see it.
 _POLL_S = 0.25
@@ -35,7 +40,7 @@ def show(path: Path, *, beside_recorder: bool = False, wanted: Callable[[], bool
         PerfDoctorError: the recording cannot be read, or there is no terminal.
     """
     with (
-        Analyst(path, beside_recorder=beside_recorder) as analyst,
+        Analyst(path, _view, beside_recorder=beside_recorder) as analyst,
         _told_to_end(analyst) as told,
         suppress(Closed),
         Terminal() as terminal,
@@ -43,8 +48,14 @@ def show(path: Path, *, beside_recorder: bool = False, wanted: Callable[[], bool
         _show(terminal, analyst, lambda: wanted() and not told())
 
 
-def _show(terminal: Terminal, analyst: Analyst, wanted: Callable[[], bool]) -> None:
-    drawing, choice = Drawing(), Choice()
+def _view(follower: Follower, at_ns: int, examined: Examined, *, live: bool) -> View:
+    from perfdoctor.analysis.live_view import look  # loads numpy
+
+    return look(follower, at_ns, examined, live=live)
+
+
+def _show(terminal: Terminal, analyst: Analyst[View], wanted: Callable[[], bool]) -> None:
+    drawing, choice = Drawing(), Selection()
     looked_s = drawn_s = time.monotonic()
     view: View | None = None
     drawn: object = None
@@ -62,7 +73,7 @@ def _show(terminal: Terminal, analyst: Analyst, wanted: Callable[[], bool]) -> N
 
 
 @contextmanager
-def _told_to_end(analyst: Analyst) -> Iterator[Callable[[], bool]]:
+def _told_to_end(analyst: Analyst[View]) -> Iterator[Callable[[], bool]]:
     """Whether a signal has come that ends programs; the terminal is set right before."""
     came: list[int] = []
 

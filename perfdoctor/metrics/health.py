@@ -11,7 +11,7 @@ from perfdoctor.metrics.gpu import job_gpus
 from perfdoctor.metrics.names import Numbers, Trainers, put
 from perfdoctor.timeline.readings import Readings, total
 
-_MB = 1e6
+_MB = 1e6  # bytes
 _PAGE_BYTES = 4096  # of the job's host; larger ones make it less than it is
 _WAITS_FOR_REPAIR = ("row_remapping_pending", "row_remapping_failed", "page_retirement_pending")
 _NVLINK_ERRORS = ("nvlink_replays_total", "nvlink_crc_errors_total")
@@ -77,7 +77,23 @@ def _measure_fabric(numbers: Numbers, readings: Readings) -> None:
     ports = readings.subjects("fabric:")
     received = total(readings.rate(port, "received_bytes_total") for port in ports)
     put(numbers, "fabric_received", None if received is None else received / _MB)
+    links = [(link, port) for port in ports if (link := _fabric_link(readings, port, ports)) is not None]
+    if links:
+        put(numbers, "fabric_link", *min(links))
     put(numbers, "fabric_errors", total(readings.rate(port, name) for port in ports for name in _FABRIC_ERRORS))
+
+
+def _fabric_link(readings: Readings, port: str, ports: Iterable[str]) -> float | None:
+    """The speed of a port that carries something, as a fraction of the fastest one on adapters of the same make.
+
+    None where nothing goes over it, or no other one tells what it could have: most adapters negotiate a lower speed.
+    """
+    kind = [readings.fact(port, name) for name in ("board", "link_layer")]
+    alike = [one for one in ports if kind[0] and [readings.fact(one, name) for name in ("board", "link_layer")] == kind]
+    speeds = [float(speed) for one in alike if (speed := readings.fact(one, "link_bits_per_second")) is not None]
+    own = readings.fact(port, "link_bits_per_second")
+    carried = sum(readings.rate(port, f"{way}_bytes_total") or 0.0 for way in ("received", "sent"))
+    return float(own) / max(speeds) if own and carried and len(speeds) > 1 else None
 
 
 def _measure_nodes(numbers: Numbers, readings: Readings, pids: Iterable[int], gpus: Iterable[str]) -> None:

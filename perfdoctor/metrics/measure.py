@@ -83,7 +83,7 @@ def _comes_for_work(worker: ThreadSeries) -> bool:
     known = ~np.isnan(worker.voluntary)
     if known.sum() < 2:
         return False
-    times_ns = worker.counted_ns[known].astype(np.float64)
+    times_ns = worker.counted_ns[known]
     edges = np.linspace(times_ns[0], times_ns[-1], int(thresholds.WORKER_LIFE_PARTS) + 1)
     switches = np.diff(np.interp(edges, times_ns, worker.voluntary[known]))
     polls = seconds(float(edges[1] - edges[0])) / _POLL_S

@@ -157,6 +157,7 @@ HEALTH: dict[str, Metric] = {
     "gpu_repairs_pending": Metric("repairs of GPU memory that wait for a reset or have failed", "repairs", "gpu"),
     "xid_errors": Metric("Xid errors{} of the GPUs while they were watched", "errors", "gpu"),
     "fabric_received": Metric("received over InfiniBand or RoCE", "MB/s", "network"),
+    "fabric_link": Metric("speed of {}, by that of another port of such an adapter", "of its speed", "network"),
     "fabric_errors": Metric("errors and packets sent again over InfiniBand or RoCE", "/s", "network"),
     "far_from_gpu": Metric("trainer's main thread runs on another NUMA node than its GPU's", _OF_TIME, "cpu"),
     "gpu_distance": Metric("distance of that node from the GPU's", "times the nearest", "cpu"),

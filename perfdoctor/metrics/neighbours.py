@@ -7,14 +7,14 @@ from typing import NamedTuple
 from perfdoctor.recording.core_list import core_list
 from perfdoctor.timeline.readings import Readings
 
-_SHOWN = 3
+_SHOWN = 3  # as evidence; whoever uses less is seldom the culprit
 
 
 class Neighbour(NamedTuple):
     """A process outside the job.
 
     Attributes:
-        command: its name, without arguments.
+        command: its name, and of Python what it runs.
         cores: that it kept busy while it was seen to use any.
     """
 

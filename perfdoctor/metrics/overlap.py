@@ -21,8 +21,8 @@ from perfdoctor.metrics.names import Numbers, evidence, put
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Mark
 from perfdoctor.timeline.code_location import TRAINING_PHASES
-from perfdoctor.timeline.marks import DEVICE, SERIALISED, Segment, in_order
-from perfdoctor.timeline.steps import Step, Steps, spent_in
+from perfdoctor.timeline.marks import DEVICE, SERIALISED, Segments, in_order
+from perfdoctor.timeline.steps import Steps, spent_in
 
 WAIT = "rank wait"
 # The value of a device's step mark where no timed step ended.
@@ -72,10 +72,15 @@ def serialised_parts(steps: Steps) -> Parts | None:
 
 def device_parts(steps: Steps) -> Parts | None:
     """Ordinary steps as the device came through them; None if it was not asked."""
+    return _parts(*device_track(steps))
+
+
+def device_track(steps: Steps) -> tuple[Segments, list[tuple[int, int]]]:
+    """In which part of a step the device was, and beginnings and ends of the steps in which it was asked."""
     marks = [mark._replace(edge=mark.edge.removeprefix(DEVICE)) for mark in steps.tracks.get("device", ())]
     points = [(mark.time_ns, mark.value) for mark in marks if mark.what == "step"]
     spans = [(start, end) for (start, _), (end, value) in pairwise(points) if value != FIRST]
-    return _parts(in_order(marks).segments, spans)
+    return in_order(marks).segments, spans
 
 
 def summary(steps: Steps) -> dict[str, Any]:
@@ -149,12 +154,13 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _parts(segments: Sequence[Segment], spans: Sequence[tuple[int, int]]) -> Parts | None:
-    steps = [Step(start, start, end) for start, end in spans if end > start]
-    if not steps:
+def _parts(segments: Segments, spans: Sequence[tuple[int, int]]) -> Parts | None:
+    steps = np.array([span for span in spans if span[1] > span[0]], dtype=np.int64)
+    if not len(steps):
         return None
-    spent = {name: float(np.median(seconds)) for name, seconds in spent_in(segments, steps).items()}
-    lengths = [(step.end_ns - step.start_ns) / NS_PER_S for step in steps]
+    begins, ends = steps.T
+    spent = {name: float(np.median(seconds)) for name, seconds in spent_in(segments, begins, ends).items()}
+    lengths = (ends - begins) / NS_PER_S
     longest = sorted(spent.items(), key=lambda item: -item[1])
     phases = {name: seconds for name, seconds in longest if seconds >= RESOLUTION_S}
     return Parts(len(steps), float(np.median(lengths)), phases)

@@ -105,7 +105,7 @@ def _main_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
             several = len(trainers) > 1
             chart = f"Trainers {label}" if several else "Main thread of the trainer"
             name = f"rank {trainer.rank or 0}" if several else label
-            counter = Counter(main.counted_ns.astype(np.float64), getattr(main, used))
+            counter = Counter(main.counted_ns, getattr(main, used))
             yield _series(chart, name, "fraction", counter, grid, 1 / NS_PER_S, counts=True)
 
 
@@ -122,7 +122,7 @@ def _worker_threads(job: JobTimeline, grid: Times) -> Iterator[Series]:
         yield _series("Loader workers", label, "cores", counter, grid, 1 / NS_PER_S, counts=True)
 
 
-def _grown(times_ns: Times, counter: Floats, grid: Times) -> Floats:
+def _grown(times_ns: Floats, counter: Floats, grid: Times) -> Floats:
     """By how much a counter has grown since it was first read; before and after its thread lived it stands still."""
     return np.asarray(np.interp(grid, times_ns, counter) - counter[0])
 

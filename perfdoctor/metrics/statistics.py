@@ -81,7 +81,7 @@ class KindComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class WorkComparison:
     """What was compared.
 
     Attributes:
@@ -107,7 +107,7 @@ class Comparison:
 
 def compare_kinds(
     kind: Int64s, taken: Floats, alone: Bools, beside: Bools, *, fraction: float = 0.5, enough: float | None = None
-) -> Comparison:
+) -> WorkComparison:
     """Compares work that had something beside it with work of its kind that had nothing.
 
     Args:
@@ -129,7 +129,7 @@ def compare_kinds(
         redrawn += one.count * (_redrawn(with_, fraction, random) - _redrawn(without, fraction, random))
     slower = sum(one.beside * one.count for one in found if one.beside > thresholds.LENGTHENED * one.alone)
     sure = bool(found) and slower >= thresholds.MOSTLY_LENGTHENED * sums and _quantile(redrawn, thresholds.CHANCE) > 0
-    return Comparison(tuple(found), sums, sure)
+    return WorkComparison(tuple(found), sums, sure)
 
 
 def _largest(

@@ -3,6 +3,7 @@
 import time
 
 NS_PER_S = 1_000_000_000  # nanoseconds in a second
+NS_PER_US = 1_000
 
 now_ns = time.monotonic_ns
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S, now_ns
-from perfdoctor.recording.reader import Database, Recording, require_file, require_header, unreadable
+from perfdoctor.recording.left_stacks import left_stacks
+from perfdoctor.recording.reader import Database, Recording, by_field, require_file, require_header, unreadable
 from perfdoctor.recording.schema import (
     TABLES,
     CodeSample,
+    CountedCall,
     Event,
     InterpreterSample,
     Mark,
@@ -22,6 +26,7 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
+    SourceLine,
     StackSegment,
     ThreadSample,
     TraceCost,
@@ -31,9 +36,9 @@ from perfdoctor.recording.schema import (
 S = TypeVar("S", bound=Sample)
 
 # These grow with every tick, and are read by the stretch.
-STREAMS: tuple[type[Sample], ...] = (CodeSample, InterpreterSample, Mark, Reading, ThreadSample)
+STREAMS: tuple[type[Sample], ...] = (CodeSample, CountedCall, InterpreterSample, Mark, Reading, ThreadSample)
 # These are made when the watching has ended, about no stretch of it.
-AFTERWARDS: tuple[type[Sample], ...] = (Profile, SerialMark, TraceCost, TrialSeen)
+AFTERWARDS: tuple[type[Sample], ...] = (Profile, SerialMark, SourceLine, TraceCost, TrialSeen)
 # All others are small, and kept.
 KEPT = tuple(table for table in TABLES if table not in (*STREAMS, *AFTERWARDS, StackSegment))
 # A recorder that commits waits until nobody reads: so many rows take some milliseconds.
@@ -74,6 +79,7 @@ class Follower:
                 raise PerfDoctorError(f"The recording {path} is damaged: it has no start.") from None
             on_failure.pop_all()
         self._kept: dict[type[Sample], list[Sample]] = {table: [] for table in KEPT}
+        self._given: Counter[type[Any]] = Counter()
         self.newest_ns = self.start_ns
         self.grown_ns = now_ns() - max(0, time.time_ns() - os.stat(path).st_mtime_ns)
 
@@ -111,6 +117,14 @@ class Follower:
         found.sort(key=lambda one: one[0])
         return [row for _, row in found]
 
+    def newer(self, kind: type[S]) -> Iterator[S]:
+        """Samples of a stream that have come since this was last asked for, in the order in which they came."""
+        while rows := self._tables.select(
+            kind, " WHERE rowid > ? ORDER BY rowid LIMIT ?", (self._given[kind], AT_ONCE)
+        ):
+            self._given[kind] += len(rows)
+            yield from rows
+
     def stacks_until(self) -> dict[int, int]:
         """By process, until when its Python stacks have been written."""
         try:
@@ -126,7 +140,7 @@ class Follower:
 
     def part(self, from_ns: int, to_ns: int) -> Recording:
         """The recording as if the watching had begun and ended at these instants."""
-        return Recording(self.path, {**self.meta, "start_ns": str(from_ns)}, _Part(self, from_ns, to_ns), to_ns)
+        return Recording(self.path, {**self.meta, "start_ns": str(from_ns)}, _Stretch(self, from_ns, to_ns), to_ns)
 
     def close(self) -> None:
         """Closes the file."""
@@ -134,6 +148,8 @@ class Follower:
 
     def _first(self, kind: type[Any], time_ns: int) -> int:
         """The first row of a stream that is not before an instant, as far as they are in order: they are numbered."""
+        if self._tables.lacks(kind):
+            return 1
         table = kind.__name__
         try:
             low, high = 1, (self._db.execute(f'SELECT max(rowid) FROM "{table}"').fetchone()[0] or 0) + 1
@@ -146,7 +162,7 @@ class Follower:
         return low
 
 
-class _Part:
+class _Stretch:
     """The samples of a stretch."""
 
     def __init__(self, follower: Follower, from_ns: int, to_ns: int) -> None:
@@ -167,6 +183,15 @@ class _Part:
         if "time_ns" not in kind._fields:
             return rows
         return sorted((row for row in rows if _time(row) <= self._to_ns), key=_time)
+
+    def columns(self, kind: type[Sample], *names: str) -> list[list[Any]]:
+        """As ``Tables.columns``."""
+        return by_field(self.rows(kind), names)
+
+    def left_stacks(self) -> list[StackSegment]:
+        """As ``Tables.left_stacks``, of the stretch."""
+        found = left_stacks(self._follower.path)
+        return [one for one in found if one.until_ns > self._from_ns and one.time_ns < self._to_ns]
 
     def close(self) -> None:
         """The follower's file stays open."""

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from perfdoctor.recording.clock import NS_PER_US
 from perfdoctor.recording.schema import StackSegment
 
 _NAME = re.compile(r"\.stacks-(?P<pid>\d+)-(?P<time_ns>\d+)-(?P<error_ns>\d+)")
-_NS_PER_US = 1000
 
 
 def file_for(recording: Path, pid: int, time_ns: int, error_ns: int) -> Path:
@@ -42,4 +42,4 @@ def left_stacks(recording: Path) -> Iterator[StackSegment]:
         except (OSError, ValueError):
             continue  # it is still being written, or was taken into the recording just now
         pid, time_ns, error_ns = map(int, name.groups())
-        yield StackSegment(time_ns, error_ns, time_ns + last_us * _NS_PER_US, pid, zlib.compress(trace, 1))
+        yield StackSegment(time_ns, error_ns, time_ns + last_us * NS_PER_US, pid, zlib.compress(trace, 1))

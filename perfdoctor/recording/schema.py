@@ -189,6 +189,49 @@ class InterpreterSample(NamedTuple):
     collecting: bool | None
 
 
+class WaitSeen(NamedTuple):
+    """A wait of a process's main thread that has lasted for a second or longer, and who could end it.
+
+    Attributes:
+        time_ns: when it was looked into.
+        call: the system call.
+        descriptor: of the process, on which it waits; None for other waits.
+        target: as of a ``ThreadSample``.
+        others: processes at the other end of a channel, or that hold a file's lock, as a JSON list; ``null`` where
+            there is no such end, or nobody could look.
+        ends_ns: when a sleep ends by itself; None for other waits, or where that cannot be read.
+        handling: the type of the exception that the thread handles, "" if none; None where that cannot be read.
+    """
+
+    time_ns: int
+    pid: int
+    call: str
+    descriptor: int | None
+    target: str
+    others: str
+    ends_ns: int | None
+    handling: str | None
+
+
+class FlightDump(NamedTuple):
+    """What torch's Flight Recorder held of one rank: the collectives that it has called.
+
+    Attributes:
+        at_ns: when it was written, on the one clock; not ``time_ns``, for it may lie outside of the time watched.
+        written_ns: the same since 1970, which is the recorder's own clock.
+        data: as torch wrote it, compressed with zlib.
+    """
+
+    at_ns: int
+    rank: int
+    written_ns: int
+    data: bytes
+
+
+# A fact about a process: who traces it (ptrace(2)), as process id and name.
+TRACED_BY = "traced_by"
+
+
 class TrialSeen(NamedTuple):
     """Steps that a process made on one batch that was kept in memory.
 
@@ -218,10 +261,10 @@ class Profile(NamedTuple):
 
 
 class TraceCost(NamedTuple):
-    """What it cost a process to be traced from outside.
+    """What it cost a process to be traced.
 
     Attributes:
-        way: ``gdb``, ``remote_exec`` or ``kineto``.
+        way: from outside ``gdb``, ``remote_exec`` or ``kineto``; ``diagnose()`` where it asked for it itself.
         traced_ns: how long the profiler recorded.
         stopped_ns: for how long the process stood still at most, so that it could be entered.
         held_ns: for how long the training waited at most while the profiler started, stopped and wrote; None where it
@@ -256,6 +299,18 @@ class Mark(NamedTuple):
     value: int
 
 
+BACKWARD_CALL, OPTIMIZER_CALL, LOST_CALLS = "backward", "optimizer", "lost"
+
+
+class CountedCall(NamedTuple):
+    """Counted from outside: a thread begins a backward pass, or an optimizer's step; or some were lost after that."""
+
+    time_ns: int
+    pid: int
+    tid: int
+    what: str
+
+
 class SerialMark(NamedTuple):
     """A border in steps that were made after all else was seen: no phase begins there before the last one has ended.
 
@@ -269,6 +324,26 @@ class SerialMark(NamedTuple):
     edge: str
     what: str
     value: int
+
+
+class SourceLine(NamedTuple):
+    """A line of the job's own source, near one that its stacks name, as it stood when the watching ended.
+
+    Attributes:
+        file: as stacks name it.
+        line: its number, from 1.
+        text: without its line break, secrets masked, and cut where it is long.
+        changed: the file was written after the process that ran it had been started.
+    """
+
+    file: str
+    line: int
+    text: str
+    changed: bool
+
+
+# The fact about a file, ``file:/path``, of which no line could be read: why.
+SOURCE_NOT_READ = "source_not_read"
 
 
 class Unavailable(NamedTuple):
@@ -297,33 +372,19 @@ class Event(NamedTuple):
 
 
 Sample = (
-    Reading
-    | Fact
-    | ProcessSeen
-    | ProcessGone
-    | ThreadSeen
-    | ThreadSample
-    | StackSegment
-    | StackMissed
-    | PythonThread
-    | CodeSample
-    | Symbol
-    | InterpreterSample
-    | Mark
-    | SerialMark
-    | Profile
-    | TraceCost
-    | TrialSeen
-    | Unavailable
-    | Event
-)
+    Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
+    | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
+    | SourceLine | WaitSeen | FlightDump | Unavailable | Event
+)  # fmt: skip
 
 # The tables of a recording, one for each kind of sample.
 TABLES: tuple[type[Sample], ...] = get_args(Sample)
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
-ADDED: frozenset[type[Sample]] = frozenset({Mark, Profile, SerialMark, StackMissed, TraceCost, TrialSeen})
+ADDED: frozenset[type[Sample]] = frozenset(
+    {CountedCall, FlightDump, Mark, Profile, SerialMark, SourceLine, StackMissed, TraceCost, TrialSeen, WaitSeen}
+)
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TRAINER, WORKER = "trainer", "worker"
+TRAINER, WORKER, GPU = "trainer", "worker", "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,106 @@ class HotLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ExcerptLine:
+    """A line of the job's own source.
+
+    Attributes:
+        text: secrets masked; cut where it is long.
+        share: fraction of wall time that goes there, as of a hot line; 0 where the line was never seen.
+        cause: what most of that goes to; "" where there is none.
+    """
+
+    number: int
+    text: str
+    share: float = 0.0
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Source around one or several lines that cost time.
+
+    Attributes:
+        function: of the line that costs most.
+        changed: the file was written after the job had been started: these may not be the lines that ran.
+    """
+
+    file: str
+    function: str
+    changed: bool
+    lines: tuple[ExcerptLine, ...]
+
+    @property
+    def share(self) -> float:
+        """Fraction of wall time that goes to its lines."""
+        return sum(line.share for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """The source of the lines that cost most.
+
+    Attributes:
+        excerpts: what costs most first.
+        not_read: files that could not be read, and why.
+    """
+
+    excerpts: tuple[Excerpt, ...] = ()
+    not_read: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LanePart:
+    """What a worker or a GPU did in a part of a step.
+
+    Attributes:
+        what: of a worker a cause, "" where it idles; of a GPU the part of the step that it was in, "" where only that
+            it was busy is known.
+        start_s: seconds since the step began.
+        fraction: of that time.
+        base: what lies below it in a picture, where several things share a stretch.
+    """
+
+    what: str
+    start_s: float
+    length_s: float
+    fraction: float = 1.0
+    base: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A loader worker or a GPU during one step.
+
+    Attributes:
+        role: ``WORKER`` or ``GPU``.
+        name: the worker's process id, "" for all of them; or the GPU (``gpu:0``; "" for several, or without a number).
+        parts: in order; none where it was looked at too rarely to tell.
+        every_s: the usual time between two looks; None where that is not known, or it has marked its parts itself.
+        steps: of so many steps of about this length it is the mean.
+    """
+
+    role: str
+    name: str
+    parts: tuple[LanePart, ...] = ()
+    every_s: float | None = None
+    steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class StepParts:
     """One step in parts.
 
     Attributes:
         number: of the step among those observed, from 1.
         parts: name, seconds since the step began, and length in seconds.
+        lanes: who else was seen meanwhile.
     """
 
     number: int
     length_s: float
     parts: tuple[tuple[str, float, float], ...]
+    lanes: tuple[Lane, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +191,7 @@ class StepTimes:
         lengths_s: what each is charged with: an evaluation before it is not.
         outlier_s: a longer step is a long one (``perfdoctor.timeline.long_steps``).
         every: after so many steps there is a long one, within one step; None where they come irregularly.
+        passes: they are backward passes, of which it is not known how many make a step.
         usual: the step of the median length.
         slowest: the longest one.
     """
@@ -113,6 +203,7 @@ class StepTimes:
     usual: StepParts
     slowest: StepParts
     every: int | None = None
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +219,6 @@ class Activity:
     tracks: tuple[Track, ...] = ()
     code: tuple[CodeTree, ...] = ()
     lines: tuple[HotLine, ...] = ()
+    source: SourceView = SourceView()
     steps: tuple[StepTimes, ...] = ()
     workers_left_out: int = 0

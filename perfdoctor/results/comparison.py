@@ -65,6 +65,8 @@ class Run:
         level: what the verdict rests on.
         watched_s: how long it was watched.
         steps: how many steps its pace rests on; None where it tells nothing of steps.
+        step_is: how they are known, and so what one is: ``marked``, ``traced``, or what was counted from outside,
+            ``optimizer steps`` or ``backward passes``; "" where it tells nothing of steps.
     """
 
     source: str
@@ -74,6 +76,7 @@ class Run:
     level: str
     watched_s: float
     steps: float | None
+    step_is: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,14 @@ class Outcome(Enum):
 
 
 class Training(Enum):
-    """How the losses of a trial compare with those of the controls."""
+    """How the losses of a trial compare with those of the controls; from inside, what is known without comparing."""
 
     IDENTICAL = "bit-identical losses"
     WITHIN_NOISE = "losses within the noise"
     DIFFERENT = "other losses"
     UNKNOWN = "no losses seen"
+    UNTOUCHED = "computes the same"
+    ROUNDED = "may round differently"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,9 @@ class Treated:
         patch: a unified diff that makes the best permanent where the place is known; "" where it is not.
         saved_aside: paths outside of its working folder that the job saved to, and that were taken aside.
         spent: ``seconds``, ``budget_s``, ``runs``.
-        interrupted: the user ended the trials before the search was through.
+        interrupted: the user, or the end of the job, ended the trials before the search was through.
+        inside: the changes were made between steps of the running job; what is a run elsewhere is a block of steps.
+        not_asked: changes that may round differently, and were not tried as nobody asked for such.
     """
 
     diagnosis: Diagnosis
@@ -155,3 +159,5 @@ class Treated:
     saved_aside: tuple[str, ...] = ()
     spent: Mapping[str, Any] = field(default_factory=dict)
     interrupted: bool = False
+    inside: bool = False
+    not_asked: tuple[Trial, ...] = ()

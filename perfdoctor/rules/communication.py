@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.knowledge.launchers import number_of
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
@@ -48,8 +49,7 @@ def _send_fewer_bytes(case: Case) -> Iterator[Advice]:
     yield from _mend_transport(case)
     yield from _train_in_one_process(case)
     if case.settings.get("tensor_parallel") == "yes" and _has_several_hosts(case):
-        ranks = _read_count(case, environment.RANKS_OF_HOST)
-        yield advise("communication.split_within_host", ranks=ranks)
+        yield advise("communication.split_within_host", ranks=_ranks_of_host(case))
     yield from _shard_otherwise(case) if _is_sharded(case) else _replicate_otherwise(case)
     if case.uses_gpu and case.settings.get("backend") != "nccl":
         yield advise("communication.use_nccl")
@@ -76,7 +76,7 @@ def _shard_otherwise(case: Case) -> Iterator[Advice]:
     yield advise("communication.sharded_half_precision", way=way)
     yield advise("communication.prefetch_parameters", way=way)
     if _has_several_hosts(case):
-        yield advise("communication.shard_within_host", way=way, ranks=_read_count(case, environment.RANKS_OF_HOST))
+        yield advise("communication.shard_within_host", way=way, ranks=_ranks_of_host(case))
     yield _exchange_seldom(case)
 
 
@@ -150,8 +150,7 @@ def _train_in_one_process(case: Case) -> Iterator[Advice]:
 
 
 def _has_several_hosts(case: Case) -> bool:
-    here = _read_count(case, environment.RANKS_OF_HOST) or 0
-    return (_read_count(case, environment.RANKS) or 0) > here > 0
+    return (_started(case) or 0) > (_ranks_of_host(case) or 0) > 0
 
 
 def _leaves_fabric_idle(case: Case) -> bool:
@@ -172,7 +171,23 @@ def _spent_by_hand(case: Case) -> float:
 
 def _world(case: Case) -> int:
     """How many ranks the launcher started, or else how many are seen."""
-    return _read_count(case, environment.RANKS) or len(case.trainers)
+    return _started(case) or len(case.trainers)
+
+
+def _started(case: Case) -> int | None:
+    """How many ranks there are, as the launcher said."""
+    return _read_count(case, environment.RANKS) or _told(case, "world")
+
+
+def _ranks_of_host(case: Case) -> int | None:
+    """How many of them its host has."""
+    return _read_count(case, environment.RANKS_OF_HOST) or _told(case, "here")
+
+
+def _told(case: Case, what: str) -> int | None:
+    """What a launcher that is not torch's own has told the first trainer of its number."""
+    number = number_of({name.removeprefix("env."): str(value) for name, value in case.settings.items()})
+    return None if number is None else getattr(number, what)
 
 
 def _read_count(case: Case, name: str) -> int | None:

@@ -75,9 +75,14 @@ def _at_least(name: str, threshold: float) -> Callable[[Case, str], bool]:
     return lambda case, _: (case.number(name) or 0.0) >= threshold
 
 
-def _has_narrow_pcie(case: Case, cause: str) -> bool:
-    link = case.number("pcie_link")
-    return link is not None and link <= thresholds.DEGRADED_LINK
+def _is_degraded(name: str) -> Callable[[Case, str], bool]:
+    """That a link was measured, and is slower than it has to be."""
+
+    def holds(case: Case, cause: str) -> bool:
+        link = case.number(name)
+        return link is not None and link <= thresholds.DEGRADED_LINK
+
+    return holds
 
 
 def _mend_pcie(case: Case) -> Advice:
@@ -95,6 +100,10 @@ def _mend_nvlink(case: Case) -> Advice:
 
 def _mend_nvlink_errors(case: Case) -> Advice:
     return advise("health.mend_nvlink_errors", errors=case.measured("nvlink_errors"))
+
+
+def _mend_fabric_link(case: Case) -> Advice:
+    return advise("health.mend_fabric_link", link=case.number("fabric_link"))
 
 
 def _mend_fabric(case: Case) -> Advice:
@@ -172,7 +181,7 @@ def _defer_compaction(case: Case) -> Advice:
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(frozenset((HOST_TRANSFER,)), _has_narrow_pcie, ("pcie_link",), _mend_pcie),
+    Condition(frozenset((HOST_TRANSFER,)), _is_degraded("pcie_link"), ("pcie_link",), _mend_pcie),
     Condition(
         frozenset((HOST_TRANSFER,)),
         _at_least("pcie_replays", thresholds.LINK_ERRORS_PER_S),
@@ -188,6 +197,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ("nvlink_errors",),
         _mend_nvlink_errors,
     ),
+    Condition(_EXCHANGES, _is_degraded("fabric_link"), ("fabric_link",), _mend_fabric_link),
     Condition(
         _EXCHANGES,
         _at_least("fabric_errors", thresholds.LINK_ERRORS_PER_S),

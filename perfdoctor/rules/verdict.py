@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.causes import CAUSES, STARTUP, UNATTRIBUTED
+from perfdoctor.causes import CAUSES, GPU_COMPUTE, KERNEL_LAUNCH, STARTUP, SYNCHRONIZATION, UNATTRIBUTED
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.statistics import with_replacement
-from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.amounts import Amounts, summed_by_block
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
@@ -104,24 +104,46 @@ def _overstated(cause: str, level: str) -> float:
     return CAUSES[cause].overstated if level == TRACED else 1.0
 
 
-def most_confidence(level: str, *, on_gpu: bool) -> float:
-    """How sure a verdict can be at most, by what it rests on."""
+# Whose shares divide the time of a GPU between work and idling; all else that holds up its host is seen on that.
+_OF_GPU_TIME = frozenset((GPU_COMPUTE, KERNEL_LAUNCH, SYNCHRONIZATION))
+
+
+def most_confidence(level: str, *, on_gpu: bool, cause: str | None = None, use_read: bool = True) -> float:
+    """How sure a verdict can be at most, by what it rests on.
+
+    Args:
+        level: what the account rests on.
+        on_gpu: the job computes on a GPU.
+        cause: the one that is named.
+        use_read: it is known how busy the GPU is.
+    """
     if level != TRACED and on_gpu:
-        return thresholds.CONFIDENCE_GPU_OUTSIDE
+        estimated = cause in _OF_GPU_TIME and not use_read
+        return thresholds.CONFIDENCE_GPU_UNREAD if estimated else thresholds.CONFIDENCE_GPU_OUTSIDE
     if level == OUTSIDE:
         return thresholds.CONFIDENCE_OUTSIDE
     return {INSIDE: thresholds.CONFIDENCE_INSIDE, TRACED: thresholds.CONFIDENCE_TRACED}.get(level, 1.0)
 
 
-def confidence(accounts: Sequence[Account], cause: str | None, level: str, *, on_gpu: bool = False) -> float:
+def confidence(
+    accounts: Sequence[Account], cause: str | None, level: str, *, on_gpu: bool = False, use_read: bool = True
+) -> float:
     """How often the same cause comes first when the seconds of the recording are drawn anew, with replacement.
 
     A block bootstrap: neighbouring samples are alike, so whole seconds are drawn, the same ones for all ranks.
+
+    Args:
+        accounts: of the trainers.
+        cause: the one that is named.
+        level: what they rest on.
+        on_gpu: as ``most_confidence``.
+        use_read: likewise.
     """
-    blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
-    parts = _blocks(accounts)
-    waits = [Amounts.summed(account.late_block(block) for account in accounts) for block in blocks]
-    return min(most_confidence(level, on_gpu=on_gpu), agreement(parts, cause, level, waits))
+    parts = summed_by_block(account.by_block() for account in accounts)
+    late = summed_by_block(account.late_by_block() for account in accounts)
+    waits = [late.get(number, Amounts()) for number in parts]
+    most = most_confidence(level, on_gpu=on_gpu, cause=cause, use_read=use_read)
+    return min(most, agreement(list(parts.values()), cause, level, waits))
 
 
 def agreement(
@@ -153,17 +175,11 @@ def surest(steps: int) -> float:
 
 def share_ranges(accounts: Sequence[Account]) -> dict[str, tuple[float, float]]:
     """Cause to the shares between which it lies nine times in ten when seconds are drawn anew, as for confidence."""
-    parts = _blocks(accounts)
+    parts = list(summed_by_block(account.by_block() for account in accounts).values())
     if len(parts) < 2:
         return {}
     drawn = _drawn(parts, _weights(parts))
     return {cause: tuple(np.quantile([shares[cause] for shares in drawn], (0.05, 0.95)).tolist()) for cause in drawn[0]}
-
-
-def _blocks(accounts: Sequence[Account]) -> list[Amounts[str]]:
-    """Second by second, seconds by cause over all accounts."""
-    blocks = sorted(set().union(*(account.block_numbers for account in accounts)))
-    return [Amounts.summed(account.block(block) for account in accounts) for block in blocks]
 
 
 def _weights(parts: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:

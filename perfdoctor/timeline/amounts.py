@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+P = TypeVar("P")
 
 
 class Amounts(dict[K, float], Generic[K]):
@@ -33,3 +34,18 @@ class Amounts(dict[K, float], Generic[K]):
         total = self.total
         ordered = sorted(self.items(), key=lambda item: -item[1])
         return {key: amount / total for key, amount in ordered} if total > 0 else {}
+
+
+def sum_by_place(parts: Iterable[tuple[P, Mapping[K, float]]]) -> dict[P, Amounts[K]]:
+    """The sums of those amounts that lie in one place: in the same second, for instance."""
+    found: dict[P, Amounts[K]] = {}
+    for place, amounts in parts:
+        total = found.setdefault(place, Amounts())
+        for key, amount in amounts.items():
+            total[key] += amount
+    return found
+
+
+def summed_by_block(parts: Iterable[Mapping[int, Mapping[K, float]]]) -> dict[int, Amounts[K]]:
+    """The sums of several, block by block, in the order of the blocks' numbers."""
+    return dict(sorted(sum_by_place(block for part in parts for block in part.items()).items()))

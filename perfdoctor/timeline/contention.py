@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -10,13 +12,13 @@ from perfdoctor.causes import BANDWIDTH, CONTENTION, GIL_CONTENTION, INPUT_PREPR
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import EXCHANGES, FILE_LOCKS, NOT_IN_POOL, OF_POOLS
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import holds_lock_frame
 from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.readings import Counters
-from perfdoctor.timeline.threads import Threads, ThreadSeries, ThreadState
+from perfdoctor.timeline.stand_ins import ENOUGH, drawn
+from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, ThreadState
 
 Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
 """A thread that trains: a trainer's main one, or autograd's; one of its intra-op thread pool; a supplier of input (a
@@ -98,7 +100,7 @@ class ThreadKinds:
     def _is_supplied_by_threads(self, pid: int) -> bool:
         """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
         if pid not in self._supplied:
-            times = self._threads.main_times(pid)
+            times = drawn(self._threads.main_times(pid), ENOUGH)
             waits = sum(self._waits_for_others(pid, time) for time in times)
             self._supplied[pid] = waits >= thresholds.SUPPLIED_BY_THREADS * len(times)
         return self._supplied[pid]
@@ -126,6 +128,7 @@ class CpuContention:
     """Who is on the CPUs while a runnable thread of the job is not.
 
     Args:
+        span: from when to when the job was watched, in ns.
         cores: how many the job may use.
         reachable: how many perfdoctor could use; 0 if unknown. A container confines both, the job's own mask not.
         kinds: what each thread is to the trainer.
@@ -137,6 +140,8 @@ class CpuContention:
         processes: ProcessRoles,
         kinds: ThreadKinds,
         counters: Counters,
+        *,
+        span: tuple[int, int],
         cores: float,
         reachable: float = 0.0,
     ) -> None:
@@ -147,12 +152,15 @@ class CpuContention:
             for group in counters.subjects("throttled_periods_total")
             if (throttled := counters.get(group, "throttled_periods_total"))
             and (periods := counters.get(group, "quota_periods_total"))
+            and counters.growth(group, "throttled_periods_total") > 0
         ]
         masks = [counters.get(f"pid:{trainer.pid}", "allowed_cores") for trainer in processes.trainers]
         widest = max((float(np.median(mask.values)) for mask in masks if mask is not None), default=reachable)
         self._by_mask = cores == widest < reachable  # and no quota is stricter
         self._wanting = [thread for thread in threads.by_tid.values() if thread.wanted_cpu]
-        self._known: dict[int, Amounts[str]] = {}
+        self._first_bucket = span[0] // _BUCKET_NS
+        buckets = np.arange(self._first_bucket, span[1] // _BUCKET_NS + 1, dtype=np.float64)
+        self._buckets_ns = (buckets + 0.5) * _BUCKET_NS
 
     def delay_parts(self, time_ns: int) -> dict[str, float]:
         """Why a runnable thread does not run: cause to weight.
@@ -165,11 +173,8 @@ class CpuContention:
         these few. What perfdoctor takes is nobody's fault either: without it, the thread would have run.
         """
         stopped = min(1.0, 2 * self.throttled_fraction(time_ns))
-        key = time_ns // _BUCKET_NS
-        if key not in self._known:
-            self._known[key] = self._occupants(time_ns)
-        occupants = self._known[key].fractions()
-        causes = {cause: (1 - stopped) * occupants.get(kind, 0.0) for kind, cause in _CAUSES.items()}
+        bucket = min(max(0, time_ns // _BUCKET_NS - self._first_bucket), len(self._buckets_ns) - 1)
+        causes = {cause: (1 - stopped) * float(self._occupants[kind][bucket]) for kind, cause in _CAUSES.items()}
         return {THROTTLED: stopped, **causes}
 
     def throttled_fraction(self, time_ns: int) -> float:
@@ -178,43 +183,54 @@ class CpuContention:
         ran = [(throttled.growth(*span), periods.growth(*span)) for throttled, periods in self._quotas]
         return max((stopped / periods for stopped, periods in ran if periods > 0), default=0.0)
 
-    def _occupants(self, time_ns: int) -> Amounts[str]:
-        """Cores used by suppliers, lock holders and collectives, by everybody else but a trainer itself, by perfdoctor,
-        by nobody.
+    @cached_property
+    def _occupants(self) -> dict[str, Floats]:
+        """Fractions of the cores that are used by suppliers, lock holders and collectives, and by everybody else but a
+        trainer itself, for each bucket of time; the rest is used by perfdoctor or by nobody.
         """
-        used, wanted = Amounts[str](), Amounts[str]()
-        for thread in self._wanting:
-            running, delayed = thread.use(time_ns - _SPAN_NS, time_ns + _SPAN_NS)
-            kind = self._kinds.of(thread)
-            used[kind] += running
-            wanted[kind] += running + delayed
-        unused = max(0.0, self._cores - used.total)
-        ours = min(unused, self._cores_of("perfdoctor", "cpu_seconds_total", time_ns) or 0.0)
-        unused -= ours
-        elsewhere = self._cores_of("host", "neighbours_seconds_total", time_ns)
-        neighbours = unused if elsewhere is None else min(unused, elsewhere)
+        used, wanted = self._by_kind()
+        unused = np.maximum(0.0, self._cores - sum(used.values()))
+        ours = np.minimum(unused, self._cores_of("perfdoctor", "cpu_seconds_total", default=0.0))
+        unused = unused - ours
+        neighbours = np.minimum(unused, self._cores_of("host", "neighbours_seconds_total", default=math.inf))
         # A pool that fits on the cores together with its main thread does not crowd it out; a larger one does.
-        demand = wanted["trainer"] + wanted["pool"]
-        crowd = max(0.0, 1 - self._cores / demand) if demand else 0.0
+        demand = np.maximum(wanted["trainer"] + wanted["pool"], self._cores)
+        crowd = 1 - self._cores / demand
         others = used["other"] + neighbours + used["pool"] * crowd
         if (ranks := len(self._processes.trainers)) > 1:
             # Ranks crowd each other out where there are more of them than cores, or where their pools fill these.
-            others += used["trainer"] * (1.0 if ranks > self._cores else crowd)
-        if self._idle_outside(time_ns, max(0.0, unused - neighbours)) >= thresholds.IDLE_CORES_LEFT_OUT:
-            others += used.pop("supplier", 0.0)
-        kept = {kind: used[kind] for kind in ("supplier", "GIL holder", "collective")}
-        idle = max(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
-        return Amounts({**kept, "other": others, "perfdoctor": ours, "nobody": idle})
+            others = others + used["trainer"] * (1.0 if ranks > self._cores else crowd)
+        idle_outside = self._idle_outside(np.maximum(0.0, unused - neighbours)) >= thresholds.IDLE_CORES_LEFT_OUT
+        others = others + np.where(idle_outside, used["supplier"], 0.0)
+        supplying = np.where(idle_outside, 0.0, used["supplier"])
+        idle = np.maximum(1e-3, unused - neighbours - thresholds.SEEMINGLY_IDLE_CORES)
+        kept = {**used, "supplier": supplying, "other": others}
+        found = {kind: kept[kind] for kind in _CAUSES}
+        whole = sum(found.values()) + ours + idle
+        return {kind: cores / whole for kind, cores in found.items()}
 
-    def _cores_of(self, subject: str, counter: str, time_ns: int) -> float | None:
-        """Cores that a counter of CPU seconds stands for around an instant; None where it was not read."""
+    def _by_kind(self) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Cores that threads of each kind use, and that they want, for each bucket of time."""
+        used, wanted = ({kind: np.zeros(len(self._buckets_ns)) for kind in get_args(Kind)} for _ in range(2))
+        for thread in self._wanting:
+            running, delayed = thread.use_around(self._buckets_ns, _SPAN_NS)
+            kind = self._kinds.of(thread)
+            used[kind] += running
+            wanted[kind] += running + delayed
+        return used, wanted
+
+    def _cores_of(self, subject: str, counter: str, *, default: float) -> Floats:
+        """Cores that a counter of CPU seconds stands for around each bucket, or a default where it was not read."""
         seconds = self._counters.get(subject, counter)
-        return None if seconds is None else seconds.growth(time_ns - NS_PER_S, time_ns + NS_PER_S) / 2
+        if seconds is None:
+            return np.full(len(self._buckets_ns), default)
+        return seconds.growth_around(self._buckets_ns, NS_PER_S) / 2
 
-    def _idle_outside(self, time_ns: int, idle_inside: float) -> float:
-        """Idle cores of the host that the job's mask leaves out."""
-        idle = self._cores_of("host", "idle_seconds_total", time_ns)
-        return 0.0 if idle is None or not self._by_mask else idle - idle_inside
+    def _idle_outside(self, idle_inside: Floats) -> Floats:
+        """Idle cores of the host that the job's mask leaves out, for each bucket of time."""
+        if not self._by_mask or self._counters.get("host", "idle_seconds_total") is None:
+            return np.zeros(len(self._buckets_ns))
+        return self._cores_of("host", "idle_seconds_total", default=0.0) - idle_inside
 
 
 # Queues for short locks form and vanish within a sample, so the mean over this much time is taken.
@@ -234,7 +250,7 @@ class Locks:
 
     def queues(self, pid: int, time_ns: int, state: ThreadState) -> bool:
         """Whether a main thread waits for a lock of the job's own inside its work: multiprocessing's, or a file's."""
-        if state.syscall != "futex" and state.syscall not in FILE_LOCKS:
+        if not _may_queue(state.syscall):
             return False
         stack = self._locator.stack_at(pid, time_ns, state)
         if stack is None:
@@ -259,8 +275,8 @@ class Locks:
             if series is None or not worker.alive_at(time_ns):
                 continue
             first, last = np.searchsorted(series.times_ns, span)
-            times = series.times_ns[first:last].tolist()
-            waits = [self.queues(worker.pid, time, series.at(time)) for time in times]
+            seen = zip(series.times_ns[first:last].tolist(), series.syscalls[first:last], strict=True)
+            waits = [_may_queue(call) and self.queues(worker.pid, time, series.at(time)) for time, call in seen]
             used = series.use(*span)[0]
             queueing += sum(waits) / max(1, len(waits))
             running += used
@@ -269,3 +285,8 @@ class Locks:
         taken = trainer.use(*span)[0] if trainer is not None else 0.0
         could = min(active, max(1.0, self._cores - taken))
         return max(0.0, 1 - running / could) if queueing > thresholds.LOCK_QUEUE and could > 0 else 0.0
+
+
+def _may_queue(call: str | None) -> bool:
+    """Whether a thread in a system call may wait for a lock."""
+    return call == "futex" or call in FILE_LOCKS

@@ -3,16 +3,65 @@
 from __future__ import annotations
 
 import bisect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import InterpreterSample, PythonThread
 from perfdoctor.timeline.threads import Threads
 
 # A sample shows instants within this time of it.
 _REACH_NS = int(thresholds.GIL_REACH_S * NS_PER_S)
+
+
+class InterpreterSamples(NamedTuple):
+    """Samples of interpreters in order of time, as columns.
+
+    Attributes:
+        times_ns: when each was taken.
+        pids: of which process.
+        holders: as ``gil_tid`` of a sample.
+        collecting: as that of a sample; a number for the truth of it.
+    """
+
+    times_ns: list[int]
+    pids: list[int]
+    holders: list[int | None]
+    collecting: list[int | None]
+
+    @classmethod
+    def read(cls, recording: Recording) -> InterpreterSamples:
+        """Those of a recording."""
+        return cls(*recording.columns(InterpreterSample, "time_ns", "pid", "gil_tid", "collecting"))
+
+
+class _Process:
+    """The samples of one process's interpreter."""
+
+    def __init__(self) -> None:
+        self.times_ns: list[int] = []
+        self.holders: list[int | None] = []
+        self.collecting: list[int | None] = []
+
+    def nearest(self, time_ns: int, but: int | None = None) -> int | None:
+        """The sample nearest to an instant in which this thread does not hold the GIL; None if none is near."""
+        after = bisect.bisect_left(self.times_ns, time_ns)
+        found, distance = None, _REACH_NS
+        for index in range(after, len(self.times_ns)):
+            if self.times_ns[index] - time_ns > distance:
+                break
+            if but is None or self.holders[index] != but:
+                found, distance = index, self.times_ns[index] - time_ns - 1
+                break
+        for index in range(after - 1, -1, -1):
+            if time_ns - self.times_ns[index] > distance:
+                break
+            if but is None or self.holders[index] != but:
+                return index
+        return found
 
 
 class Gil:
@@ -21,7 +70,7 @@ class Gil:
     Args:
         threads: of the job.
         python_threads: those of which py-spy said who they are.
-        samples: of the interpreters, in order of time.
+        samples: of the interpreters.
         span: from when to when the job was watched, in ns.
     """
 
@@ -29,11 +78,11 @@ class Gil:
         self,
         threads: Threads,
         python_threads: Iterable[PythonThread],
-        samples: Iterable[InterpreterSample],
+        samples: InterpreterSamples,
         span: tuple[int, int],
     ) -> None:
         self._threads, self._span = threads, span
-        self._samples: dict[int, list[InterpreterSample]] = {}
+        self._processes: defaultdict[int, _Process] = defaultdict(_Process)
         self._held: Counter[tuple[int, int]] = Counter()
         self._known: Counter[int] = Counter()
         self._python: dict[int, set[int]] = {}
@@ -43,19 +92,24 @@ class Gil:
         for thread in python_threads:
             self._idents[thread.tid], self._names[thread.tid] = thread.ident, thread.name
             self._python.setdefault(thread.pid, set()).add(thread.tid)
-        for sample in samples:
-            self._samples.setdefault(sample.pid, []).append(sample)
-            if sample.gil_tid is None:
-                continue
-            self._known[sample.pid] += 1
-            self._held[sample.pid, sample.gil_tid] += 1
-            if sample.gil_tid:
-                self._python.setdefault(sample.pid, set()).add(sample.gil_tid)
+        for time_ns, pid, holder, collecting in zip(*samples, strict=True):
+            process = self._processes[pid]
+            process.times_ns.append(time_ns)
+            process.holders.append(holder)
+            process.collecting.append(collecting)
+        for pid, process in self._processes.items():
+            for holder, times in Counter(process.holders).items():
+                if holder is not None:
+                    self._known[pid] += times
+                    self._held[pid, holder] += times
+                    if holder:
+                        self._python.setdefault(pid, set()).add(holder)
 
     def holder_at(self, pid: int, time_ns: int) -> int | None:
         """Which thread of a process holds the GIL at an instant; 0 if nobody does, None where that is unknown."""
-        sample = self._nearest(pid, time_ns)
-        return None if sample is None else sample.gil_tid
+        process = self._processes.get(pid)
+        index = None if process is None else process.nearest(time_ns)
+        return None if process is None or index is None else process.holders[index]
 
     def is_held_by_main(self, pid: int, time_ns: int) -> bool:
         """Whether the main thread of a process holds its GIL at an instant."""
@@ -79,8 +133,9 @@ class Gil:
         """
         if not self._is_contended(pid):
             return False
-        sample = self._nearest(pid, time_ns, but=self._threads.main_tid(pid))
-        return sample is not None and self._is_other(pid, sample.gil_tid)
+        process = self._processes[pid]
+        index = process.nearest(time_ns, but=self._threads.main_tid(pid))
+        return index is not None and self._is_other(pid, process.holders[index])
 
     def _is_contended(self, pid: int) -> bool:
         """Whether other threads than those that train hold the GIL of a process for a part of the time that matters."""
@@ -91,8 +146,9 @@ class Gil:
 
     def is_collecting(self, pid: int, time_ns: int) -> bool:
         """Whether the garbage collector of a process runs at an instant; False where that is unknown."""
-        sample = self._nearest(pid, time_ns)
-        return bool(sample is not None and sample.collecting)
+        process = self._processes.get(pid)
+        index = None if process is None else process.nearest(time_ns)
+        return process is not None and index is not None and bool(process.collecting[index])
 
     def python_threads(self, pid: int) -> set[int]:
         """Threads that run Python code: py-spy named them, or they were seen to hold the GIL."""
@@ -113,24 +169,3 @@ class Gil:
             return False
         used, _ = thread.use(*self._span)
         return used > 0 and self._held[pid, tid] / self._known[pid] >= thresholds.COMPUTES_IN_PYTHON * used
-
-    def _nearest(self, pid: int, time_ns: int, but: int | None = None) -> InterpreterSample | None:
-        """The sample nearest to an instant in which this thread does not hold the GIL; None if none is near."""
-        samples = self._samples.get(pid, [])
-        after = bisect.bisect_left(samples, time_ns, key=lambda sample: sample.time_ns)
-        sides = (range(after, len(samples)), range(after - 1, -1, -1))
-        found = [sample for side in sides if (sample := self._first(samples, side, time_ns, but)) is not None]
-        return min(found, key=lambda sample: abs(sample.time_ns - time_ns), default=None)
-
-    @staticmethod
-    def _first(
-        samples: list[InterpreterSample], indices: range, time_ns: int, but: int | None
-    ) -> InterpreterSample | None:
-        """The first of some samples, going away from an instant, that is near and not of this holder."""
-        for index in indices:
-            sample = samples[index]
-            if abs(sample.time_ns - time_ns) > _REACH_NS:
-                return None
-            if but is None or sample.gil_tid != but:
-                return sample
-        return None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.symbols import classify
+from perfdoctor.knowledge.launchers import local_rank
 from perfdoctor.knowledge.threads import AUTOGRAD, OF_DRIVERS
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CodeSample
+from perfdoctor.timeline.machine_code import CodeSamples
+from perfdoctor.timeline.processes import variables_of
 from perfdoctor.timeline.readings import Readings
 
 # Threads that only processes with a GPU have.
 _SHOW = (AUTOGRAD, *OF_DRIVERS)
+# Variables that list the GPUs which a process may use.
+_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 class Gpus:
@@ -28,11 +30,11 @@ class Gpus:
         processes: those that compute on a GPU: the driver lists them, or they have its threads, files or code.
     """
 
-    def __init__(self, recording: Recording, readings: Readings, code: Iterable[CodeSample]) -> None:
+    def __init__(self, recording: Recording, readings: Readings, code: CodeSamples) -> None:
         self._readings = readings
         self._of, self._all = _read_users(recording.series)
         files = (subject for subject, name in readings.facts if name == "device_files" and subject.startswith("pid:"))
-        in_driver = {row.tid for row in code if classify(row.image, row.symbol) == "driver"}
+        in_driver = set(code.of_kind("driver").tids.tolist())
         self.processes = frozenset(
             {
                 *self._of,
@@ -45,6 +47,9 @@ class Gpus:
             }
         )
         self._local_ranks = _local_ranks(recording, self.processes)
+        self._shown = {
+            pid: _shown(self._all, variables_of(process), readings) for pid, process in recording.processes.items()
+        }
 
     def used_by(self, pid: int) -> bool:
         """Whether a process computes on a GPU."""
@@ -53,15 +58,19 @@ class Gpus:
     def of(self, pid: int) -> tuple[str, ...]:
         """The GPUs of a process, ``gpu:0`` for instance.
 
-        Where the driver's ids say nothing, as in a container, it is that of its local rank if there is one in use for
-        each, and else all that are in use.
+        Where the driver's ids say nothing, as in a container, it is one of those that the process is shown: that of its
+        local rank if it is shown several, or there is one in use for each; and else all of them that are in use.
         """
         if self._of or not self.used_by(pid):
             return self._of.get(pid, ())
-        used = tuple(gpu for gpu in self._all if self._is_used(gpu)) or self._all
-        if pid in self._local_ranks and len(used) == len(self._local_ranks):
-            return (used[self._local_ranks.index(pid)],)
-        return used
+        shown = self._shown[pid]
+        used = tuple(gpu for gpu in shown or self._all if self._is_used(gpu)) or shown or self._all
+        if pid not in self._local_ranks:
+            return used
+        place = self._local_ranks.index(pid)
+        if place < len(shown) > 1:
+            return (shown[place],)
+        return (used[place],) if not shown and len(used) == len(self._local_ranks) else used
 
     def _is_used(self, gpu: str) -> bool:
         """Whether anybody computes on a GPU, or keeps memory there."""
@@ -77,13 +86,43 @@ class Gpus:
         return used / whole if used is not None and whole else 0.0
 
 
+def _shown(gpus: Sequence[str], variables: Mapping[str, str], readings: Readings) -> tuple[str, ...]:
+    """Those of some GPUs that a process's environment leaves it, in its order; none where it does not say.
+
+    Numbers are CUDA's, which are the driver's where all GPUs are alike or it is told to count so; else the fastest one
+    comes first. Of instances of partitioned GPUs only their names are sure. Of ROCm's lists one may count on from
+    another: several that differ say nothing.
+    """
+    lists = {variables[name] for name in _LISTS if variables.get(name)}
+    alike = len({readings.fact(gpu, "name") for gpu in gpus}) == 1
+    whole = not any(map(_is_instance, gpus))
+    by_number = gpus if whole and (alike or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID") else ()
+    found = []
+    for name in lists.pop().split(",") if len(lists) == 1 else ():
+        named = [gpu for gpu in gpus if len(name) > 4 and (readings.fact(gpu, "uuid") or "").startswith(name.strip())]
+        if name.strip().isdigit() and int(name) < len(by_number):
+            named = [by_number[int(name)]]
+        if len(named) != 1:  # CUDA goes no further, either
+            break
+        found += named
+    return tuple(found)
+
+
+def _is_instance(gpu: str) -> bool:
+    return gpu.count(":") > 1
+
+
+def _by_number(gpu: str) -> list[int]:
+    return [int(number) for number in gpu.split(":")[1:]]
+
+
 def _local_ranks(recording: Recording, on_gpu: frozenset[int]) -> list[int]:
     """Processes on a GPU in order of the local ranks that a launcher gave them, those aside that inherited theirs."""
     ranks: dict[int, int] = {}
     for pid, process in recording.processes.items():
-        rank = (json.loads(process.environment) or {}).get("LOCAL_RANK", "")
-        if pid in on_gpu and rank.isdigit() and not process.forked and int(rank) not in ranks.values():
-            ranks[pid] = int(rank)
+        rank = local_rank(variables_of(process))
+        if pid in on_gpu and rank is not None and not process.forked and rank not in ranks.values():
+            ranks[pid] = rank
     return sorted(ranks, key=lambda pid: ranks[pid])
 
 
@@ -98,4 +137,4 @@ def _read_users(series: Mapping[tuple[str, str], object]) -> tuple[dict[int, tup
         every.add(gpu)
         if process.startswith("pid:") and gpu not in (gpus := found.setdefault(int(process.removeprefix("pid:")), [])):
             gpus.append(gpu)
-    return {pid: tuple(sorted(gpus)) for pid, gpus in found.items()}, tuple(sorted(every))
+    return {pid: tuple(sorted(gpus)) for pid, gpus in found.items()}, tuple(sorted(every, key=_by_number))

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
     SERVES,
-    CodeSample,
-    InterpreterSample,
-    Mark,
+    CountedCall,
+    FlightDump,
     Profile,
     PythonThread,
-    SerialMark,
+    SourceLine,
     StackMissed,
-    Symbol,
-    ThreadSample,
     TrialSeen,
+    WaitSeen,
 )
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.contention import CpuContention, Locks, ThreadKinds
-from perfdoctor.timeline.gil import Gil
+from perfdoctor.timeline.counted_steps import read_counted
+from perfdoctor.timeline.gil import Gil, InterpreterSamples
 from perfdoctor.timeline.gpus import Gpus
 from perfdoctor.timeline.locator import Locator
+from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import read_marks
 from perfdoctor.timeline.processes import Process, assign_roles
 from perfdoctor.timeline.readings import Readings
@@ -33,6 +34,7 @@ from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
 from perfdoctor.timeline.threads import Threads, ThreadState
 from perfdoctor.timeline.training_span import training_span
+from perfdoctor.timeline.training_threads import training_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,15 @@ class JobTimeline:
         recording: where it is read from.
         profiles: traces that torch.profiler wrote inside.
         trials: steps that were made on one batch in memory.
+        source_lines: lines of the job's own source.
         span: from when to when the job was watched, in ns.
-        code: samples of main threads' machine code, with the names of functions; autograd's threads count as them.
+        code: samples of main threads' machine code; autograd's threads count as them.
         threads: their states and counters.
         stacks: their Python stacks.
+        waits: by process, what was found when its main thread's last long wait was looked into.
+        flight_dumps: what torch's Flight Recorder held of ranks.
         steps: by process, what it marked from inside; empty for a job that was watched from outside only.
+        counted: by process, what of its steps was counted from outside; it says how long they take, and no more.
         processes: who is who.
         gil: their interpreters.
         locator: where in the code a thread is.
@@ -84,19 +90,23 @@ class JobTimeline:
 
     def __init__(self, recording: Recording) -> None:
         rows = recording.rows
-        self.profiles, self.trials = rows(Profile), rows(TrialSeen)
+        self.profiles, self.trials, self.source_lines = rows(Profile), rows(TrialSeen), rows(SourceLine)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
-        code = _with_symbols(rows(CodeSample), rows(Symbol))
+        code = CodeSamples.read(recording)
         self.readings = Readings(recording)
         self.counters = self.readings.counters
         self.gpus = Gpus(recording, self.readings, code)
         self.stacks = Stacks.read(recording.stacks())
-        main_threads = _main_threads(self.stacks, rows(PythonThread))
-        started = frozenset(thread.tid for thread in rows(PythonThread) if thread.name)
-        self.threads = Threads(recording.threads, rows(ThreadSample), self.gpus.processes, main_threads, started)
+        python_threads, interpreters = rows(PythonThread), InterpreterSamples.read(recording)
+        main_threads = training_threads(self.stacks, python_threads, code, interpreters.holders, recording.threads)
+        started = frozenset(thread.tid for thread in python_threads if thread.name)
+        self.threads = Threads(recording, self.gpus.processes, main_threads, started)
+        self.waits = {row.pid: row for row in rows(WaitSeen)}
+        self.flight_dumps = rows(FlightDump)
         self.code = _of_main_threads(code, self.threads)
-        marks = read_marks(rows(Mark), rows(SerialMark))
+        marks = read_marks(recording)
         self.steps = {pid: Steps(found) for pid, found in marks.items()}
+        self.counted = read_counted(rows(CountedCall))
         self.processes = assign_roles(
             recording.processes,
             recording.ended_ns,
@@ -105,18 +115,39 @@ class JobTimeline:
             frozenset(self.steps),
             find_serving(recording.facts),
         )
-        self.gil = Gil(self.threads, rows(PythonThread), rows(InterpreterSample), self.span)
+        self.gil = Gil(self.threads, python_threads, interpreters, self.span)
         distributed = self.processes.world_size > 1
         in_collectives = frozenset(self.threads.pids) - self.gpus.processes if distributed else frozenset()
         self.locator = Locator(self.stacks, rows(StackMissed), self.code, self.steps, self.gil, in_collectives)
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))
         reachable = float(recording.meta.get("reachable_cores", "0"))
-        self.cpu = CpuContention(self.threads, self.processes, self.kinds, self.counters, self.cores, reachable)
-        self.storage = StorageWork(self.counters)
+        self.cpu = CpuContention(
+            self.threads,
+            self.processes,
+            self.kinds,
+            self.counters,
+            span=self.span,
+            cores=self.cores,
+            reachable=reachable,
+        )
+        minor_fault_s = float(recording.facts.get(("host", "minor_fault_seconds"), 0.0))
+        self.storage = StorageWork(self.counters, minor_fault_s)
         self.locks = Locks(self.threads, self.processes, self.locator, self.cores)
         self._training: dict[int, tuple[int, int]] = {}
         self._observed: dict[tuple[int, int], Observation] = {}
+
+    def timed_steps(self, pid: int) -> Steps | None:
+        """The steps of a process of which the lengths are known, as marked or else as counted; None without any."""
+        marked, counted = self.steps.get(pid), self.counted.get(pid)
+        if marked is not None and marked.all:
+            return marked
+        return None if counted is None else counted.steps
+
+    def counts_passes(self, pid: int) -> bool:
+        """Whether those are backward passes, of which it is not known how many make a step."""
+        counted = self.counted.get(pid)
+        return counted is not None and self.timed_steps(pid) is counted.steps and counted.unit == BACKWARD_PASSES
 
     def training_span(self, process: Process) -> tuple[int, int]:
         """From when to when a trainer was seen training, in ns; all of the time where its stacks do not show it."""
@@ -168,22 +199,9 @@ def find_serving(facts: Mapping[tuple[str, str], str]) -> dict[int, tuple[int, s
     return {int(subject[4:]): (pid, facts.get((subject, CHANNEL), "")) for subject, pid in served.items()}
 
 
-def _with_symbols(samples: list[CodeSample], symbols: list[Symbol]) -> list[CodeSample]:
-    """Samples with the names that were looked up after they were taken."""
-    names = {(row.image, row.offset): row.symbol for row in symbols}
-    return [row if row.symbol else row._replace(symbol=names.get((row.image, row.offset), "")) for row in samples]
-
-
-def _main_threads(stacks: Stacks, python_threads: list[PythonThread]) -> dict[int, int]:
-    """By process, the thread that trains where that is not its first one."""
-    tids = {(thread.pid, thread.ident): thread.tid for thread in python_threads}
-    mains = ((one.pid, tids.get((one.pid, one.ident), one.pid)) for one in stacks.series if one.is_main)
-    return {pid: tid for pid, tid in mains if tid != pid}
-
-
-def _of_main_threads(samples: list[CodeSample], threads: Threads) -> list[CodeSample]:
+def _of_main_threads(samples: CodeSamples, threads: Threads) -> CodeSamples:
     """Samples of main threads under the ids of their processes; autograd's threads do their work."""
     moved = {thread.tid: pid for pid in threads.pids for thread in threads.autograd(pid)}
     moved |= {tid: pid for pid in threads.pids if (tid := threads.main_tid(pid)) != pid}
     idle = {pid for pid in threads.pids if threads.main_tid(pid) != pid}
-    return [row._replace(tid=moved.get(row.tid, row.tid)) for row in samples if row.tid not in idle]
+    return samples.renamed(moved, idle) if moved else samples

@@ -8,11 +8,13 @@ from dataclasses import replace
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import CodeSample, StackMissed
+from perfdoctor.recording.schema import StackMissed
 from perfdoctor.timeline.code_location import TRAINING_PHASES, UNKNOWN, CodeLocation, agrees, marked_location
 from perfdoctor.timeline.evaluation import APART, evaluation_spans
 from perfdoctor.timeline.gil import Gil
+from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import Segment
+from perfdoctor.timeline.spans import Spans, is_within
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.threads import ThreadSeries, ThreadState
@@ -34,7 +36,7 @@ class Locator:
         self,
         stacks: Stacks,
         missed: Sequence[StackMissed],
-        code: Sequence[CodeSample],
+        code: CodeSamples,
         steps: Mapping[int, Steps],
         gil: Gil,
         in_collectives: frozenset[int],
@@ -43,7 +45,7 @@ class Locator:
         self._in_collectives = in_collectives
         self._main: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
-        self._evaluations: dict[int, list[tuple[int, int]]] = {}
+        self._evaluations: dict[int, Spans] = {}
 
     def locate(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> CodeLocation:
         """Where in the code a process's main thread is.
@@ -54,9 +56,9 @@ class Locator:
         ran, unless it is known that other code did (``in_c``). Where the process marked its phases from inside, the
         phase is that of its mark, and the stack only adds what fits that.
         """
-        number = self._stack_at(pid, time_ns, state, in_c=in_c)
-        location = UNKNOWN if number is None else self._stacks.locations[number]
         segment = self._segment_at(pid, time_ns)
+        number = self._stack_at(pid, time_ns, state, segment, in_c=in_c)
+        location = UNKNOWN if number is None else self._stacks.locations[number]
         if segment is None:
             return replace(location, evaluates=True) if self._evaluates(pid, time_ns, location) else location
         marked = marked_location(segment.phase, segment.detail, location, marked=segment.marked)
@@ -64,7 +66,7 @@ class Locator:
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
-        number = self._stack_at(pid, time_ns, state)
+        number = self._stack_at(pid, time_ns, state, self._segment_at(pid, time_ns))
         return None if number is None else (self._stacks.frames[number], self._stacks.locations[number])
 
     def is_known(self, pid: int) -> bool:
@@ -94,12 +96,13 @@ class Locator:
             return 0.0
         return (len(series.times_ns) - 1) * NS_PER_S / float(series.times_ns[-1] - series.times_ns[0])
 
-    def _stack_at(self, pid: int, time_ns: int, state: ThreadState, *, in_c: bool = False) -> int | None:
+    def _stack_at(
+        self, pid: int, time_ns: int, state: ThreadState, segment: Segment | None, *, in_c: bool = False
+    ) -> int | None:
         """Index of the stack that goes with the state of a main thread; None if there is none near."""
         series = self._of_main(pid)
         if series is None:
             return None
-        segment = self._segment_at(pid, time_ns)
         holds_gil = state.is_runnable and self._gil.is_held_by_main(pid, time_ns)
         wants_gil = state.syscall == "futex" and self._gil.is_awaited(pid, time_ns)
         nearest: int | None = None
@@ -142,7 +145,7 @@ class Locator:
         if pid not in self._evaluations:
             series = self._of_main(pid)
             self._evaluations[pid] = evaluation_spans(series, self._stacks.locations) if series is not None else []
-        return any(start <= time_ns < end for start, end in self._evaluations[pid])
+        return is_within(self._evaluations[pid], time_ns)
 
     def _segment_at(self, pid: int, time_ns: int) -> Segment | None:
         """The part of a step that a process marked at an instant; None where it marked nothing."""

@@ -62,10 +62,9 @@ def weigh_excess(steps: Steps, times_ns: Times, edges_ns: Floats) -> Floats:
     ends = np.array([step.end_ns for step in steps.all], dtype=np.int64)
     begins = np.array([step.from_ns for step in steps.all], dtype=np.int64)
     places: list[tuple[str, int] | None] = []
-    for time_ns, number in zip(times_ns.tolist(), np.searchsorted(ends, times_ns, side="right").tolist(), strict=True):
-        part = steps.at(time_ns)
-        inside = part is not None and number < len(ends) and time_ns >= begins[number]
-        place = (part.name, number) if part is not None and inside else None
+    names, numbers = steps.names_at(times_ns), np.searchsorted(ends, times_ns, side="right")
+    for time_ns, name, number in zip(times_ns.tolist(), names.tolist(), numbers.tolist(), strict=True):
+        place = (name, number) if number < len(ends) and time_ns >= begins[number] else None
         places.append(place if place is not None and longer[place] > 0 else None)
     return _shared_out(longer, places, np.diff(edges_ns) / NS_PER_S)
 

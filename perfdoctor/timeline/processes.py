@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from perfdoctor.knowledge.threads import LOADER_WORKERS, WORKER_LOOP
+from perfdoctor.knowledge.launchers import fits_below, is_numbered_anew, number_of, number_ranks
+from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS, WORKER_LOOP
 from perfdoctor.recording.schema import ProcessSeen, ThreadSeen
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.stacks import CodeSeen
@@ -37,7 +39,7 @@ class Process:
         return self.started_ns <= time_ns and (self.ended_ns is None or time_ns < self.ended_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessRoles:
     """All processes of the job by role.
 
@@ -53,15 +55,39 @@ class ProcessRoles:
 
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
-        return [process for process in self.by_pid.values() if process.role == "worker" and process.trainer_pid == pid]
+        return self._by_trainer.get(("worker", pid), [])
 
     def helpers_of(self, pid: int) -> list[Process]:
         """Descendants of a trainer that are no loader workers (a pool, a decoder, a server)."""
-        return [process for process in self.by_pid.values() if process.role == "other" and process.trainer_pid == pid]
+        return self._by_trainer.get(("other", pid), [])
+
+    def rank_of(self, process: Process) -> int:
+        """The rank of a trainer, or of the trainer that a process serves."""
+        trainer = process if process.role == "trainer" else self.by_pid.get(process.trainer_pid)
+        return (trainer.rank or 0) if trainer else 0
+
+    def suppliers_of(self, pid: int) -> list[Process]:
+        """Whoever may hand something over to a trainer: its loader workers and helpers."""
+        return self.workers_of(pid) + self.helpers_of(pid)
 
     def children_of(self, pid: int) -> list[Process]:
         """Processes that another one started, or that serve it: a download, a decompressor; no workers or trainers."""
-        return [process for process in self.by_pid.values() if process.role == "other" and process.parent_pid == pid]
+        return self._by_parent.get(pid, [])
+
+    @cached_property
+    def _by_trainer(self) -> dict[tuple[str, int], list[Process]]:
+        found: dict[tuple[str, int], list[Process]] = {}
+        for process in self.by_pid.values():
+            found.setdefault((process.role, process.trainer_pid), []).append(process)
+        return found
+
+    @cached_property
+    def _by_parent(self) -> dict[int, list[Process]]:
+        found: dict[int, list[Process]] = {}
+        for process in self.by_pid.values():
+            if process.role == "other":
+                found.setdefault(process.parent_pid, []).append(process)
+        return found
 
 
 def assign_roles(
@@ -86,31 +112,37 @@ def assign_roles(
     parents = {pid: serving[pid][0] if pid in serving else process.parent_pid for pid, process in seen.items()}
     torch = [pid for pid, process in seen.items() if process.uses_torch and pid not in serving]
     # Any thread: a spawned worker is seen before torch renames its main thread, and the others inherit the new name.
+    threads = list(threads)
     named = {thread.pid for thread in threads if thread.name.startswith(LOADER_WORKERS)}
     workers = {pid for pid in torch if _is_worker(pid, code_seen, named)}
-    environments: dict[int, dict[str, str]] = {
-        pid: json.loads(process.environment) or {} for pid, process in seen.items()
-    }
-    # A launcher names the rank of those that it starts; what they start themselves inherits the name.
-    ranked = {pid for pid in torch if "RANK" in environments[pid] and "RANK" not in environments.get(parents[pid], {})}
+    environments = {pid: variables_of(process) for pid, process in seen.items()}
+    ranked = _ranked(torch, environments, parents)
     candidates = [pid for pid in torch if pid not in workers]
     trainers = [pid for pid in candidates if pid in marked or pid in ranked] if marked else []
     trainers = trainers or _trainers(candidates, ranked, code_seen, parents, workers)
-    ranks = _ranks(trainers, environments, seen)
+    numbered = number_ranks({pid: (environments[pid], seen[pid].started_ns) for pid in trainers}, exchanging(threads))
     processes = {}
     for pid, parent in parents.items():
         role = "trainer" if pid in trainers else "worker" if pid in workers else "other"
         above = next((ancestor for ancestor in _ancestors(pid, parents) if ancestor in trainers), 0)
         channel = serving[pid][1] if pid in serving else ""
         times = seen[pid].started_ns, ended_ns.get(pid)
-        processes[pid] = Process(pid, parent, *times, role, above, ranks.get(pid), channel)
-    world = [
-        int(environment["WORLD_SIZE"])
-        for environment in environments.values()
-        if environment.get("WORLD_SIZE", "").isdigit()
-    ]
+        processes[pid] = Process(pid, parent, *times, role, above, numbered.by_pid.get(pid), channel)
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
-    return ProcessRoles(ordered, processes, max([len(trainers), *world]))
+    return ProcessRoles(ordered, processes, numbered.world)
+
+
+def _ranked(
+    torch: Collection[int], environments: Mapping[int, Mapping[str, str]], parents: Mapping[int, int]
+) -> set[int]:
+    """Those to whom a launcher gave a number, without launchers that have one themselves."""
+    anew = {pid for pid in torch if is_numbered_anew(environments[pid], environments.get(parents[pid], {}))}
+    numbers = {pid: number for pid in anew if (number := number_of(environments[pid])) is not None}
+    return {
+        pid
+        for pid, number in numbers.items()
+        if fits_below(number, (numbers[child] for child in anew if parents[child] == pid))
+    }
 
 
 def _is_worker(pid: int, code_seen: Mapping[int, CodeSeen], named: Collection[int]) -> bool:
@@ -130,8 +162,9 @@ def _trainers(
         found = [pid for pid in candidates if phases[pid] & wanted]
         if found:
             # Those that feed or evaluate beside the trainer are no trainers themselves; another rank is one, even if
-            # its stacks could not be read in time.
-            return [pid for pid in candidates if pid in found or pid in ranked]
+            # its stacks could not be read in time; but not one that only waits for those that it has started.
+            above = {ancestor for pid in found for ancestor in _ancestors(pid, parents)}
+            return [pid for pid in candidates if pid in found or (pid in ranked and pid not in above)]
     with_workers = {parents[pid] for pid in workers} & set(candidates)
     if with_workers:
         return sorted(with_workers)
@@ -139,15 +172,14 @@ def _trainers(
     return leaves or candidates[:1]
 
 
-def _ranks(
-    trainers: list[int], environments: dict[int, dict[str, str]], seen: Mapping[int, ProcessSeen]
-) -> dict[int, int]:
-    """Ranks as the launcher set them; where it set none (multiprocessing), in order of start."""
-    assigned = {pid: int(environments[pid]["RANK"]) for pid in trainers if environments[pid].get("RANK", "").isdigit()}
-    if len(set(assigned.values())) == len(trainers):
-        return assigned
-    by_start = sorted(trainers, key=lambda pid: (seen[pid].started_ns, pid))
-    return {pid: rank for rank, pid in enumerate(by_start)}
+def exchanging(threads: Iterable[ThreadSeen]) -> set[int]:
+    """Processes with threads that exchange data between ranks."""
+    return {thread.pid for thread in threads if thread.name.startswith(COLLECTIVES)}
+
+
+def variables_of(process: ProcessSeen) -> dict[str, str]:
+    """What was recorded of its environment; nothing where that could not be read."""
+    return json.loads(process.environment) or {}
 
 
 def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:

@@ -28,10 +28,18 @@ class Counter:
 
     def growth(self, from_ns: float, to_ns: float) -> float:
         """How much it grew in a span; where it began anew, what it fell by does not count."""
-        first, last = np.searchsorted(self.times_ns, [from_ns, to_ns])
-        ends = np.interp([from_ns, to_ns], self.times_ns, self.values)
-        values = np.concatenate([ends[:1], self.values[first:last], ends[1:]])
-        return float(np.maximum(np.diff(values), 0.0).sum())
+        before, after = np.interp((from_ns, to_ns), self.times_ns, self._grown).tolist()
+        return float(after - before)
+
+    def growth_around(self, times_ns: npt.NDArray[np.float64], reach_ns: float) -> npt.NDArray[np.float64]:
+        """The same for the spans that reach so far to both sides of some instants."""
+        before, after = (np.interp(times_ns + side, self.times_ns, self._grown) for side in (-reach_ns, reach_ns))
+        return np.asarray(after - before)
+
+    @cached_property
+    def _grown(self) -> npt.NDArray[np.float64]:
+        """By how much it had grown at each reading since the first."""
+        return np.concatenate([[0.0], np.maximum(np.diff(self.values), 0.0).cumsum()])
 
 
 class Counters:

@@ -8,26 +8,27 @@ in surveys, where answers of those who are alike stand in for missing ones (hot-
 
 from __future__ import annotations
 
-import json
-import zlib
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.knowledge.symbols import classify
-from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, StackMissed, StackSegment
+from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
+from perfdoctor.recording.stack_changes import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
 from perfdoctor.timeline.evaluation import with_evaluation
+from perfdoctor.timeline.machine_code import CodeSamples
 
-_NS_PER_US = 1000  # py-spy counts in microseconds
 # A stack belongs to an instant if it was seen within this time of it.
 STACK_REACH_NS = int(thresholds.STACK_REACH_S * NS_PER_S)
 # py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
@@ -47,6 +48,7 @@ class StackSeries:
         times_ns: when each stack was first seen; it lasted until the next.
         stacks: index into ``Stacks.frames`` per entry; -1 where the thread had no stack, or only a piece was seen.
         is_main: it is its process's main thread, or the one that trains in its place.
+        took_over: it is the latter.
         torn_ns: when only a piece of its stack was seen, if it is a main thread.
     """
 
@@ -56,6 +58,7 @@ class StackSeries:
     stacks: npt.NDArray[np.int64]
     is_main: bool
     torn_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    took_over: bool = False
 
     def near(self, time_ns: int) -> list[tuple[int, int]]:
         """Stacks near an instant, nearest first.
@@ -65,19 +68,24 @@ class StackSeries:
         Returns:
             Distance in nanoseconds and stack of each.
         """
-        times = self.times_ns
-        at = int(np.searchsorted(times, time_ns, side="right")) - 1
+        times, stacks = self._listed
+        at = bisect_right(times, time_ns) - 1
         found: list[tuple[int, int, int]] = []
         for index in range(max(0, at - 3), min(len(times), at + 5)):
             if index > at:
-                distance = int(times[index]) - time_ns
+                distance = times[index] - time_ns
             elif index == at:
-                distance = min(time_ns - int(times[at]), _PERIOD_NS)
+                distance = min(time_ns - times[at], _PERIOD_NS)
             else:
-                distance = time_ns - int(times[index + 1]) + _PERIOD_NS // 2
-            if distance <= STACK_REACH_NS and self.stacks[index] >= 0:
-                found.append((distance, index, int(self.stacks[index])))
+                distance = time_ns - times[index + 1] + _PERIOD_NS // 2
+            if distance <= STACK_REACH_NS and stacks[index] >= 0:
+                found.append((distance, index, stacks[index]))
         return [(distance, number) for distance, _, number in sorted(found)]
+
+    @cached_property
+    def _listed(self) -> tuple[list[int], list[int]]:
+        """Times and stacks as Python's own numbers, which are faster to ask for one by one."""
+        return self.times_ns.tolist(), self.stacks.tolist()
 
     def entries(self) -> Iterator[tuple[int, int, int]]:
         """When each stack was first seen, how many nanoseconds it stands for, at most 0.4 s, and which it is."""
@@ -85,6 +93,11 @@ class StackSeries:
         for number, start, end in zip(self.stacks.tolist(), self.times_ns.tolist(), ends, strict=True):
             if number >= 0:
                 yield start, min(end - start, _LONGEST_NS), number
+
+    def thread_name(self, recording: Recording) -> str:
+        """How Python calls the thread, or what is known of it."""
+        name = recording.thread_names.get((self.pid, self.ident))
+        return name or ("main thread" if self.is_main else str(self.ident))
 
     def amounts_ns(self) -> Amounts[int]:
         """Nanoseconds by stack, each at most 0.4 s at a time."""
@@ -120,20 +133,17 @@ class Stacks:
     locations: list[CodeLocation] = field(default_factory=list)
     series: list[StackSeries] = field(default_factory=list)
     _ids: dict[tuple[Frame, ...], int] = field(default_factory=dict)
+    _seen: dict[SeenStack[Frame], int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, segments: Iterable[StackSegment]) -> Stacks:
         """Reads what py-spy wrote."""
-        stacks = cls()
+        stacks, empty = cls(), SeenStack(Frame)
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for row in segments:
-            try:
-                events = json.loads(zlib.decompress(row.trace))
-            except (ValueError, zlib.error):
-                continue  # py-spy was killed while it wrote
-            for pid, ident, time_us, stack in _changes(events):
-                number = stacks._number(stack) if stack else -1
-                entries.setdefault((pid, ident), []).append((row.time_ns + time_us * _NS_PER_US, number))
+            for pid, ident, time_us, stack in stack_changes(row.trace, empty):
+                number = -1 if stack is empty else stacks._number(stack)
+                entries.setdefault((pid, ident), []).append((row.time_ns + time_us * NS_PER_US, number))
         for (pid, ident), found in entries.items():
             found.sort(key=lambda entry: entry[0])
             times, numbers = (np.array(column, dtype=np.int64) for column in zip(*found, strict=True))
@@ -148,16 +158,43 @@ class Stacks:
         """The main thread's stacks of a process."""
         return next((one for one in self.series if one.pid == pid and one.is_main), None)
 
+    def is_in_loop(self, series: StackSeries) -> bool:
+        """Whether a thread was seen in code of a training loop, or in what a loop waits for."""
+        return any(self.locations[number].phase != "other" for number in series.stacks.tolist() if number >= 0)
+
     def _find_training_threads(self) -> None:
-        """Where another thread than a process's first one trains, as Ray has it, that is its main thread."""
-        for pid in {one.pid for one in self.series}:
-            training = {one.ident: self._training_ns(one) for one in self.series if one.pid == pid}
-            ident = max(training, key=lambda ident: training[ident])
-            main = self.of_main(pid)
-            if training[ident] > 0 and (main is None or not training[main.ident]):
-                for one in self.series:
-                    if one.pid == pid:
-                        one.is_main = one.ident == ident
+        """Where another thread than a process's first one trains, as Ray has it, that is its main thread.
+
+        Ranks run the same code: where none was seen at it, the thread that was seen in what another rank's has run.
+        """
+        by_process: dict[int, list[StackSeries]] = {}
+        for one in self.series:
+            by_process.setdefault(one.pid, []).append(one)
+        found = {pid: self._most(several, self._training_ns) for pid, several in by_process.items()}
+        theirs = {
+            number for one in found.values() if one and not one.is_main for number in one.stacks.tolist() if number >= 0
+        }
+        for pid, several in by_process.items():
+            training = found[pid] or self._most(several, self._within_ns(theirs))
+            if training is not None:
+                self._make_main(training)
+
+    @staticmethod
+    def _most(several: list[StackSeries], time_ns: Callable[[StackSeries], float]) -> StackSeries | None:
+        """The thread with the most of some time; of those with any a main one stays so."""
+        some = [one for one in several if time_ns(one) > 0]
+        return max(some, key=lambda one: (one.is_main, time_ns(one)), default=None)
+
+    @staticmethod
+    def _within_ns(numbers: set[int]) -> Callable[[StackSeries], float]:
+        """How long a thread was seen in these stacks."""
+        return lambda series: sum(lasted for number, lasted in series.amounts_ns().items() if number in numbers)
+
+    def _make_main(self, training: StackSeries) -> None:
+        for one in self.series:
+            if one.pid == training.pid:
+                one.took_over |= one is training and not one.is_main
+                one.is_main = one is training
 
     def _training_ns(self, series: StackSeries) -> float:
         """How long a thread was seen in a backward pass or an optimizer, which only a thread that trains is in."""
@@ -179,13 +216,15 @@ class Stacks:
         """The stacks of a process's other Python threads."""
         return [one for one in self.series if one.pid == pid and not one.is_main]
 
-    def _number(self, stack: tuple[Frame, ...]) -> int:
-        stack = _own_part(stack)
-        if stack not in self._ids:
-            self._ids[stack] = len(self.frames)
-            self.frames.append(stack)
-            self.locations.append(locate(stack))
-        return self._ids[stack]
+    def _number(self, stack: SeenStack[Frame]) -> int:
+        if stack not in self._seen:
+            own = _own_part(stack.frames)
+            if own not in self._ids:
+                self._ids[own] = len(self.frames)
+                self.frames.append(own)
+                self.locations.append(locate(own))
+            self._seen[stack] = self._ids[own]
+        return self._seen[stack]
 
     def _series(
         self, pid: int, ident: int, times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
@@ -211,28 +250,6 @@ def _own_part(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return stack
 
 
-_Change = tuple[int, int, int, tuple[Frame, ...]]
-
-
-def _changes(events: list[dict[str, Any]]) -> Iterator[_Change]:
-    """Whenever a thread's stack changed: pid, thread identifier, microseconds, the new stack."""
-    open_frames: dict[tuple[int, int], list[Frame]] = {}
-    pending: dict[tuple[int, int], int] = {}
-    for event in events:
-        key = (event["pid"], event["tid"])
-        stack = open_frames.setdefault(key, [])
-        if key in pending and pending[key] != event["ts"]:
-            yield key[0], key[1], pending[key], tuple(stack)
-        pending[key] = event["ts"]
-        if event["ph"] == "B":
-            arguments = event["args"]
-            stack.append(Frame(arguments["filename"], event["name"], arguments["line"]))
-        elif stack:
-            stack.pop()
-    for key, time_us in pending.items():
-        yield key[0], key[1], time_us, tuple(open_frames[key])
-
-
 @dataclass(frozen=True)
 class FailedSamples:
     """Stack samples of one main thread that failed.
@@ -247,10 +264,11 @@ class FailedSamples:
 
     def is_nearer(self, time_ns: int, distance_ns: int) -> bool:
         """Whether a failed sample is nearer to an instant than this."""
-        return bool(_distances_ns(self.times_ns, np.array([time_ns]))[0] < distance_ns)
+        after = int(self.times_ns.searchsorted(time_ns))
+        return any(abs(time - time_ns) < distance_ns for time in self.times_ns[max(0, after - 1) : after + 1].tolist())
 
 
-def find_failed(series: StackSeries, missed: Iterable[StackMissed], code: Iterable[CodeSample]) -> FailedSamples | None:
+def find_failed(series: StackSeries, missed: Iterable[StackMissed], code: CodeSamples) -> FailedSamples | None:
     """The failed samples of a main thread; None if there were none, or nothing can stand in for them.
 
     Args:
@@ -262,10 +280,8 @@ def find_failed(series: StackSeries, missed: Iterable[StackMissed], code: Iterab
     times = np.sort(np.array([*failed, *series.torn_ns.tolist()], dtype=np.int64))
     if not len(times):
         return None
-    in_python = (
-        row.time_ns for row in code if row.tid == series.pid and classify(row.image, row.symbol) == "interpreter"
-    )
-    distances = _distances_ns(np.sort(np.array([*in_python], dtype=np.int64)), series.times_ns)
+    in_python = code.of(series.pid).of_kind("interpreter").times_ns
+    distances = _distances_ns(in_python, series.times_ns)
     alike = (distances <= _NEAR_NS) & (series.stacks >= 0)
     if not alike.any():
         return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +13,14 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import TRAINING_PHASES
-from perfdoctor.timeline.marks import Marks, Segment, StepEvent
+from perfdoctor.timeline.marks import Marks, Segment, Segments, StepEvents
 
 Times = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 COLLECTOR = "collector"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One pass of the training loop.
 
     Attributes:
@@ -51,20 +50,19 @@ class Steps:
         self.tracks = marks.tracks
         self.events = marks.events
         self._segments = marks.segments
-        self._starts = np.array([segment.start_ns for segment in marks.segments], dtype=np.int64)
-        self._pauses = np.array(marks.pauses, dtype=np.int64).reshape(-1, 2)
-        self.all = _without_usual(list(_observed(marks.events)))
-        self._begins = np.array([step.start_ns for step in self.all], dtype=np.int64)
+        self._pauses = marks.pauses
+        self.all = _without_usual(_observed(marks.events))
+        self._begins, self._works, self._ends = np.array(self.all, dtype=np.int64).reshape(-1, 3).T
 
     @cached_property
     def lengths_ns(self) -> Times:
         """What each step is charged with, in order."""
-        return np.array([step.end_ns - step.from_ns for step in self.all], dtype=np.int64)
+        return np.asarray(self._ends - self._works)
 
     @cached_property
     def by_phase(self) -> dict[str, npt.NDArray[np.float64]]:
         """Per phase, seconds in each step."""
-        return spent_in(self._segments, self.all)
+        return spent_in(self._segments, self._works, self._ends)
 
     @property
     def outside_ns(self) -> int:
@@ -74,18 +72,18 @@ class Steps:
     @property
     def evaluated_ns(self) -> int:
         """What evaluations take that lie between the steps; 0 without steps."""
-        return sum(step.from_ns - step.start_ns for step in self.all)
+        return int((self._works - self._begins).sum())
 
     def evaluates_at(self, time_ns: int) -> bool:
         """Whether an evaluation that lies between two steps runs at an instant."""
-        index = int(np.searchsorted(self._begins, time_ns, side="right")) - 1
-        return index >= 0 and time_ns < self.all[index].from_ns
+        index = int(self._begins.searchsorted(time_ns, side="right")) - 1
+        return index >= 0 and bool(time_ns < self._works[index])
 
     def evaluated_s(self, edges_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """How many seconds of evaluations between the steps lie between each two neighbouring instants."""
         if not self.all:
             return np.zeros(len(edges_ns) - 1)
-        return np.diff(_spent_until(edges_ns, [(step.start_ns, step.from_ns) for step in self.all])) / NS_PER_S
+        return np.diff(_spent_until(edges_ns, self._begins, self._works)) / NS_PER_S
 
     def observed_s(self, edges_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """How many seconds of observed steps lie between each two neighbouring instants."""
@@ -97,14 +95,16 @@ class Steps:
 
     def at(self, time_ns: int) -> Segment | None:
         """The part of a step at an instant; None before the first mark and after the last."""
-        index = int(np.searchsorted(self._starts, time_ns, side="right")) - 1
-        if index < 0 or time_ns >= self._segments[index].end_ns:
-            return None
-        return self._segments[index]
+        index = self._segments.index_at(time_ns)
+        return None if index < 0 else self._segments[index]
+
+    def names_at(self, times_ns: Times) -> npt.NDArray[np.object_]:
+        """The names of the parts at some instants, "other" where there is none."""
+        return self._segments.names_at(times_ns, "other")
 
     def first_batch_ns(self, time_ns: int) -> int:
         """Where the first wait for a loader's batch after an instant ends, or training work begins without one."""
-        first = max(0, int(np.searchsorted(self._starts, time_ns, side="right")) - 1)
+        first = max(0, int(self._segments.starts_ns.searchsorted(time_ns, side="right")) - 1)
         for index in range(first, len(self._segments)):
             segment = self._segments[index]
             if segment.detail == "loader wait" and segment.end_ns > time_ns:
@@ -115,8 +115,7 @@ class Steps:
 
     def collecting_at(self, time_ns: int) -> bool:
         """Whether the cyclic collector runs."""
-        index = int(np.searchsorted(self._pauses[:, 0], time_ns, side="right")) - 1
-        return index >= 0 and time_ns < int(self._pauses[index, 1])
+        return bool(self._collecting(np.array([time_ns]))[0])
 
     def weigh(self, times_ns: Times, edges_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """How many seconds of observed steps each sample stands for.
@@ -130,11 +129,11 @@ class Steps:
             time (post-stratification); the time of phases without a sample goes to all others.
         """
         seconds = self.observed_s(edges_ns)
-        strata = [self._stratum(int(time)) for time in times_ns]
-        exact, sampled = self._totals(), Amounts[str]()
-        for stratum, part in zip(strata, seconds.tolist(), strict=True):
-            sampled[stratum] += part
-        seconds *= [exact[stratum] / sampled[stratum] if sampled[stratum] > 0 else 0.0 for stratum in strata]
+        strata, exact = self._strata(times_ns), self._totals()
+        for stratum in dict.fromkeys(strata.tolist()):
+            these = strata == stratum
+            sampled = float(seconds[these].sum())
+            seconds[these] *= exact[stratum] / sampled if sampled > 0 else 0.0
         total = float(seconds.sum())
         return seconds * (exact.total / total) if total > 0 else seconds
 
@@ -147,35 +146,39 @@ class Steps:
             return {}
         return {
             **describe_steps(self.lengths_ns / NS_PER_S, self.by_phase),
-            "collector_s": self._collected() / len(self.all),
+            "collector_s": float(self._collected_s.sum()) / len(self.all),
             "outside_s": self.outside_ns / NS_PER_S,
         }
 
     def _charged(self, times_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Nanoseconds of observed steps up to each instant."""
-        return _spent_until(times_ns, [(step.from_ns, step.end_ns) for step in self.all])
+        return _spent_until(times_ns, self._works, self._ends)
 
-    def _stratum(self, time_ns: int) -> str:
-        if self.collecting_at(time_ns):
-            return COLLECTOR
-        segment = self.at(time_ns)
-        return segment.name if segment is not None else "other"
+    def _collecting(self, times_ns: Times) -> npt.NDArray[np.bool_]:
+        """Whether the cyclic collector runs, at some instants."""
+        if not len(self._pauses):
+            return np.zeros(len(times_ns), dtype=bool)
+        index = self._pauses[:, 0].searchsorted(times_ns, side="right") - 1
+        return np.asarray((index >= 0) & (times_ns < self._pauses[index, 1]))
+
+    def _strata(self, times_ns: Times) -> npt.NDArray[np.object_]:
+        return np.where(self._collecting(times_ns), COLLECTOR, self.names_at(times_ns))
 
     def _totals(self) -> Amounts[str]:
         """Seconds of all observed steps by stratum."""
         totals = Amounts({name: float(spent.sum()) for name, spent in self.by_phase.items()})
-        for start, end in self._pauses.tolist():
-            if (part := self._step_seconds(start, end)) > 0:
+        strata = self._strata(self._pauses[:, 0] - 1)
+        for stratum, part in zip(strata.tolist(), self._collected_s.tolist(), strict=True):
+            if part > 0:
                 totals[COLLECTOR] += part
-                totals[self._stratum(start - 1)] -= part
+                totals[stratum] -= part
         return Amounts({name: max(0.0, amount) for name, amount in totals.items()})
 
-    def _collected(self) -> float:
-        return sum(self._step_seconds(start, end) for start, end in self._pauses.tolist())
-
-    def _step_seconds(self, start_ns: int, end_ns: int) -> float:
-        before, after = self._charged(np.array([start_ns, end_ns], dtype=np.float64))
-        return float(after - before) / NS_PER_S
+    @cached_property
+    def _collected_s(self) -> npt.NDArray[np.float64]:
+        """What each pause of the collector takes of observed steps."""
+        before, after = (self._charged(self._pauses[:, edge].astype(np.float64)) for edge in (0, 1))
+        return (after - before) / NS_PER_S
 
 
 def describe_steps(
@@ -204,72 +207,80 @@ def describe_steps(
     }
 
 
-def _spent_until(times_ns: npt.NDArray[np.float64], spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.float64]:
+def _spent_until(times_ns: Floats, begins_ns: Times, ends_ns: Times) -> Floats:
     """Nanoseconds of some spans, in order and apart, up to each instant."""
-    borders = np.array(spans, dtype=np.float64)
-    lengths = np.cumsum(borders[:, 1] - borders[:, 0])
-    so_far = np.stack([np.concatenate([[0.0], lengths[:-1]]), lengths], axis=1)
-    return np.asarray(np.interp(times_ns, borders.ravel(), so_far.ravel()), dtype=np.float64)
+    if not len(begins_ns):
+        return np.zeros(len(times_ns))
+    lengths = np.cumsum(ends_ns - begins_ns)
+    borders = np.stack([begins_ns, ends_ns], axis=1).ravel().astype(np.float64)
+    so_far = np.stack([np.append(0, lengths[:-1]), lengths], axis=1).ravel().astype(np.float64)
+    return np.asarray(np.interp(times_ns, borders, so_far), dtype=np.float64)
 
 
-def spent_in(segments: Sequence[Segment], steps: Sequence[Step]) -> dict[str, npt.NDArray[np.float64]]:
+def spent_in(segments: Segments, begins_ns: Times, ends_ns: Times) -> dict[str, Floats]:
     """Per part of a step, by its name, seconds in each step; both are in order."""
-    found: dict[str, npt.NDArray[np.float64]] = {}
-    number = 0
-    for segment in segments:
-        while number < len(steps) and steps[number].end_ns <= segment.start_ns:
-            number += 1
-        for index in range(number, len(steps)):
-            step = steps[index]
-            if step.start_ns >= segment.end_ns:
-                break
-            spent = min(segment.end_ns, step.end_ns) - max(segment.start_ns, step.from_ns)
-            if spent > 0:
-                found.setdefault(segment.name, np.zeros(len(steps)))[index] += spent / NS_PER_S
+    found: dict[str, Floats] = {}
+    for name in dict.fromkeys(part.name for part in segments.parts):
+        named = np.array([part.name == name for part in segments.parts], dtype=bool)[segments.numbers]
+        spans = segments.starts_ns[named], segments.ends_ns[named]
+        until_begin, until_end = (_spent_until(edges.astype(np.float64), *spans) for edges in (begins_ns, ends_ns))
+        spent = (until_end - until_begin) / NS_PER_S
+        if spent.any():
+            found[name] = spent
     return found
 
 
-def _observed(events: Sequence[StepEvent]) -> Iterator[Step]:
-    """The steps that lie where steps count."""
-    start: int | None = None
-    counts = False
-    loads = any(event.what == "fetch" for event in events)
-    since: list[StepEvent] = []
-    for event in events:
-        since.append(event)
-        if event.what == "observe":
-            counts = True
-        elif event.what == "enter" and start is None:
-            start, since = event.time_ns, []
-        elif event.what == "step":
-            if start is not None and counts and event.time_ns > start:
-                yield Step(start, _begins(start, since, loads=loads), event.time_ns)
-            start, since = event.time_ns, []
-        elif event.what == "leave loop":
-            start = None
-        elif event.what == "observed":
-            return
+class _Observing:
+    """Where the step that is under way began, and where it began to work for training.
 
-
-def _begins(start_ns: int, events: Sequence[StepEvent], *, loads: bool) -> int:
-    """Where a step begins to work for training: behind the evaluation that comes before it, if there is one.
-
-    A forward pass without gradients, or of a module in evaluation mode, belongs to an evaluation if another batch is
-    asked for after it, before any backward pass; where no loader is asked at all, if it comes before one.
+    The latter is behind the evaluation that comes before it, if there is one. A forward pass without gradients, or of
+    a module in evaluation mode, belongs to an evaluation if another batch is asked for after it, before any backward
+    pass; where no loader is asked at all, if it comes before one.
     """
-    begins, fetched, evaluated = start_ns, False, False
-    for event in events:
-        if event.what == "worked":
+
+    def __init__(self, start_ns: int, *, loads: bool) -> None:
+        self.start_ns = self.from_ns = start_ns
+        self._loads = loads
+        self._fetched = self._evaluated = self._worked = False
+
+    def pass_by(self, time_ns: int, what: str) -> None:
+        """An event in it."""
+        if what == "worked":
+            self._worked = True
+        elif self._worked:
+            return
+        elif what == "fetch" and not self._fetched:
+            self._fetched = True
+            self.from_ns = time_ns if self._evaluated else self.start_ns
+        elif what == "exhausted":
+            self._fetched = False
+        elif what == "evaluated":
+            self._fetched, self._evaluated = False, True
+            self.from_ns = self.from_ns if self._loads else time_ns
+
+
+def _observed(events: StepEvents) -> list[Step]:
+    """The steps that lie where steps count."""
+    steps: list[Step] = []
+    under_way: _Observing | None = None
+    counts = False
+    loads = "fetch" in events.what
+    for time_ns, what in zip(events.times_ns.tolist(), events.what.tolist(), strict=True):
+        if what == "step":
+            if under_way is not None and counts and time_ns > under_way.start_ns:
+                steps.append(Step(under_way.start_ns, under_way.from_ns, time_ns))
+            under_way = _Observing(time_ns, loads=loads)
+        elif what == "observe":
+            counts = True
+        elif what == "observed":
             break
-        if event.what == "evaluated":
-            fetched, evaluated = False, True
-            begins = begins if loads else event.time_ns
-        elif event.what == "exhausted":
-            fetched = False
-        elif event.what == "fetch" and not fetched:
-            fetched = True
-            begins = event.time_ns if evaluated else start_ns
-    return begins
+        elif what == "leave loop":
+            under_way = None
+        elif under_way is not None:
+            under_way.pass_by(time_ns, what)
+        elif what == "enter":
+            under_way = _Observing(time_ns, loads=loads)
+    return steps
 
 
 def _without_usual(steps: list[Step]) -> list[Step]:

@@ -9,17 +9,24 @@ from perfdoctor.timeline.readings import Counters
 
 
 class StorageWork:
-    """Answers for one recording, from its counters."""
+    """Answers for one recording, from its counters.
 
-    def __init__(self, counters: Counters) -> None:
+    Args:
+        counters: of the recording.
+        minor_fault_s: what a page fault costs that needs no device; 0 where that was not measured.
+    """
+
+    def __init__(self, counters: Counters, minor_fault_s: float = 0.0) -> None:
         self._counters = counters
+        self._minor_fault_s = minor_fault_s
         self._known: dict[tuple[int, int], tuple[float, str]] = {}
 
     def at(self, pid: int, time_ns: int) -> tuple[float, str]:
         """The part of a process's CPU time that is the kernel's work on storage, and whose cause it is.
 
         Mapping pages that a major fault brought in, and copying what is saved into the page cache. (0, "") where
-        neither happens at a rate that matters.
+        neither happens at a rate that matters. Page faults that need no device, as all fresh memory does, are none of
+        it: they are counted, and what one costs was measured on the machine.
         """
         key = (pid, time_ns // NS_PER_S)
         if key not in self._known:
@@ -44,11 +51,13 @@ class StorageWork:
         busy = system + self._grown(subject, "user_seconds_total", time_ns)
         if busy <= 0:
             return 0.0, ""
+        everyday = self._grown(subject, "minor_faults_total", time_ns) * self._minor_fault_s
+        work = max(0.0, system - everyday) / busy
         if self._grown(subject, "major_faults_total", time_ns) / 2 >= thresholds.MAJOR_FAULTS_PER_S:
-            return system / busy, self.fault_cause(time_ns)
+            return work, self.fault_cause(time_ns)
         stored = self._grown(subject, "storage_write_bytes_total", time_ns) / 2
         if stored >= thresholds.STATE_WRITTEN_PER_S and self.saves_state(pid):
-            return system / busy, CHECKPOINT_WRITE
+            return work, CHECKPOINT_WRITE
         return 0.0, ""
 
     def _grown(self, subject: str, name: str, time_ns: int) -> float:

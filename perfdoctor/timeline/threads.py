@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +15,12 @@ import numpy.typing as npt
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIONS
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.recording.schema import ThreadSample, ThreadSeen
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import ThreadSample
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Texts = npt.NDArray[np.object_]
 
 # A thread's use of the CPU at an instant is its mean over this much time before and after it.
 _AROUND_NS = int(thresholds.CPU_USE_AROUND_S * NS_PER_S)
@@ -80,6 +85,40 @@ _ENDED = ("X", "Z")
 GONE = ThreadState("X", None, "", 0.0, 0.0)
 
 
+class ThreadSamples(NamedTuple):
+    """Samples of threads as columns, in order of time; their fields are those of a sample, NaN for None."""
+
+    times_ns: Times
+    states: Texts
+    syscalls: Texts
+    targets: Texts
+    run_ns: Floats
+    delay_ns: Floats
+    voluntary: Floats
+    major_faults: Floats
+
+    @classmethod
+    def by_thread(cls, recording: Recording) -> dict[int, ThreadSamples]:
+        """Those of a recording, by thread."""
+        times, tids, *others = recording.columns(
+            ThreadSample,
+            *("time_ns", "tid", "state", "syscall", "target"),
+            *("run_ns", "delay_ns", "voluntary", "major_faults"),
+        )
+        texts = (np.array(column, dtype=object) for column in others[:3])
+        counters = (np.array(column, dtype=np.float64) for column in others[3:])
+        together = cls(np.array(times, dtype=np.int64), *texts, *counters)
+        of = np.array(tids, dtype=np.int64)
+        order = np.argsort(of, kind="stable")
+        threads, begins = np.unique(of[order], return_index=True)
+        parts = dict(zip(threads.tolist(), np.split(order, begins)[1:], strict=True))
+        return {tid: together.at(parts[tid]) for tid in dict.fromkeys(tids)}
+
+    def at(self, numbers: npt.NDArray[np.int64]) -> ThreadSamples:
+        """Some of them."""
+        return ThreadSamples._make(column[numbers] for column in self)
+
+
 class ThreadSeries:
     """All samples of one thread, in order of time. Between two samples the thread is as it was at the first.
 
@@ -91,18 +130,16 @@ class ThreadSeries:
         major_faults: page faults that needed a device up to then; NaN where not read.
     """
 
-    def __init__(self, tid: int, pid: int, name: str, samples: Sequence[ThreadSample]) -> None:
+    def __init__(self, tid: int, pid: int, name: str, samples: ThreadSamples) -> None:
         self.tid, self.pid, self.name = tid, pid, name
-        self.times_ns: Times = np.array([sample.time_ns for sample in samples], dtype=np.int64)
-        self.states = [sample.state for sample in samples]
-        self.syscalls = [sample.syscall for sample in samples]
-        self.targets = [sample.target for sample in samples]
-        living = [sample for sample in samples if sample.state not in _ENDED]
-        self.counted_ns: Times = np.array([sample.time_ns for sample in living], dtype=np.int64)
-        self.run_ns = _floats(sample.run_ns for sample in living)
-        self.delay_ns = _floats(sample.delay_ns for sample in living)
-        self.voluntary = _floats(sample.voluntary for sample in living)
-        self.major_faults = _floats(sample.major_faults for sample in living)
+        self.times_ns = samples.times_ns
+        self.states: list[str] = samples.states.tolist()
+        self.syscalls: list[str | None] = samples.syscalls.tolist()
+        self.targets: list[str] = samples.targets.tolist()
+        living = ~np.isin(samples.states, _ENDED)
+        self.counted_ns = self.times_ns[living].astype(np.float64)
+        self.run_ns, self.delay_ns = samples.run_ns[living], samples.delay_ns[living]
+        self.voluntary, self.major_faults = samples.voluntary[living], samples.major_faults[living]
 
     @property
     def was_runnable(self) -> bool:
@@ -129,9 +166,10 @@ class ThreadSeries:
 
     def _index(self, time_ns: int) -> int:
         """The sample that shows an instant; -1 if it was before the first."""
-        index = int(self.times_ns.searchsorted(time_ns, side="right")) - 1
+        times = self._times
+        index = bisect_right(times, time_ns) - 1
         after = index + 1
-        if after < len(self.times_ns) and self.times_ns[after] - time_ns < _TICK_NS:
+        if after < len(times) and times[after] - time_ns < _TICK_NS:
             # Sampled in the same tick as whoever is asked about, only a little later.
             index = after
         return index
@@ -143,6 +181,7 @@ class ThreadSeries:
             others: threads that carry out parts of its work, one at a time.
         """
         joined = copy(self)
+        vars(joined).pop("_counted", None)  # it will count what they use, too
         joined.states, joined.syscalls, joined.targets = list(self.states), list(self.syscalls), list(self.targets)
         for index, time in enumerate(self.times_ns.tolist()):
             if self.states[index] != "S" or self.syscalls[index] not in (None, "futex"):
@@ -161,13 +200,42 @@ class ThreadSeries:
         """Fractions of a span of time spent on a CPU and waiting for one."""
         if len(self.counted_ns) < 2:
             return 0.0, 0.0
-        ends = np.clip(np.array([from_ns, to_ns], dtype=np.float64), self.counted_ns[0], self.counted_ns[-1])
-        span = ends[1] - ends[0]
-        if span <= 0:
+        times, _, _ = self._counted
+        begin, end = max(float(from_ns), times[0]), min(float(to_ns), times[-1])
+        if end <= begin:
             return 0.0, 0.0
-        run = np.interp(ends, self.counted_ns, self.run_ns)
-        delay = np.interp(ends, self.counted_ns, self.delay_ns)
-        return float((run[1] - run[0]) / span), float((delay[1] - delay[0]) / span)
+        (run, delay), (run_then, delay_then) = self._used(end), self._used(begin)
+        return (run - run_then) / (end - begin), (delay - delay_then) / (end - begin)
+
+    def _used(self, time_ns: float) -> tuple[float, float]:
+        """Both counters at an instant between their first and their last reading, interpolated."""
+        times, run, delay = self._counted
+        after = min(bisect_right(times, time_ns), len(times) - 1)
+        before = after - 1
+        part = (time_ns - times[before]) / ((times[after] - times[before]) or 1.0)
+        return run[before] + part * (run[after] - run[before]), delay[before] + part * (delay[after] - delay[before])
+
+    @cached_property
+    def _counted(self) -> tuple[list[float], list[float], list[float]]:
+        """The counters as Python's own numbers, which are faster to ask for one by one."""
+        return self.counted_ns.tolist(), self.run_ns.tolist(), self.delay_ns.tolist()
+
+    @cached_property
+    def _times(self) -> list[int]:
+        """The times likewise."""
+        listed: list[int] = self.times_ns.tolist()
+        return listed
+
+    def use_around(self, times_ns: Floats, reach_ns: float) -> tuple[Floats, Floats]:
+        """As ``use``, for the spans that reach so far to both sides of some instants."""
+        if len(self.counted_ns) < 2:
+            return np.zeros(len(times_ns)), np.zeros(len(times_ns))
+        known = self.counted_ns[0], self.counted_ns[-1]
+        begins, ends = (np.clip(times_ns + side, *known) for side in (-reach_ns, reach_ns))
+        spans = np.where(ends > begins, ends - begins, np.inf)
+        used = (self.run_ns, self.delay_ns)
+        run, delay = (np.interp(ends, self.counted_ns, one) - np.interp(begins, self.counted_ns, one) for one in used)
+        return run / spans, delay / spans
 
     def uses(self, edges_ns: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]) -> tuple[float, float]:
         """As ``use``, for some of the spans between neighbouring edges together.
@@ -187,8 +255,7 @@ class Threads:
     """The series of all threads of the job.
 
     Args:
-        seen: who they are.
-        samples: of all of them, in order of time.
+        recording: where they were seen.
         on_gpu: processes that compute on a GPU.
         main_threads: by process, its main thread where that is not the first one.
         python_threads: threads that Python code started.
@@ -199,18 +266,17 @@ class Threads:
 
     def __init__(
         self,
-        seen: Mapping[int, ThreadSeen],
-        samples: Iterable[ThreadSample],
+        recording: Recording,
         on_gpu: frozenset[int] = frozenset(),
         main_threads: Mapping[int, int] | None = None,
         python_threads: frozenset[int] = frozenset(),
     ) -> None:
         self._on_gpu, self._main_threads, self._python = on_gpu, main_threads or {}, python_threads
-        by_tid: dict[int, list[ThreadSample]] = {}
-        for sample in samples:
-            by_tid.setdefault(sample.tid, []).append(sample)
+        seen = recording.threads
         self.by_tid = {
-            tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, found) for tid, found in by_tid.items() if tid in seen
+            tid: ThreadSeries(tid, seen[tid].pid, seen[tid].name, samples)
+            for tid, samples in ThreadSamples.by_thread(recording).items()
+            if tid in seen
         }
         self._by_process: dict[int, list[ThreadSeries]] = {}
         for thread in self.by_tid.values():
@@ -284,10 +350,6 @@ def _stands_in(thread: ThreadSeries, main: ThreadSeries) -> bool:
     return work > thresholds.BACKWARD_THREAD * span and asleep >= thresholds.STANDS_IN * len(busy) > 0
 
 
-def _since_first(times_ns: Times, counter: Floats, at_ns: Times) -> Floats:
+def _since_first(times_ns: Floats, counter: Floats, at_ns: Floats) -> Floats:
     """By how much a counter has grown at some times since it was first read."""
     return np.asarray(np.interp(at_ns, times_ns, counter) - counter[0])
-
-
-def _floats(values: Iterable[int | None]) -> Floats:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

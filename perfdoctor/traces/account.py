@@ -31,7 +31,7 @@ from perfdoctor.knowledge.profiler import Work
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.communication import CollectiveTimes, time_collectives, time_host_collectives
 from perfdoctor.traces.device import DeviceTime, Gaps, IdleReason, classify_work, explain_idle, split_devices
-from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.host import Host, HostActivity
 from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, spread
 from perfdoctor.traces.model import UNKNOWN, Int8s, Int64s, Trace, find_launches
 from perfdoctor.traces.steps import Window, find_window
@@ -105,7 +105,7 @@ class RankAccount:
     def recompiles(self) -> bool:
         """Whether the model is compiled again and again; otherwise compiling belongs to the job's start."""
         steps = self._steps
-        spent = self.host.activity(None)[Activity.COMPILING].within(steps[:, 0], steps[:, 1])
+        spent = self.host.activity(None)[HostActivity.COMPILING].within(steps[:, 0], steps[:, 1])
         return _recurs(spent.astype(np.float64))
 
     @cached_property
@@ -171,7 +171,7 @@ class RankAccount:
         """Fraction of the window in which the main thread fetches batches."""
         if not self.devices:
             return self.shares.get(INPUT_PREPROCESSING, 0.0)
-        times = self.host.activity(self.host.main)[Activity.LOADING]
+        times = self.host.activity(self.host.main)[HostActivity.LOADING]
         return (times & Intervals.one(self.window.start, self.window.end)).total / max(self.window.length, 1)
 
     def idle_for(self, reason: IdleReason) -> float:
@@ -254,9 +254,9 @@ def _at_work(devices: list[DeviceTime]) -> list[DeviceTime]:
 
 
 _CAUSE = {
-    Activity.LOADING: INPUT_PREPROCESSING,
-    Activity.SAVING: CHECKPOINT_WRITE,
-    Activity.COLLECTIVE: UNOBSERVED_RANK,
+    HostActivity.LOADING: INPUT_PREPROCESSING,
+    HostActivity.SAVING: CHECKPOINT_WRITE,
+    HostActivity.COLLECTIVE: UNOBSERVED_RANK,
 }
 
 
@@ -282,11 +282,11 @@ def split_host(trace: Trace, host: Host, operators: Nesting, window: Window, *, 
         doing = host.activity(thread)
         here = (on == thread) | (thread is None)
         arithmetic = Intervals.union(start[here], end[here])
-        for one in (Activity.LOADING, Activity.SAVING, Activity.COLLECTIVE):
+        for one in (HostActivity.LOADING, HostActivity.SAVING, HostActivity.COLLECTIVE):
             left = _take(found, _CAUSE[one], doing[one], left)
-        left = _take(found, compiling, doing[Activity.COMPILING], left)
+        left = _take(found, compiling, doing[HostActivity.COMPILING], left)
         left = _take(found, MODEL_COMPUTE, arithmetic, left)
-        dispatching = doing[Activity.DISPATCHING] | doing[Activity.OWN_CODE]
+        dispatching = doing[HostActivity.DISPATCHING] | doing[HostActivity.OWN_CODE]
         left = _take(found, PYTHON_OVERHEAD, dispatching, left)
     _take(found, UNATTRIBUTED, left, left)
     return found

@@ -19,22 +19,22 @@ from perfdoctor.knowledge.frames import is_library_in_trace
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import CAUSE_OF_IDLENESS, CAUSE_OF_WORK, RankAccount, find_arithmetic
 from perfdoctor.traces.device import Gaps, IdleReason
-from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.host import Host, HostActivity
 from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, nest
 from perfdoctor.traces.model import UNKNOWN, Bools, HostKind, Int32s, Int64s, Trace
 
 # Where time goes whose call site is not in the trace.
 NOT_SEEN = ""
 # Idle time that the host's own doing brings about: calls of a kind, or what the main thread is in.
-_OF_ITS_OWN: dict[IdleReason, Activity | Callable[[Host], Bools]] = {
+_OF_ITS_OWN: dict[IdleReason, HostActivity | Callable[[Host], Bools]] = {
     IdleReason.SYNCHRONIZING: lambda host: host.draining,
     IdleReason.ALLOCATING: lambda host: host.allocating,
     IdleReason.COPYING_IN: lambda host: host.copying_in,
-    IdleReason.LOADING: Activity.LOADING,
-    IdleReason.SAVING: Activity.SAVING,
-    IdleReason.COMPILING: Activity.COMPILING,
-    IdleReason.SETTING_UP: Activity.SETTING_UP,
-    IdleReason.OWN_CODE: Activity.OWN_CODE,
+    IdleReason.LOADING: HostActivity.LOADING,
+    IdleReason.SAVING: HostActivity.SAVING,
+    IdleReason.COMPILING: HostActivity.COMPILING,
+    IdleReason.SETTING_UP: HostActivity.SETTING_UP,
+    IdleReason.OWN_CODE: HostActivity.OWN_CODE,
 }
 _SAMPLES = 1000  # instants that are looked up: fractions to about a hundredth
 _PER_GAP = 16  # of them in each gap in which operators launch nothing
@@ -217,7 +217,7 @@ def _beside_launching(gaps: Gaps) -> HostInstants:
 
 def _of_its_kind(account: RankAccount, reason: IdleReason) -> HostInstants:
     """Calls, or what the main thread does, of a kind that a reason speaks of."""
-    if isinstance(doing := _OF_ITS_OWN[reason], Activity):
+    if isinstance(doing := _OF_ITS_OWN[reason], HostActivity):
         return _sampled(account, doing)
     calls, rows = account.trace.calls, doing(account.host)
     return _within(account, calls.thread[rows], calls.start[rows], calls.end[rows])
@@ -228,7 +228,7 @@ def _within(account: RankAccount, thread: Int32s, start: Int64s, end: Int64s) ->
     return HostInstants(thread, start, np.maximum(taken, 0).astype(np.float64))
 
 
-def _sampled(account: RankAccount, doing: Activity) -> HostInstants:
+def _sampled(account: RankAccount, doing: HostActivity) -> HostInstants:
     """HostInstants spread evenly over what the main thread does: long ranges have many lines in them."""
     host, window = account.host, account.window
     times = host.activity(host.main)[doing] & Intervals.one(window.start, window.end)

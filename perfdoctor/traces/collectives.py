@@ -15,8 +15,9 @@ from perfdoctor.traces.communication import SPLIT, CollectiveTimes
 from perfdoctor.traces.intervals import Floats, Int64s, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, CollectiveMessage
 
-# The causes in the columns of ``before`` and ``after``.
+# All causes; a rank spends time on a few of them.
 COLUMNS = tuple(CAUSES)
+_PLACES = {cause: place for place, cause in enumerate(COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class Collectives:
         split: exposed nanoseconds by ``SPLIT``, as this rank alone shows them.
         alone: moments, and for how long nothing but communication went on before each.
         blocking: whether the rank could do nothing else when it ended.
-        before, after: nanoseconds by ``COLUMNS`` that the rank had spent when it started, and when it ended.
+        before, after: nanoseconds by ``causes`` that the rank had spent when it started, and when it ended.
+        left_out: how many more the trace has, all before these, for which these stand.
+        causes: those of the columns of ``before`` and ``after``.
     """
 
     keys: tuple[Hashable, ...]
@@ -45,6 +48,21 @@ class Collectives:
     blocking: Bools
     before: Floats
     after: Floats
+    left_out: int = 0
+    causes: tuple[str, ...] = COLUMNS
+
+    def spent_before(self, row: int) -> Floats:
+        """By ``COLUMNS``, what the rank had spent when a collective started."""
+        return self._by_columns(self.before[row])
+
+    def spent_after(self, row: int) -> Floats:
+        """The same when it ended."""
+        return self._by_columns(self.after[row])
+
+    def _by_columns(self, amounts: Floats) -> Floats:
+        found = np.zeros(len(COLUMNS), dtype=amounts.dtype)
+        found[[_PLACES[cause] for cause in self.causes]] = amounts
+        return found
 
     def __len__(self) -> int:
         return len(self.start)

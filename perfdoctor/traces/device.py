@@ -27,7 +27,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import has_tf32
 from perfdoctor.knowledge.profiler import Work, name_work
 from perfdoctor.metrics.statistics import median
-from perfdoctor.traces.host import Activity, Host
+from perfdoctor.traces.host import Host, HostActivity
 from perfdoctor.traces.intervals import Floats, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Int64s, Trace, distinct, is_among
 from perfdoctor.traces.steps import Window
@@ -127,7 +127,7 @@ class IdleReason(Enum):
     UNEXPLAINED = "nothing that the trace shows"
 
 
-_REASON = {one: IdleReason[one.name] for one in Activity}
+_REASON = {one: IdleReason[one.name] for one in HostActivity}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def explain_idle(host: Host, launches: Int64s, time: DeviceTime) -> Gaps:
     _explain_queued(host, reasons, start, end, queued)
     late = np.flatnonzero(~queued)
     spent = _spent(host, thread[late], until[late] - length[late], until[late])
-    for one in Activity:
+    for one in HostActivity:
         reasons[_REASON[one]][late] += spent[:, one]
     rest = length[late] - spent.sum(axis=1)
     outside = np.where(known[late], _outside(host, until[late] - length[late], until[late], rest), 0.0)
@@ -217,14 +217,14 @@ def _explain_queued(host: Host, reasons: dict[IdleReason, Floats], start: Int64s
     short = queued & (length <= thresholds.KERNEL_SWITCH_NS)
     reasons[IdleReason.SWITCHING][short] = length[short]
     long = np.flatnonzero(queued & ~short)
-    waiting = host.activity(host.main)[Activity.SYNCHRONIZING].within(start[long], end[long])
+    waiting = host.activity(host.main)[HostActivity.SYNCHRONIZING].within(start[long], end[long])
     reasons[IdleReason.SYNCHRONIZING][long] = waiting
     reasons[IdleReason.UNEXPLAINED][long] = length[long] - waiting
 
 
 def _spent(host: Host, thread: Int64s, start: Int64s, end: Int64s) -> Floats:
     """What was done in each span, seen from the thread that launched."""
-    found = np.zeros((len(start), len(Activity)))
+    found = np.zeros((len(start), len(HostActivity)))
     for one in distinct(thread):
         rows = thread == one
         found[rows] = host.spent(int(one) if one != UNKNOWN else None, start[rows], end[rows])
@@ -267,11 +267,17 @@ def _leads_lost(host: Host, time: DeviceTime) -> Iterator[tuple[IdleReason, Inte
     for reason, rows in ((IdleReason.SYNCHRONIZING, host.draining), (IdleReason.COPYING_IN, host.blocked)):
         yield reason, Intervals.union(calls.start[rows], calls.end[rows])
     main, everywhere = host.activity(host.main), host.activity(None)
-    for one in (Activity.LOADING, Activity.SAVING, Activity.COMPILING, Activity.ALLOCATING, Activity.COLLECTIVE):
+    for one in (
+        HostActivity.LOADING,
+        HostActivity.SAVING,
+        HostActivity.COMPILING,
+        HostActivity.ALLOCATING,
+        HostActivity.COLLECTIVE,
+    ):
         yield _REASON[one], main[one]
-    yield IdleReason.OWN_CODE, everywhere[Activity.OWN_CODE]
+    yield IdleReason.OWN_CODE, everywhere[HostActivity.OWN_CODE]
     if host.sees_operators:
-        yield IdleReason.IN_OPERATOR, everywhere[Activity.DISPATCHING] & _without_calls(host)
+        yield IdleReason.IN_OPERATOR, everywhere[HostActivity.DISPATCHING] & _without_calls(host)
     seen = Intervals.union(
         np.concatenate([times.start for times in everywhere.values()]),
         np.concatenate([times.end for times in everywhere.values()]),

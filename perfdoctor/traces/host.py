@@ -14,7 +14,7 @@ from perfdoctor.traces.intervals import Intervals, Nesting, nest
 from perfdoctor.traces.model import Bools, HostKind, Int64s, Trace, is_among
 
 
-class Activity(IntEnum):
+class HostActivity(IntEnum):
     """What a thread is in, in the order in which time is given where ranges nest."""
 
     LOADING = 0
@@ -43,10 +43,10 @@ class Host:
         self.trace = trace
         self._one_step = len(steps) == 1
         self.main = self._find_main(steps)
-        self._activity: dict[int | None, dict[Activity, Intervals]] = {}
-        self._following: dict[int | None, dict[Activity, Intervals]] = {}
+        self._activity: dict[int | None, dict[HostActivity, Intervals]] = {}
+        self._following: dict[int | None, dict[HostActivity, Intervals]] = {}
 
-    def activity(self, thread: int | None) -> dict[Activity, Intervals]:
+    def activity(self, thread: int | None) -> dict[HostActivity, Intervals]:
         """The times of a thread by what it does, disjoint; of all threads together for None."""
         if thread not in self._activity:
             self._activity[thread] = self._sort(thread)
@@ -58,14 +58,14 @@ class Host:
         While a thread is in nothing that the trace shows, it waits for another: for the main thread, or else for any.
 
         Returns:
-            Nanoseconds, one row per span, one column per ``Activity``.
+            Nanoseconds, one row per span, one column per ``HostActivity``.
         """
         doing = self._followed(thread)
-        return np.stack([doing[one].within(start, end) for one in Activity], axis=1)
+        return np.stack([doing[one].within(start, end) for one in HostActivity], axis=1)
 
-    def _followed(self, thread: int | None) -> dict[Activity, Intervals]:
+    def _followed(self, thread: int | None) -> dict[HostActivity, Intervals]:
         if thread not in self._following:
-            found = {one: Intervals.none() for one in Activity}
+            found = {one: Intervals.none() for one in HostActivity}
             taken = Intervals.none()
             for other in dict.fromkeys((thread, self.main, None)):
                 for one, times in self.activity(other).items():
@@ -178,7 +178,7 @@ class Host:
             return np.zeros(len(self.trace.host), dtype=np.bool_)
         return self._named(profiler.SPREADING)
 
-    def _sort(self, thread: int | None) -> dict[Activity, Intervals]:
+    def _sort(self, thread: int | None) -> dict[HostActivity, Intervals]:
         ranges, calls = self.trace.host, self.trace.calls
         on_host = self._on(thread, ranges.thread)
         on_calls = self._on(thread, calls.thread)
@@ -186,25 +186,25 @@ class Host:
         launches = Intervals.union(calls.start[on_calls], calls.end[on_calls])
         operators = self._ranges(on_host & (ranges.kind == HostKind.OPERATOR)) | launches
         found = {
-            Activity.LOADING: self._ranges(on_host & self.fetching),
-            Activity.SAVING: self._ranges(on_host & self.saving),
-            Activity.COMPILING: self._ranges(on_host & self.compiling),
-            Activity.ALLOCATING: self._during(on_calls & self.allocating),
-            Activity.SYNCHRONIZING: self._during(on_calls & self.draining),
-            Activity.COPYING_IN: self._during(on_calls & self.copying_in),
-            Activity.COLLECTIVE: self._ranges(on_host & self.collectives),
-            Activity.SPREADING: self._ranges(on_host & self.spreading),
-            Activity.SETTING_UP: self._during(on_calls & (calls.end - calls.start > thresholds.SET_UP_CALL_NS)),
-            Activity.DISPATCHING: Intervals.union(
+            HostActivity.LOADING: self._ranges(on_host & self.fetching),
+            HostActivity.SAVING: self._ranges(on_host & self.saving),
+            HostActivity.COMPILING: self._ranges(on_host & self.compiling),
+            HostActivity.ALLOCATING: self._during(on_calls & self.allocating),
+            HostActivity.SYNCHRONIZING: self._during(on_calls & self.draining),
+            HostActivity.COPYING_IN: self._during(on_calls & self.copying_in),
+            HostActivity.COLLECTIVE: self._ranges(on_host & self.collectives),
+            HostActivity.SPREADING: self._ranges(on_host & self.spreading),
+            HostActivity.SETTING_UP: self._during(on_calls & (calls.end - calls.start > thresholds.SET_UP_CALL_NS)),
+            HostActivity.DISPATCHING: Intervals.union(
                 operators.start, operators.end, joining=int(thresholds.DISPATCH_PAUSE_NS)
             ),
-            Activity.OWN_CODE: self._ranges(on_host & python),
+            HostActivity.OWN_CODE: self._ranges(on_host & python),
         }
-        found[Activity.SETTING_UP] |= self._first_calls.on(thread)
+        found[HostActivity.SETTING_UP] |= self._first_calls.on(thread)
         if thread is not None:  # what others do meanwhile explains more than the frame that waits for them
-            found[Activity.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
+            found[HostActivity.OWN_CODE] -= self._ranges(on_host & python & self.awaiting)
         taken = Intervals.none()
-        for one in Activity:
+        for one in HostActivity:
             found[one], taken = found[one] - taken, taken | found[one]
         return found
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.profiler import Work
-from perfdoctor.metrics.statistics import Comparison, compare_kinds
+from perfdoctor.metrics.statistics import WorkComparison, compare_kinds
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.collectives import Collectives
@@ -178,7 +178,7 @@ def _gather(tables: Sequence[Collectives], parts: Sequence[Attendance] | None) -
     return _Transfers(number.astype(np.int64), names, taken_, hidden, exposed_, counted.astype(np.bool_))
 
 
-def _saved(transfers: _Transfers, found: Comparison) -> float:
+def _saved(transfers: _Transfers, found: WorkComparison) -> float:
     """Nanoseconds of exposed transfer that these would not take if they were as fast as alone."""
     if not found.sure:
         return 0.0
@@ -189,7 +189,7 @@ def _saved(transfers: _Transfers, found: Comparison) -> float:
     return saved
 
 
-def _bandwidths(transfers: _Transfers, found: Comparison) -> dict[str, float]:
+def _bandwidths(transfers: _Transfers, found: WorkComparison) -> dict[str, float]:
     """Bus bandwidths in GB/s of the kind that takes most, alone and behind kernels, if its group's size is known."""
     most = max(found.kinds, key=lambda kind: kind.beside * kind.count)
     operation, ranks, size = transfers.names[most.number]

@@ -30,7 +30,7 @@ from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import UNKNOWN, HostKind, Int8s, Int32s, Int64s, Trace
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
-_SHOWN = 5
+_SHOWN = 5  # lines
 
 
 class Doing(IntEnum):

@@ -21,7 +21,7 @@ from perfdoctor.traces.call_sites import CallSites, SourceLines, annotation_arou
 from perfdoctor.traces.collectives import Collectives, list_collectives
 from perfdoctor.traces.coverage import missing_in_trace, why_silent
 from perfdoctor.traces.device import IdleReason
-from perfdoctor.traces.host import Activity
+from perfdoctor.traces.host import HostActivity
 from perfdoctor.traces.interference import measure_beside_collectives
 from perfdoctor.traces.intervals import NONE, Intervals
 from perfdoctor.traces.kernel_stats import KernelTimes, measure_kernels, time_kernels, time_same_kernels
@@ -249,7 +249,7 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
     per_second = NS_PER_S / length
     found: dict[str, float | None] = {}
     found["traced_loading"] = account.loading
-    compiling = (everywhere[Activity.COMPILING] & whole).total
+    compiling = (everywhere[HostActivity.COMPILING] & whole).total
     if compiling and account.recompiles:
         found["traced_compiling"] = compiling / length
     if account.window.steps:
@@ -258,7 +258,7 @@ def _of_host(account: RankAccount) -> dict[str, float | None]:
         found["traced_operators"] = float(outermost.sum()) / len(account.window.steps) or None
     if len(calls):
         found["traced_waits"] = int((inside & account.host.draining).sum()) * per_second
-        found["traced_waiting"] = (everywhere[Activity.SYNCHRONIZING] & whole).total / length
+        found["traced_waiting"] = (everywhere[HostActivity.SYNCHRONIZING] & whole).total / length
         if account.host.copying_in.any():
             blocked = Intervals.union(calls.start[account.host.blocked], calls.end[account.host.blocked])
             found["traced_blocked"] = (blocked & whole).total / length

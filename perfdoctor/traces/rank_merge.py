@@ -8,28 +8,34 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
-from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.diagnosis import Evidence, NotExamined, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.amounts import Amounts, sum_by_place
+from perfdoctor.timeline.missing_ranks import missing_ranks
 from perfdoctor.timeline.processes import Process
-from perfdoctor.traces.account import slice_edges
+from perfdoctor.traces.account import SLICES, slice_edges
+from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.communication import SPLIT, is_short
 from perfdoctor.traces.interference import measure_behind_kernels
 from perfdoctor.traces.intervals import Floats, spread
 from perfdoctor.traces.matching import RankClock, match_collectives
+from perfdoctor.traces.model import Bools
 from perfdoctor.traces.rank import Rank, mean_evidence
 from perfdoctor.traces.stragglers import Attendance, Charge, attend, charge
 
+# The accounts' slices of time are made longer where there would be more of them over all ranks.
+_MOST_SLICES = 10_000
+_NAMED = 10  # files that a note names
 _SEPARATELY = "Analyze the traces of one run together, and other files by themselves."
-_ALL = "give the traces of all ranks: perfdoctor analyze FOLDER"
+_ALL = say("cluster.all_traces")
 
 
 def leave_out_copies(ranks: Sequence[Rank]) -> tuple[list[Rank], list[NotExamined]]:
@@ -45,16 +51,20 @@ def leave_out_copies(ranks: Sequence[Rank]) -> tuple[list[Rank], list[NotExamine
             copies[original.source].append(rank.source)
         else:
             kept.append(rank)
-    notes = [
+    return kept, [
         NotExamined(
             "ranks",
-            f"{', '.join(others)}: the same as {source} to the nanosecond, so a copy of it and no other rank's trace. "
+            f"{_listed(others)}: the same as {source} to the nanosecond, so a copy of it and no other rank's trace. "
             "It is left out.",
             "give each rank a file of its own, with its rank in the name",
         )
-        for source, others in copies.items()
+        for source, others in list(copies.items())[:_NAMED]
     ]
-    return kept, notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join((*names[:_NAMED], f"and {rest} more") if rest > 0 else names)
 
 
 def order_ranks(ranks: Sequence[Rank]) -> list[Rank]:
@@ -113,23 +123,33 @@ def merge_ranks(ranks: Sequence[Rank], numbers: Sequence[int]) -> MergedRanks:
     tables = [rank.collectives for rank in ranks]
     shared, clocks = match_collectives(tables, [rank.origin_ns for rank in ranks])
     parts = list(attend(tables, shared, clocks))
-    sizes = {(rank, row): len(collective) for collective in shared for rank, row in collective.items()}
     charges = charge(parts)
     by_rank: dict[int, list[Attendance]] = defaultdict(list)
     for part in parts:
         by_rank[part.rank].append(part)
     worlds = [rank.world or 0 for rank in ranks]
     all_seen = len(ranks) >= max(worlds)
+    sizes = {} if all_seen else {(rank, row): len(one) for one in shared for rank, row in one.items()}
+    together = next((count for count in (1, 2, 4, 5) if len(ranks) * SLICES <= count * _MOST_SLICES), 10)
     accounts = []
     for index, rank in enumerate(ranks):
         mine = by_rank[index]
-        complete = {part.row for part in mine if all_seen or _is_whole(rank, part, sizes[index, part.row])}
-        account = _own_account(rank, numbers[index], mine, complete)
-        _attribute_waits(account, rank, mine, charges, numbers)
-        accounts.append(account)
+        complete = np.array([all_seen or _is_whole(rank, part, sizes[index, part.row]) for part in mine], dtype=bool)
+        account, alike = _own_account(rank, numbers[index], mine, complete)
+        _attribute_waits(account, rank, mine, alike, charges, numbers)
+        accounts.append(_with_longer_slices(account, together))
     exposed = float(sum(table.split.sum() for table in tables))
     met = float(sum(tables[part.rank].split[part.row].sum() for part in parts))
     return MergedRanks(accounts, clocks, len(shared), parts, exposed, max(0.0, exposed - met))
+
+
+def _with_longer_slices(account: Account, together: int) -> Account:
+    """The same account with so many slices of its time taken as one."""
+    if together == 1:
+        return account
+    own = sum_by_place((slice_ // together, amounts) for slice_, amounts in account.own.items())
+    waits = sum_by_place(((slice_ // together, rank), amounts) for (slice_, rank), amounts in account.waits.items())
+    return replace(account, own=own, waits=waits)
 
 
 def _is_whole(rank: Rank, part: Attendance, seen: int) -> bool:
@@ -137,44 +157,60 @@ def _is_whole(rank: Rank, part: Attendance, seen: int) -> bool:
     return 0 < int(rank.collectives.group_size[part.row]) <= seen
 
 
-def _own_account(rank: Rank, number: int, parts: Sequence[Attendance], complete: set[int]) -> Account:
-    """What lies in a rank itself: all but communication, and the transfer in its collectives."""
+def _own_account(rank: Rank, number: int, parts: Sequence[Attendance], complete: Bools) -> tuple[Account, Floats]:
+    """What lies in a rank itself: all but communication, and the transfer in its collectives.
+
+    Args:
+        rank: as its own trace shows it.
+        number: its number.
+        parts: its parts in collectives.
+        complete: of which of these all ranks were seen.
+
+    Returns:
+        The account, and by slice the nanoseconds of waiting in collectives that were left out of the rank's table: for
+        the same ranks as in those that are there, in the same parts.
+    """
     pid = rank.pid or 0
     account = Account(Process(pid, 0, 0, None, "trainer", 0, number))
     account.phases["traced"] = rank.window.length / NS_PER_S
     table = rank.collectives
     split = table.split.copy()
     start = table.start.copy()
-    for part in parts:
-        split[part.row] = _transfer(rank, part, complete=part.row in complete)
-        start[part.row] = part.until
+    rows = [part.row for part in parts]
+    split[rows] = _transfers(table, parts, complete)
+    start[rows] = [part.until for part in parts]
     # What the rank showed by itself makes room for what all ranks show together.
     before = _sliced(rank, table.split, table.start)
     after = _sliced(rank, split, start)
+    kinds, waited = split.sum(axis=0), sum(part.waited for part in parts)
+    scale = float(kinds.sum() + waited) if table.left_out else 0.0
+    alike = np.zeros(len(rank.slices))
     for index, amounts in enumerate(rank.slices):
         own = Amounts(amounts)
+        rest = [max(0.0, own[cause] - float(before[index, column])) for column, cause in enumerate(SPLIT)]
+        if scale:
+            alike[index] = sum(rest) * waited / scale
+            rest = (sum(rest) * kinds / scale).tolist()
         for column, cause in enumerate(SPLIT):
-            own[cause] = max(0.0, own[cause] - float(before[index, column])) + float(after[index, column])
+            own[cause] = rest[column] + float(after[index, column])
         account.own[index] = Amounts({cause: amount / NS_PER_S for cause, amount in own.items() if amount > 0})
-    return account
+    return account, alike
 
 
-def _transfer(rank: Rank, part: Attendance, *, complete: bool) -> Floats:
-    """A collective's exposed time, by ``SPLIT``, less what was waited for ranks that were seen.
+def _transfers(table: Collectives, parts: Sequence[Attendance], complete: Bools) -> Floats:
+    """Exposed times of collectives, by ``SPLIT``, less what was waited for ranks that were seen.
 
     If all were seen, the rest is transfer. If not, one that was not may have come later still: then it is transfer only
     as far as the rank's own trace says so.
     """
-    table = rank.collectives
-    alone = dict(zip(SPLIT, table.split[part.row].tolist(), strict=True))
-    rest = max(0.0, sum(alone.values()) - part.waited)
-    moving = rest if complete else min(rest, alone[BANDWIDTH] + alone[LATENCY])
-    if complete or not moving:
-        short = bool(is_short(table.size[[part.row]], np.array([part.transfer]))[0])
-    else:
-        short = alone[LATENCY] > alone[BANDWIDTH]
-    found = {LATENCY: moving if short else 0.0, BANDWIDTH: 0.0 if short else moving, UNOBSERVED_RANK: rest - moving}
-    return np.array([found[cause] for cause in SPLIT])
+    rows = [part.row for part in parts]
+    alone = dict(zip(SPLIT, table.split[rows].T, strict=True))
+    rest = np.maximum(0.0, sum(alone.values()) - np.array([part.waited for part in parts]))
+    moving = np.where(complete, rest, np.minimum(rest, alone[BANDWIDTH] + alone[LATENCY]))
+    by_size = is_short(table.size[rows], np.array([part.transfer for part in parts]))
+    short = np.where(complete | (moving == 0), by_size, alone[LATENCY] > alone[BANDWIDTH])
+    found = {LATENCY: moving * short, BANDWIDTH: moving * ~short, UNOBSERVED_RANK: rest - moving}
+    return np.stack([found[cause] for cause in SPLIT], axis=1)
 
 
 def _sliced(rank: Rank, split: Floats, start: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
@@ -185,17 +221,24 @@ def _sliced(rank: Rank, split: Floats, start: np.ndarray[tuple[int], np.dtype[np
 
 
 def _attribute_waits(
-    account: Account, rank: Rank, parts: Iterable[Attendance], charges: Mapping[int, Charge], numbers: Sequence[int]
+    account: Account,
+    rank: Rank,
+    parts: Iterable[Attendance],
+    alike: Floats,
+    charges: Mapping[int, Charge],
+    numbers: Sequence[int],
 ) -> None:
     by_late: dict[int, list[Attendance]] = defaultdict(list)
     for part in parts:
         if part.waited:
             by_late[part.late].append(part)
+    waited = sum(part.waited for some in by_late.values() for part in some)
     for late, waits in by_late.items():
         start = rank.collectives.start[[part.row for part in waits]]
         until = np.array([part.until for part in waits])
         amounts = np.array([part.waited for part in waits])
         sliced = np.diff(spread(start, until, amounts, slice_edges(rank.window)))
+        sliced = sliced + alike * float(amounts.sum()) / waited
         for (culprit, cause), part_of in charges[late].items():
             for index in np.flatnonzero(sliced).tolist():
                 if numbers[culprit] == account.trainer.rank:  # who waits for a rank that waited for this one
@@ -216,13 +259,11 @@ def measure_job(ranks: Sequence[Rank], merged: MergedRanks) -> dict[str, Evidenc
 def missing_in_job(ranks: Sequence[Rank], merged: MergedRanks) -> list[NotExamined]:
     """What is not known because ranks are missing, or do not fit together."""
     world = max((rank.world or 0 for rank in ranks), default=0)
-    found = []
-    if len(ranks) < world:
-        why = f"{len(ranks)} of {world} ranks were seen: waiting for the others is not followed."
-        found.append(NotExamined("ranks", why, _ALL))
+    numbered = all(rank.number is not None for rank in ranks)
+    found = missing_ranks(len(ranks), world, _ALL, (rank.number or 0 for rank in ranks) if numbered else ())
     if len(ranks) < 2:
         return found
-    if not all(rank.number is not None for rank in ranks):
+    if not numbered:
         why = "Not all traces say which rank they are of: the files were numbered in their order."
         found.append(NotExamined("ranks", why, "name the files so that their order is that of the ranks"))
     return [*found, *_apart(ranks), *_uneven(ranks), *_unmatched(merged)]

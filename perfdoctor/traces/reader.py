@@ -19,8 +19,7 @@ from perfdoctor.traces.model import DeviceProperties, Inputs, Trace
 
 # Times below this many microseconds count from the machine's start, those above from 1970 (1e14 us is 1973).
 _EPOCH_US = 1e14
-_SUFFIXES = (".json", ".json.gz", ".pt.trace.json", ".pt.trace.json.gz")
-_HOW_TO_RECORD = (
+HOW_TO_RECORD = (
     "Record one with torch.profiler.profile(...) and prof.export_chrome_trace('trace.json.gz'), "
     "or with tensorboard_trace_handler."
 )
@@ -47,10 +46,10 @@ def read_trace(path: Path) -> Trace:
     if not pieces.is_trace:
         raise PerfDoctorError(
             f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",
-            hint=_HOW_TO_RECORD,
+            hint=HOW_TO_RECORD,
         )
     if columns.events == 0:
-        raise PerfDoctorError(f"{path} holds no event that can be read.", hint=_HOW_TO_RECORD)
+        raise PerfDoctorError(f"{path} holds no event that can be read.", hint=HOW_TO_RECORD)
     notes = [file.missing] if file.missing else []
     if not pieces.ended and not file.missing:
         notes.append("The file is cut short: the end of its list of events is missing.")
@@ -67,26 +66,6 @@ def _without_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def find_traces(paths: list[Path]) -> list[Path]:
-    """The trace files among the paths, and in those that are folders.
-
-    Raises:
-        PerfDoctorError: a path does not exist, or a folder holds no trace.
-    """
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.name.endswith(_SUFFIXES) and file.is_file())
-            if not inside:
-                raise PerfDoctorError(f"There is no trace (*.json, *.json.gz) in {path}.", hint=_HOW_TO_RECORD)
-            found += inside
-        elif path.exists():
-            found.append(path)
-        else:
-            raise PerfDoctorError(f"There is no file {path}.", hint="Check the path.")
-    return list(dict.fromkeys(found))
 
 
 def _trace(path: Path, columns: Columns, pieces: Pieces, notes: list[str]) -> Trace:

@@ -22,6 +22,7 @@ from perfdoctor.traces.intervals import Floats
 from perfdoctor.traces.matching import MatchedCollective, RankClock
 
 _WAITING = np.array([name.startswith("communication.") for name in COLUMNS])
+_NOTHING: Floats = np.zeros(len(COLUMNS))
 _UNKNOWN = np.array([name == UNATTRIBUTED for name in COLUMNS])
 
 # Who is at fault and for what, to how much of it: fractions that sum to 1.
@@ -39,7 +40,7 @@ class Attendance:
         waited: exposed nanoseconds before that.
         transfer: nanoseconds that the collective took from then on, on the fastest rank.
         excess: by ``COLUMNS``, what the late rank had spent more than this one since they last met, to the part that
-            was exposed.
+            was exposed; None if they met in what was left out of the late rank's table.
         met: whether they had met before in what was recorded; otherwise one may have been late from the beginning.
     """
 
@@ -49,7 +50,7 @@ class Attendance:
     until: int
     waited: float
     transfer: float
-    excess: Floats
+    excess: Floats | None
     met: bool
 
 
@@ -69,9 +70,11 @@ def attend(
                 wait = 0.0
             until = int(ranks[rank].start[row] + wait)
             waited = ranks[rank].exposed(row, until) if wait else 0.0
-            excess = np.zeros(len(COLUMNS))
+            excess: Floats | None = _NOTHING
             together = _last_together(ranks, past[rank], late)
-            if waited:
+            if together is None and ranks[late].left_out:
+                excess = None
+            elif waited:
                 excess = _excess(ranks, collective, together, rank, late) * waited / wait
             yield Attendance(rank, row, late, until, waited, transfer, excess, together is not None)
         for rank, row in collective.items():
@@ -97,10 +100,11 @@ def _excess(
 
     Clocks do not matter here: each rank's own times are compared.
     """
-    spent = [ranks[one].before[collective[one]].copy() for one in (late, rank)]
+    spent = [ranks[one].spent_before(collective[one]) for one in (late, rank)]
     if together is not None:
-        spent = [amounts - ranks[one].after[together[one]] for amounts, one in zip(spent, (late, rank), strict=True)]
-    return np.asarray(spent[0] - spent[1], dtype=np.float64)
+        until = [ranks[one].spent_after(together[one]) for one in (late, rank)]
+        spent = [amounts - then for amounts, then in zip(spent, until, strict=True)]
+    return np.asarray(spent[0] - spent[1])
 
 
 def charge(parts: Sequence[Attendance]) -> dict[int, Charge]:
@@ -112,14 +116,26 @@ def charge(parts: Sequence[Attendance]) -> dict[int, Charge]:
     for part in parts:
         if part.waited:
             waited[part.rank][part.late] += part.waited
+        if part.waited and part.excess is not None:
             wanted[part.late] += part.waited
             unmet[part.late] += 0.0 if part.met else part.waited
             excess[part.late] = excess.get(part.late, np.zeros(len(COLUMNS))) + part.excess
     own = {rank: _own_charge(rank, excess[rank], wanted[rank], unmet[rank]) for rank in excess}
-    charges: dict[int, Charge] = {rank: found for rank, (found, _) in own.items()}
-    for _ in excess:  # a wait is passed on at most once through all ranks
-        charges = {rank: _passed_on(own[rank], waited[rank].fractions(), charges) for rank in excess}
+    charges: dict[int, Charge] = {part.late: {(part.late, UNATTRIBUTED): 1.0} for part in parts}
+    charges |= {rank: found for rank, (found, _) in own.items()}
+    weights = {rank: waited[rank].fractions() for rank, (_, passed) in own.items() if passed and waited[rank]}
+    for _ in weights:  # a wait is passed on at most once through all ranks
+        before = charges
+        charges = {**charges, **{rank: _passed_on(own[rank], weights[rank], before) for rank in weights}}
+        if all(_alike(charges[rank], before[rank]) for rank in weights):
+            break
     return charges
+
+
+def _alike(one: Charge, other: Charge) -> bool:
+    """Whether two are the same but for what is too small to matter."""
+    keys = one.keys() | other.keys()
+    return all(abs(one.get(key, 0.0) - other.get(key, 0.0)) < thresholds.SMALLEST_CHARGE for key in keys)
 
 
 def _own_charge(rank: int, excess: Floats, waited: float, unmet: float) -> tuple[Charge, float]:
@@ -141,10 +157,9 @@ def _own_charge(rank: int, excess: Floats, waited: float, unmet: float) -> tuple
 
 def _passed_on(own: tuple[Charge, float], waits_for: Mapping[int, float], charges: Mapping[int, Charge]) -> Charge:
     mine, passed = own
-    if not passed or not waits_for:
-        return mine
     found: Amounts[tuple[int, str]] = Amounts({key: part * (1 - passed) for key, part in mine.items()})
     for other, weight in waits_for.items():
         for key, part in charges[other].items():
             found[key] += passed * weight * part
-    return found
+    large = Amounts({key: part for key, part in found.items() if part >= thresholds.SMALLEST_CHARGE})
+    return large.fractions() if large else found

@@ -31,9 +31,7 @@ def start(
     Raises:
         OSError: there is no such program, or it cannot be run.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    # Processes of the job whose parent ends become ours, and are found.
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None)
 
     def end_with_us() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -87,6 +85,9 @@ def end(process: subprocess.Popen[bytes], token: str) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], token: str) -> None:
+    # Whose parent ends from here on becomes our child, so that it can be waited for. While the job runs that would be
+    # wrong: a daemon that it has started would count as perfdoctor's own, and so would the cores that it takes.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     family = _family(process, token)
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGINT)
@@ -101,6 +102,7 @@ def _end(process: subprocess.Popen[bytes], token: str) -> None:
         time.sleep(_ASK_EVERY_S)
     _reap(family, process)
     process.wait()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def memory_of(process: subprocess.Popen[bytes]) -> int:
@@ -117,12 +119,12 @@ def memory_of(process: subprocess.Popen[bytes]) -> int:
 
 
 def _family(process: subprocess.Popen[bytes], token: str) -> set[psutil.Process]:
-    """The processes of a run: below its first one, and those that have lost their parent and are ours now."""
+    """The processes of a run: below its first one, and those that have lost their parent."""
     family: set[psutil.Process] = set()
     with suppress(psutil.Error):
         top = psutil.Process(process.pid)
         family |= {top, *top.children(recursive=True)}
-    for one in psutil.Process().children(recursive=True):
+    for one in psutil.process_iter():
         with suppress(psutil.Error):
             if one.environ().get(TOKEN) == token:
                 family.add(one)

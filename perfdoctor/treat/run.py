@@ -30,8 +30,8 @@ from perfdoctor.treat import processes
 from perfdoctor.treat.compare import steady_from
 from perfdoctor.treat.workplace import Workplace
 
-_ASK_EVERY_S = 0.1
-_MEMORY_EVERY_S = 0.5
+_ASK_EVERY_S = 0.1  # whether enough steps are done
+_MEMORY_EVERY_S = 0.5  # a reading opens a file per process
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -68,7 +68,7 @@ class StepWindow:
 
 
 @dataclass(slots=True)
-class Run:
+class SeenRun:
     """What was seen of a run.
 
     Attributes:
@@ -138,13 +138,13 @@ class LiveRun:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, errors: Path) -> None:
         self.process = process
-        self.seen = Run(now_ns())
+        self.seen = SeenRun(now_ns())
         self._folder = folder
         self._errors = errors
         self._events: dict[Path, _Events] = {}
         self._memory_due = 0.0
 
-    def look(self) -> Run:
+    def look(self) -> SeenRun:
         """What has been seen so far."""
         for file in self._folder.glob(f"*{notes.EVENTS}"):
             self._events.setdefault(file, _Events(file)).read()
@@ -155,7 +155,7 @@ class LiveRun:
         self.seen.status = self.process.poll()
         return self.seen
 
-    def wait(self, enough: Callable[[Run], bool], until: float) -> bool:
+    def wait(self, enough: Callable[[SeenRun], bool], until: float) -> bool:
         """Waits until enough was seen; returns whether that was so before the job or the time has ended.
 
         Args:
@@ -168,7 +168,7 @@ class LiveRun:
             time.sleep(_ASK_EVERY_S)
         return True
 
-    def conclude(self) -> Run:
+    def conclude(self) -> SeenRun:
         """Everything that was seen, facts included."""
         self.look()
         self.seen.facts = list(_facts(self._folder))
@@ -223,10 +223,14 @@ class Runner:
         """
         self.count += 1
         token = uuid.uuid4().hex
-        told = self._workplace.scratch / token
-        told.mkdir()
-        with self._workplace.copy() as folder, (told / "out").open("wb") as output, (told / "err").open("wb") as errors:
-            surroundings = self._surroundings(change, folder, told, token)
+        noted = self._workplace.scratch / token
+        noted.mkdir()
+        with (
+            self._workplace.copy() as folder,
+            (noted / "out").open("wb") as output,
+            (noted / "err").open("wb") as errors,
+        ):
+            surroundings = self._surroundings(change, folder, noted, token)
             try:
                 process = processes.start(self.command, folder, surroundings, output, errors)
             except OSError as error:
@@ -235,11 +239,11 @@ class Runner:
                     hint="After -- stands what starts the job: perfdoctor treat -- python train.py",
                 ) from None
             try:
-                yield LiveRun(process, told, told / "err")
+                yield LiveRun(process, noted, noted / "err")
             finally:
                 processes.end(process, token)
 
-    def run(self, change: Change, window: StepWindow) -> Run:
+    def run(self, change: Change, window: StepWindow) -> SeenRun:
         """Runs the job with some changes until the steps to measure are over, or it takes too long."""
         with self.live(change) as live:
             live.wait(lambda seen: bool(seen.ends_ns), time.monotonic() + window.start_s)
@@ -251,12 +255,12 @@ class Runner:
             seen.failure = _why_useless(seen, live, window)
         return seen
 
-    def _surroundings(self, change: Change, folder: Path, told: Path, token: str) -> dict[str, str]:
+    def _surroundings(self, change: Change, folder: Path, noted: Path, token: str) -> dict[str, str]:
         settings = {
-            "folder": str(told),
+            "folder": str(noted),
             "root": str(folder),
             "original": str(self._workplace.source),
-            "saves": str(told / "saves"),
+            "saves": str(noted / "saves"),
             "changes": dict(change.settings),
         }
         hook = str(Path(treated.__path__[0]))
@@ -267,7 +271,7 @@ class Runner:
         return {name: value for name, value in variables.items() if value is not None}
 
 
-def _why_useless(seen: Run, live: LiveRun, window: StepWindow) -> Text:
+def _why_useless(seen: SeenRun, live: LiveRun, window: StepWindow) -> Text:
     if seen.status:
         return say("treat.crashed", status=seen.status, said=live.last_words())
     if not seen.ends_ns:
@@ -278,12 +282,12 @@ def _why_useless(seen: Run, live: LiveRun, window: StepWindow) -> Text:
 
 
 def _facts(folder: Path) -> Iterator[dict[str, Any]]:
-    """What all processes of a run have told, each fact once; a line that is being written is left out."""
-    told = set()
+    """What all processes of a run have reported, each fact once; a line that is being written is left out."""
+    known = set()
     for file in sorted(folder.glob(f"*{notes.FACTS}")):
         for line in file.read_text("utf-8", errors="replace").split("\n")[:-1]:
-            if line not in told:
-                told.add(line)
+            if line not in known:
+                known.add(line)
                 yield json.loads(line)
 
 

@@ -12,7 +12,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.results.treatment import Outcome, Speedup, Training
 from perfdoctor.treat.compare import compare, judge
 from perfdoctor.treat.losses import compare_losses
-from perfdoctor.treat.run import Change, Run
+from perfdoctor.treat.run import Change, SeenRun
 from perfdoctor.treat.treatments import Treatment, together
 
 # Before so many changes in a round comes a control.
@@ -30,7 +30,7 @@ class Lab(Protocol):
 
     budget_s: float
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> Run:
+    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a run.
 
         Args:
@@ -54,16 +54,18 @@ class Arm:
         controls: what its runs are compared with.
         closed: nothing more is to be learnt about it.
         detail: why it was closed, where its runs do not say so.
+        patient: its runs are short, so that a first one that is slow says little.
     """
 
     treatments: tuple[Treatment, ...]
     change: Change
-    controls: list[Run]
-    runs: list[Run] = field(default_factory=list)
+    controls: list[SeenRun]
+    runs: list[SeenRun] = field(default_factory=list)
     closed: bool = False
     outcome: Outcome = Outcome.UNDECIDED
     training: Training | None = None
     detail: Text = ""
+    patient: bool = False
 
     @property
     def name(self) -> str:
@@ -84,7 +86,7 @@ class Arm:
         """Closes it without a run."""
         self.closed, self.outcome, self.detail = True, Outcome.NOT_TRIED, why
 
-    def take(self, run: Run) -> None:
+    def take(self, run: SeenRun) -> None:
         """Keeps a run, or closes the arm if it has failed."""
         missing = set(self.change.settings) - run.applied()
         if run.failure or missing:
@@ -99,7 +101,7 @@ class Arm:
         if self.closed or measured is None or self.outcome is Outcome.FAILED:
             return
         if len(self.runs) == 1:
-            if measured.speedup < thresholds.HOPELESS:
+            if measured.speedup < thresholds.HOPELESS and not self.patient:
                 self.closed, self.detail = True, say("treat.given_up")
             return
         self.outcome = judge(measured)
@@ -133,13 +135,13 @@ class Found:
         best: the best of all, by fresh runs; None where none is faster by these.
     """
 
-    controls: list[Run] = field(default_factory=list)
+    controls: list[SeenRun] = field(default_factory=list)
     arms: list[Arm] = field(default_factory=list)
     combined: list[Arm] = field(default_factory=list)
     best: Arm | None = None
 
 
-def paces(runs: Sequence[Run]) -> list[float]:
+def paces(runs: Sequence[SeenRun]) -> list[float]:
     """Seconds per step of each run."""
     return [pace for run in runs if (pace := run.pace()) is not None]
 
@@ -200,7 +202,7 @@ def _run_round(arms: Sequence[Arm], found: Found, lab: Lab, reserve_s: float) ->
     return True
 
 
-def _run_control(controls: list[Run], lab: Lab, reserve_s: float) -> bool:
+def _run_control(controls: list[SeenRun], lab: Lab, reserve_s: float) -> bool:
     """Makes a run without a change; returns whether there was time for it."""
     if lab.left_s() < lab.run_s() + reserve_s:
         return False
@@ -263,6 +265,6 @@ def _confirm(best: Arm, found: Found, lab: Lab) -> Arm | None:
     return fresh if fresh.outcome is Outcome.FASTER else None
 
 
-def first_step_s(runs: Sequence[Run]) -> float | None:
+def first_step_s(runs: Sequence[SeenRun]) -> float | None:
     """Seconds until the first step, the median of runs."""
     return statistics.median([run.first_step_s or 0.0 for run in runs]) if runs else None

@@ -18,11 +18,12 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
-from perfdoctor.results.treatment import Control, Outcome, Treated, Trial
+from perfdoctor.results.treatment import Treated
 from perfdoctor.treat.compare import steady_from
+from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.patch import edits_of, make_patch
-from perfdoctor.treat.run import Change, LiveRun, Run, Runner, StepWindow
-from perfdoctor.treat.search import Arm, Found, first_step_s, paces, search
+from perfdoctor.treat.run import Change, LiveRun, Runner, SeenRun, StepWindow
+from perfdoctor.treat.search import Arm, Found, search
 from perfdoctor.treat.treatments import Situation, Treatment, choose
 from perfdoctor.treat.workplace import Workplace
 
@@ -63,7 +64,7 @@ class Trials:
         self.budget_s = 60 * self.minutes
         self._runner = Runner(self.command, self.workplace)
         self._began = time.monotonic()
-        self._usual = Run(0)
+        self._usual = SeenRun(0)
         self._window = StepWindow(0, 0, self.left_s(), self.left_s())
         self._treatments: list[Treatment] = []
 
@@ -76,7 +77,7 @@ class Trials:
         pace = self._usual.pace() or 0.0
         return (self._usual.first_step_s or 0.0) + (self._window.first + self._window.steps) * pace + 1.0
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> Run:
+    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a run."""
         self.progress(name, self.left_s())
         window = self._window
@@ -123,18 +124,17 @@ class Trials:
     def result(self, diagnosis: Diagnosis, situation: Situation, *, interrupted: bool) -> Treated:
         """Everything that there is to report."""
         controls = self.found.controls
-        reports = [self._trial(arm, situation, interrupted) for arm in self.found.arms]
-        reports.sort(key=lambda one: (_ORDER[one.outcome], -(one.measured.speedup if one.measured else 0.0)))
+        unfinished = say("treat.interrupted") if interrupted else say("treat.no_time", needed=2 * self.run_s())
         best = self.found.best
         aside = {str(fact["path"]) for run in (self._usual, *controls) for fact in run.facts if fact["kind"] == "aside"}
         edits = edits_of(best.treatments, self._usual.facts) if best else ()
         return Treated(
             diagnosis=diagnosis,
             command=self._runner.command,
-            control=self._control(controls) if controls else None,
-            trials=tuple(reports),
-            combined=tuple(self._trial(arm, situation, interrupted) for arm in self.found.combined),
-            best=replace(self._trial(best, situation, interrupted), edits=edits) if best else None,
+            control=control_of(controls, self._window.first, self._window.steps) if controls else None,
+            trials=in_order([trial_of(arm, situation, unfinished) for arm in self.found.arms]),
+            combined=tuple(trial_of(arm, situation, unfinished) for arm in self.found.combined),
+            best=replace(trial_of(best, situation, unfinished), edits=edits) if best else None,
             patch=make_patch(edits, self.workplace.source),
             saved_aside=tuple(sorted(aside)),
             spent={
@@ -157,7 +157,7 @@ class Trials:
             raise KeyboardInterrupt
         return self.workplace.as_of_the_source(diagnosis)
 
-    def _plan(self, seen: Run) -> StepWindow:
+    def _plan(self, seen: SeenRun) -> StepWindow:
         """Which steps to measure: after those that are not steady, and for as long as starting takes."""
         times = seen.times()
         first = steady_from(times)
@@ -175,56 +175,8 @@ class Trials:
         limit_s = thresholds.MUCH_SLOWER * (first + steps) * pace + measured_s
         return StepWindow(first, steps, 2 * start_s + _START_MARGIN_S, limit_s)
 
-    def _control(self, runs: Sequence[Run]) -> Control:
-        logs = [math.log(pace) for pace in paces(runs)]
-        mean = sum(logs) / len(logs)
-        spread = math.sqrt(sum((one - mean) ** 2 for one in logs) / (len(logs) - 1)) if len(logs) > 1 else None
-        losses = [run.losses for run in runs]
-        count = min(map(len, losses))
-        gpu = [run.gpu_memory_bytes for run in runs if run.gpu_memory_bytes is not None]
-        return Control(
-            step_s=math.exp(mean),
-            spread=spread,
-            runs=len(runs),
-            first_step_s=first_step_s(runs) or 0.0,
-            warmup_steps=self._window.first,
-            steps=self._window.steps,
-            step_is=runs[0].step_is,
-            memory_bytes=max(run.memory_bytes for run in runs),
-            gpu_memory_bytes=max(gpu, default=None),
-            deterministic=all(one[:count] == losses[0][:count] for one in losses) if count and len(runs) > 1 else None,
-        )
 
-    def _trial(self, arm: Arm, situation: Situation, interrupted: bool) -> Trial:
-        predicted = situation.predicted(arm.treatments[0]) if len(arm.treatments) == 1 else None
-        most = situation.most(arm.treatments[0]) if len(arm.treatments) == 1 else None
-        start, usual = first_step_s(arm.runs), first_step_s(arm.controls)
-        late = start is not None and usual is not None and start > thresholds.LATE_FIRST_STEP * usual
-        gpu = [run.gpu_memory_bytes for run in arm.runs if run.gpu_memory_bytes is not None]
-        detail = arm.detail
-        if not detail and len(arm.runs) < 2:
-            detail = say("treat.interrupted") if interrupted else say("treat.no_time", needed=2 * self.run_s())
-        return Trial(
-            id=arm.name,
-            advice=tuple(one.advice for one in arm.treatments),
-            causes=tuple(dict.fromkeys(cause for one in arm.treatments for cause in one.causes)),
-            predicted=predicted,
-            at_most=most,
-            bound=arm.is_bound,
-            outcome=arm.outcome if arm.runs or arm.detail else Outcome.NOT_TRIED,
-            measured=arm.measured,
-            training=arm.training,
-            detail=detail,
-            first_step_s=start if late else None,
-            memory_bytes=max((run.memory_bytes for run in arm.runs), default=None),
-            gpu_memory_bytes=max(gpu, default=None),
-        )
-
-
-_ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
-
-
-def _is_settled(seen: Run) -> bool:
+def _is_settled(seen: SeenRun) -> bool:
     times = seen.times()
     return (len(times) >= _SETTLED_STEPS and sum(times) >= _SETTLED_S) or sum(times) > 5 * _SETTLED_S
 
@@ -260,7 +212,7 @@ def _require_steps(live: LiveRun, waited_s: float) -> None:
         raise PerfDoctorError("The job's steps take too long.", hint="Give it more time: --minutes 60")
 
 
-def _too_short(seen: Run) -> PerfDoctorError:
+def _too_short(seen: SeenRun) -> PerfDoctorError:
     steps = f"{len(seen.ends_ns)} step{'' if len(seen.ends_ns) == 1 else 's'}"
     return PerfDoctorError(f"The job ended after {steps}, before they were steady.", hint="Give it more steps to do.")
 

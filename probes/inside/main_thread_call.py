@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-_ASK_S = 0.02
+_ASK_S = 0.02  # whether the call was made
 
 
 class MainThreadCall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from operator import index
@@ -9,6 +10,8 @@ from pathlib import Path
 
 # Those of ``perfdoctor.reports.language``, which is not loaded into the job.
 LANGUAGES = ("en", "zh")
+# What ``treat`` may be besides false and true: changes whose results are rounded otherwise are tried as well.
+WITHIN_NOISE = "within noise"
 
 
 @dataclass
@@ -26,6 +29,9 @@ class Options:
         confirm: whether to repeat a batch that is kept in memory, to measure what the input costs.
         serialise: whether to isolate the phases of a few steps, where there is a device or more than one rank.
         lang: language of the reports; None for that of the locale.
+        source: whether to read the source around the lines that cost most.
+        treat: whether to try changes between steps, and whether those too that are not the same to the last bit.
+        treat_minutes: for how long at most.
 
     Raises:
         ValueError: a value is of another kind, or too small.
@@ -40,6 +46,9 @@ class Options:
     confirm: bool = False
     serialise: bool = True
     lang: str | None = None
+    source: bool = True
+    treat: bool | str = False
+    treat_minutes: float = 3.0
 
     def __post_init__(self) -> None:
         self.steps = _count("steps", self.steps, 1)
@@ -48,6 +57,10 @@ class Options:
         self.json = _absolute("json", self.json)
         self.recording = _absolute("recording", self.recording)
         self.profile = _count("profile", self.profile, 0)
+        if self.treat not in (False, True, WITHIN_NOISE):
+            raise ValueError(f"treat={self.treat!r} is unknown; write True, False or {WITHIN_NOISE!r}.")
+        if not isinstance(self.treat_minutes, (int, float)) or not 0 < self.treat_minutes < math.inf:
+            raise ValueError(f"treat_minutes={self.treat_minutes!r} is no number of minutes; write one above 0.")
         if self.lang not in (None, *LANGUAGES):
             raise ValueError(f"lang={self.lang!r} is no language of the reports; write {' or '.join(LANGUAGES)}.")
 

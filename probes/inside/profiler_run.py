@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.probes.inside.ring import RingWriter
@@ -42,6 +43,10 @@ class ProfilerRun:
         self._ring = ring
         self._planned = self._left = 0
         self._until_ns = 0
+        # When it began, how long a step takes without it, and how many there were with it.
+        self._begun_ns = 0
+        self._step_s = 0.0
+        self._steps = 0
         self._profiler: profiler.profile | None = None
         self._folder: str | None = None
         self._starting = False
@@ -91,6 +96,7 @@ class ProfilerRun:
     def step_ended(self, time_ns: int, step: int) -> bool:
         """Passes on to the next step; returns whether the last one was profiled, and the trace is written."""
         self._left -= 1
+        self._steps += 1
         if time_ns > self._until_ns and self._left < self._planned:
             self._left = 0
         with self._harmless():
@@ -107,9 +113,11 @@ class ProfilerRun:
             return
         with self._harmless():
             running.stop()
+        spent_ns = now() - self._begun_ns
+        held_ns = max(0, spent_ns - round(self._steps * self._step_s * NS_PER_S))
         file = Path(self._folder, TRACE)
         if file.exists():
-            self._ring.say("trace", str(file))
+            self._ring.say("trace", str(file), spent_ns, held_ns)
 
     def forget(self) -> None:
         """Takes back what ``watch_for_others`` did."""
@@ -133,6 +141,7 @@ class ProfilerRun:
         # The first one is for the profiler to warm up, and is thrown away.
         self._left = 1 + self._planned
         self._folder = tempfile.mkdtemp(prefix="perfdoctor-trace-")
+        self._begun_ns, self._step_s = time_ns, step_s
         file = str(Path(self._folder, TRACE))
         actions = profiler.ProfilerAction
         ours = profiler.profile(

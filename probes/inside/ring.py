@@ -59,8 +59,8 @@ BEGIN, END, POINT = 0, 1 << 8, 2 << 8
 DEVICE = 3 << 8
 EDGES = ("begin", "end", "point", "device begin", "device end", "device point")
 
-# How far the training process is: the last observed step has ended; perfdoctor has detached.
-SEEN, DETACHED = 1, 2
+# How far the training process is: the last observed step has ended; perfdoctor has detached; or it waits for orders.
+SEEN, DETACHED, TREATABLE = 1, 2, 3
 # What the sidecar does.
 NOT_YET, WATCHING, REPORTED, FAILED = range(4)
 # More names of the user's own phases than these are not marked.
@@ -178,7 +178,7 @@ class RingWriter:
         return KINDS[number] if number < len(KINDS) else next(one for one, n in self._own_phases.items() if n == number)
 
     def finish(self, state: int) -> None:
-        """Writes the last marks, and says how far the training process is: ``SEEN`` or ``DETACHED``."""
+        """Writes the last marks, and says how far the training process is: ``SEEN``, ``DETACHED`` or ``TREATABLE``."""
         try:
             self.flush()
         finally:
@@ -225,7 +225,7 @@ class RingReader:
 
     @property
     def trainer(self) -> int:
-        """How far the training process is: 0, ``SEEN`` or ``DETACHED``."""
+        """How far the training process is: 0, ``SEEN``, ``DETACHED`` or ``TREATABLE``."""
         return self._memory[_TRAINER_AT]
 
     def close(self) -> None:

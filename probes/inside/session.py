@@ -17,6 +17,7 @@ from perfdoctor.probes.inside.patches import Patches
 from perfdoctor.probes.inside.profiler_run import ProfilerRun
 from perfdoctor.probes.inside.ring import BEGIN, DETACHED, END, OBSERVED, SEEN, WATCHING, MakeMark, RingWriter
 from perfdoctor.probes.inside.same_batch import SameBatch
+from perfdoctor.probes.inside.setting_trials import SettingTrials
 from perfdoctor.probes.inside.sidecar_process import Sidecar, start_sidecar
 from perfdoctor.probes.inside.training_loop import TrainingLoop
 from perfdoctor.recording.clock import NS_PER_S
@@ -84,8 +85,9 @@ class Session:
         same_batch = SameBatch(options.confirm, self._ring)
         self._isolated = IsolatedPhases(options.serialise, self._ring, self._rewire)
         self._profile = ProfilerRun(options.profile, self._ring)
+        self._trials = SettingTrials(options.treat_minutes if options.treat else None, self.loop, self._ring)
         self._patches = Patches(self.loop, self._ring, same_batch)
-        self._follow_ups: tuple[FollowUp, ...] = (same_batch, self._isolated, self._profile)
+        self._follow_ups: tuple[FollowUp, ...] = (same_batch, self._isolated, self._profile, self._trials)
         self._coming = iter(self._follow_ups)
         self._current: FollowUp | None = None
         self._step_s = 0.0
@@ -110,7 +112,7 @@ class Session:
             self._ring.note(f"This torch has no {name} to mark.")
         if threading.current_thread() is not threading.main_thread():
             self._ring.note("The training runs in a thread of its own; samples are of the main thread.")
-        self.sidecar = start_sidecar(self._ring.fd, self._options)
+        self.sidecar = start_sidecar(self._ring.fd, self._options, self._trials.far_end())
         if self.sidecar.problem:
             self._ring.note(self.sidecar.problem)
         self._ring.handed_over()
@@ -143,6 +145,7 @@ class Session:
         self._device.end()
         self._isolated.forget()
         self._profile.forget()
+        self._trials.end()
         if was_active:
             self._detached()
 

@@ -63,7 +63,7 @@ class Sidecar:
         return self._diagnosis
 
 
-def start_sidecar(ring: int, options: Options) -> Sidecar:
+def start_sidecar(ring: int, options: Options, channel: int = -1) -> Sidecar:
     """Starts the sidecar that watches this process and the others of its job on this host.
 
     Among ranks that torchrun started, only the first one on each host has a sidecar; it finds the others' rings.
@@ -71,7 +71,16 @@ def start_sidecar(ring: int, options: Options) -> Sidecar:
     Args:
         ring: file of the marks.
         options: what the user asked for.
+        channel: the sidecar's end of a socket, closed here when the sidecar has it; -1 for none.
     """
+    try:
+        return _start(ring, options, channel)
+    finally:
+        if channel >= 0:
+            os.close(channel)
+
+
+def _start(ring: int, options: Options, channel: int) -> Sidecar:
     if os.environ.get("LOCAL_RANK", "0") != "0":
         # The first rank's sidecar descends from the launcher, as we do.
         allow_tracer(os.getppid())
@@ -80,13 +89,13 @@ def start_sidecar(ring: int, options: Options) -> Sidecar:
         return Sidecar(problem="This Python cannot start another one: sys.executable is empty.")
     result = anonymous_file(_RESULT)
     home = str(Path(perfdoctor.__file__).parent.parent)
-    command = [sys.executable, "-c", _START, home, str(ring), str(result), json.dumps(asdict(options))]
+    command = [sys.executable, "-c", _START, home, str(ring), str(result), str(channel), json.dumps(asdict(options))]
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=(ring, result),
+            pass_fds=(ring, result) if channel < 0 else (ring, result, channel),
             start_new_session=True,
         )
     except OSError as error:

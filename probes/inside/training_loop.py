@@ -37,6 +37,7 @@ class TrainingLoop:
         asks_compiler: torch does not say by itself when it compiles.
         late_ns: when the last step ended, if ``due`` is still to be called for it; 0 if not.
         observed: observation has begun, and what a step is changes no more.
+        on_enter, on_leave: called where the user's outermost ``with`` has begun, and where it has ended.
     """
 
     __slots__ = (
@@ -57,6 +58,8 @@ class TrainingLoop:
         "loader_seen",
         "marker",
         "observed",
+        "on_enter",
+        "on_leave",
         "steps",
         "thread",
         "worked",
@@ -67,6 +70,8 @@ class TrainingLoop:
         self.steps = self.due_step = self.due_ns = self.late_ns = 0
         self.worked = self.loader_seen = self.observed = False
         self.asks_compiler = True
+        self.on_enter: Callable[[], None] | None = None
+        self.on_leave: Callable[[], None] | None = None
         self._ring = ring
         self._due = due
         # How many of the user's ``with`` are open, and how many steps have ended within the outermost one.
@@ -75,6 +80,11 @@ class TrainingLoop:
         self._reported = False
         self._turns = OptimizerTurns()
         self.mark_with(ring.marker)
+
+    @property
+    def inside(self) -> bool:
+        """The thread is in the user's ``with``."""
+        return self._nesting > 0
 
     def mark_with(self, marker: MakeMark) -> None:
         """Makes marks in another way from here on."""
@@ -99,6 +109,8 @@ class TrainingLoop:
                 self._ended_inside = 0
             self._reported = reported
             self._entered(now())
+            if self.on_enter:
+                self.on_enter()
 
     def leave(self) -> None:
         """The user's ``with`` ends."""
@@ -107,6 +119,8 @@ class TrainingLoop:
         self._nesting -= 1
         if self._nesting:
             return
+        if self.on_leave:
+            self.on_leave()
         if not self._ended_inside and not self._reported:
             self._step_ended(now())
             self._left(now())

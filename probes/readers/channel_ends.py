@@ -55,23 +55,40 @@ def awaited_ends(pid: int) -> Iterator[End]:
             yield end
 
 
-def serves(end: End, pid: int) -> bool:
-    """Whether a process has this end open, of a pipe for writing."""
+def other_end(pid: int, descriptor: int) -> End | None:
+    """The other end of one of a process's descriptors; None if that is no channel within this host, or not known."""
+    descriptors = Descriptors(pid)
+    try:
+        return _other_end(pid, descriptor, descriptors.name_of(descriptor))
+    finally:
+        descriptors.close()
+
+
+def serves(end: End, pid: int, *, reads: bool = False) -> bool:
+    """Whether a process has this end open, of a pipe for writing.
+
+    Args:
+        end: the end.
+        pid: the process.
+        reads: of a pipe for reading instead.
+    """
     folder = f"/proc/{pid}"
+    unfit = os.O_WRONLY if reads else os.O_RDONLY
     try:
         for number in os.listdir(f"{folder}/fd")[:_MOST_DESCRIPTORS]:
             is_end = os.readlink(f"{folder}/fd/{number}") == end.link
-            if is_end and (end.kind != PIPE or _writes(f"{folder}/fdinfo/{number}")):
+            if is_end and (end.kind != PIPE or _access(f"{folder}/fdinfo/{number}") != unfit):
                 return True
     except OSError:
         return False  # it has ended, or is another user's
     return False
 
 
-def _writes(fdinfo: str) -> bool:
+def _access(fdinfo: str) -> int:
+    """For what a descriptor is open: ``O_RDONLY``, ``O_WRONLY`` or ``O_RDWR``."""
     with open(fdinfo, "rb") as file:
         flags = next(line for line in file if line.startswith(b"flags:"))
-    return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return int(flags.split()[1], 8) & os.O_ACCMODE
 
 
 def _other_end(pid: int, number: int, name: str) -> End | None:

@@ -177,6 +177,34 @@ class Layout:
         pthread = memory.word(thread_state + self.thread_id)
         return memory.number(pthread + self.native_id) if pthread else None
 
+    def main_state(self, memory: Memory, main: int) -> int:
+        """The main thread's state: the last one of the interpreter's list, which grows at its head.
+
+        Args:
+            memory: of the process.
+            main: the thread's id, as its own pid namespace counts.
+
+        Raises:
+            LayoutError: it is not there.
+        """
+        state = 0 if self.holder is None else memory.word(self.holder) or 0
+        for _ in range(_MOST_THREADS if state else 0):
+            following = memory.words(state, 2)[1:]
+            if following == (0,) and self.thread(memory, state) == main:
+                return state
+            if following in ((), (0,)):
+                break
+            state = following[0]
+        raise LayoutError("the main thread was not found in the interpreter's list of threads")
+
+    def states(self, memory: Memory, member: int) -> list[int]:
+        """All thread states of the interpreter that one of them belongs to; empty if the list changed meanwhile."""
+        return _thread_states(memory, member)
+
+    def ident(self, memory: Memory, thread_state: int) -> int | None:
+        """Python's identifier of the thread of a thread state (``threading.get_ident``)."""
+        return memory.word(thread_state + self.thread_id)
+
     def fits(self, memory: Memory, tids: frozenset[int]) -> bool:
         """These addresses hold plausible values: flags are 0 or 1, and the last holder is one of the
         process's threads."""

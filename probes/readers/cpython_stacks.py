@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from perfdoctor.probes.readers.process_memory import Memory
 
+# What is read may be torn or no stack at all: more frames, characters or bytes of line numbers are not believed.
 _DEEPEST = 2000
 _LONGEST_TEXT = 1024
 _LONGEST_TABLE = 1 << 16

@@ -43,13 +43,15 @@ class Fabric:
         self._ports = {f"fabric:{port.parts[-3]}/{port.name}": port.relative_to(root) for port in found}
 
     def facts(self, time_ns: int) -> Iterator[Fact]:
-        """How fast each port's link is now, and of which kind."""
+        """How fast each port's link is now, of which kind, and of which make its adapter."""
         for subject, port in self._ports.items():
             rate = re.match(r"([\d.]+) Gb/sec", self._text(port, "rate"))
             if rate:
                 yield Fact(time_ns, "network", subject, "link_bits_per_second", str(int(float(rate[1]) * 1e9)))
             if layer := self._text(port, "link_layer"):
                 yield Fact(time_ns, "network", subject, "link_layer", layer)
+            if board := self._text(port, "../../board_id"):
+                yield Fact(time_ns, "network", subject, "board", board)
 
     def readings(self, time_ns: int) -> Iterator[Reading]:
         """Whether each link is up, and its counters; those are left out that it does not have."""

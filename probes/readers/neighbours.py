@@ -5,7 +5,8 @@ A scan reads one small file of every process: 13 µs of CPU each (Linux 6.18, x8
 """
 
 import os
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,30 @@ from perfdoctor.recording.schema import Fact, Reading
 _LEAST_CORES = 0.05
 # So many processes are looked at in one scan.
 _SCANNED = 4096
+_PYTHON = re.compile(r"python[\d.]*$")
+_LONGEST_NAME = 60
+
+
+def command_of(name: str, arguments: Sequence[str]) -> str:
+    """What a process is called: its name and, of Python, the script or module that it runs. No other argument is told.
+
+    Args:
+        name: the kernel's, of at most 15 characters.
+        arguments: its command line; empty where that cannot be read.
+    """
+    if not arguments or not _PYTHON.search(arguments[0]):
+        return name
+    following = iter(arguments[1:])
+    for argument in following:
+        if argument == "-m":
+            return f"{name} -m {next(following, '')}".rstrip()[:_LONGEST_NAME]
+        if argument in ("-X", "-W"):
+            next(following, "")
+        elif argument.startswith("-c"):
+            return name
+        elif not argument.startswith("-"):
+            return f"{name} {os.path.basename(argument)}"[:_LONGEST_NAME]
+    return name
 
 
 class _Used(NamedTuple):
@@ -59,7 +84,7 @@ class Neighbours:
             subject = f"neighbour:{pid}"
             if pid not in self._known:
                 self._known.add(pid)
-                yield Fact(time_ns, "cpu", subject, "command", used.command)
+                yield Fact(time_ns, "cpu", subject, "command", command_of(used.command, self._arguments(pid)))
                 yield Reading(before.time_ns, "cpu", subject, "cpu_seconds_total", before.seconds)
             yield Reading(time_ns, "cpu", subject, "cpu_seconds_total", used.seconds)
         self._before = found
@@ -67,6 +92,12 @@ class Neighbours:
     def _pids(self) -> list[int]:
         try:
             return [int(name) for name in os.listdir(self._root / "proc") if name.isdigit()][:_SCANNED]
+        except OSError:
+            return []
+
+    def _arguments(self, pid: int) -> list[str]:
+        try:
+            return (self._root / f"proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             return []
 

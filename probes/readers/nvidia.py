@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from perfdoctor.probes.readers.gpus import Device, Users, tell_apart, users_readings
 from perfdoctor.probes.readers.nvidia_health import NvidiaHealth
 from perfdoctor.probes.readers.nvlink import NvLinkRates
-from perfdoctor.probes.readers.nvml import Gpm, Nvml, mean_use
+from perfdoctor.probes.readers.nvml import Gpm, Nvml, NvmlDevice, mean_use
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
@@ -103,9 +104,10 @@ class NvidiaDriver:
         """All devices, none where there are none."""
         found: list[Device] = []
         for index in range(self._nvml.query("", "nvmlDeviceGetCount") or 0):
-            handle = self._nvml.query(f"gpu:{index}", "nvmlDeviceGetHandleByIndex", index)
+            subject = f"gpu:{index}"
+            handle = self._nvml.query(subject, "nvmlDeviceGetHandleByIndex", index)
             if handle is not None:
-                found.append(NvidiaDevice(self._nvml, index, handle))
+                found.append(NvidiaDevice(NvmlDevice(self._nvml, subject, handle)))
         return found
 
     def missing(self) -> Iterator[Unavailable]:
@@ -121,22 +123,19 @@ class NvidiaDriver:
         self._nvml.close()
 
 
-class _Part:
+class _OnDevice:
     """What whole devices and instances have in common.
 
     Args:
-        nvml: the opened library.
-        subject: of its readings.
-        handle: its NVML handle.
+        device: whom NVML is asked about.
         gpm: its performance counters.
     """
 
-    def __init__(self, nvml: Nvml, subject: str, handle: Any, gpm: Gpm) -> None:
-        self.subject = subject
+    def __init__(self, device: NvmlDevice, gpm: Gpm) -> None:
+        self.device = device
+        self.nvml, self.subject, self.ask = device.nvml, device.subject, device.ask
         self.users = Users(None, None)
         self.gpm = gpm
-        self.nvml = nvml
-        self.handle = handle
         self._use_until_us = 0
 
     def work(self) -> Iterator[Reading]:
@@ -149,7 +148,7 @@ class _Part:
 
     def look_for_users(self, job: Iterable[int], all_visible: bool) -> Iterator[Sample]:
         """Whose processes are on it, their memory, and their share of its multiprocessors."""
-        processes = self.nvml.first(self.subject, _PROCESSES, self.handle)
+        processes = self.device.ask_first(*_PROCESSES)
         self.users = Users(None, None)
         if processes is not None:
             memory = {process.pid: process.usedGpuMemory for process in processes}
@@ -159,10 +158,6 @@ class _Part:
     def close(self) -> None:
         """Gives back what NVML lent."""
         self.gpm.close()
-
-    def ask(self, function: str, *arguments: Any) -> Any:
-        """What NVML says of it."""
-        return self.nvml.query(self.subject, function, self.handle, *arguments)
 
     def reading(self, name: str, value: float | None) -> Reading:
         """What has just been read of it."""
@@ -175,30 +170,27 @@ class _Part:
                 yield Fact(now_ns(), "gpu", self.subject, name, value)
 
     def _process_use(self) -> dict[int, float] | None:
-        samples = self.nvml.samples(self.subject, "nvmlDeviceGetProcessUtilization", self.handle, self._use_until_us)
+        samples = self.device.samples("nvmlDeviceGetProcessUtilization", self._use_until_us)
         if samples is None:
             return None
         self._use_until_us = max((sample.timeStamp for sample in samples), default=self._use_until_us)
         return mean_use(samples)
 
 
-class NvidiaDevice(_Part):
+class NvidiaDevice(_OnDevice):
     """One GPU. Of one that is partitioned its instances say how they are used, and itself its power and clocks.
 
     Args:
-        nvml: the opened library.
-        index: its number.
-        handle: its NVML handle.
+        device: whom NVML is asked about.
     """
 
-    def __init__(self, nvml: Nvml, index: int, handle: Any) -> None:
-        subject = f"gpu:{index}"
-        super().__init__(nvml, subject, handle, Gpm(nvml, subject, handle))
+    def __init__(self, device: NvmlDevice) -> None:
+        super().__init__(device, Gpm(device))
         mode = self.ask("nvmlDeviceGetMigMode")
         self._partitioned = None if mode is None else bool(mode[0])
         self._instances = self._find_instances() if self._partitioned else []
-        self._health = NvidiaHealth(nvml, subject, handle)
-        self._links = NvLinkRates(nvml, subject, handle)
+        self._health = NvidiaHealth(device)
+        self._links = NvLinkRates(device)
         self._sampled_until_us = 0
         self._clock = ""
 
@@ -235,7 +227,7 @@ class NvidiaDevice(_Part):
             yield from self.work()
             if not self.gpm.supported:
                 yield from (self.reading(*rate) for rate in self._links.readings())
-        reasons = self.nvml.first(self.subject, _REASONS, self.handle)
+        reasons = self.device.ask_first(*_REASONS)
         if reasons is not None:
             yield from (self.reading(*limit) for limit in clock_limits(reasons).items())
         yield from self._levels(_LEVELS)
@@ -319,7 +311,7 @@ class NvidiaDevice(_Part):
                 yield self.reading(name, value * worth)
 
 
-class NvidiaInstance(_Part):
+class NvidiaInstance(_OnDevice):
     """A part of a GPU that is partitioned (MIG); its shares are those of the instance, not of the GPU.
 
     Args:
@@ -329,11 +321,11 @@ class NvidiaInstance(_Part):
     """
 
     def __init__(self, whole: NvidiaDevice, index: int, handle: Any) -> None:
-        subject = f"{whole.subject}:{index}"
-        number = whole.nvml.query(subject, "nvmlDeviceGetGpuInstanceId", handle)
+        device = NvmlDevice(whole.nvml, f"{whole.subject}:{index}", handle)
+        number = device.ask("nvmlDeviceGetGpuInstanceId")
         # Without its number the counters would be those of the whole GPU.
-        gpm = Gpm(whole.nvml, subject, None if number is None else whole.handle, number)
-        super().__init__(whole.nvml, subject, handle, gpm)
+        counted = replace(device, handle=None if number is None else whole.device.handle)
+        super().__init__(device, Gpm(counted, number))
 
     def facts(self) -> Iterator[Fact]:
         """What the instance is."""

@@ -6,9 +6,8 @@ Whatever a device does not have is absent: a card without NVLink, memory that is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from perfdoctor.probes.readers.nvml import Nvml
+from perfdoctor.probes.readers.nvml import NvmlDevice
 
 # Reading, and the counters of a link that it is the sum of.
 _LINK_ERRORS = (
@@ -21,21 +20,18 @@ class NvidiaHealth:
     """Asks one device.
 
     Args:
-        nvml: the opened library.
-        device: the device's subject.
-        handle: its NVML handle.
+        device: the device.
     """
 
-    def __init__(self, nvml: Nvml, device: str, handle: Any) -> None:
-        self._nvml = nvml
-        self._device = device
-        self._handle = handle
-        most = nvml.constant("NVML_NVLINK_MAX_LINKS") or 0
+    def __init__(self, device: NvmlDevice) -> None:
+        self._device, self._nvml = device, device.nvml
+        self._ask = device.ask_quietly
+        most = self._nvml.constant("NVML_NVLINK_MAX_LINKS") or 0
         self._links = [link for link in range(most) if self._ask("nvmlDeviceGetNvLinkState", link) is not None]
         self._xids = 0
-        self._events = nvml.query(device, "nvmlEventSetCreate")
-        kind = nvml.constant("nvmlEventTypeXidCriticalError")
-        if self._events is not None and not nvml.does(device, "nvmlDeviceRegisterEvents", handle, kind, self._events):
+        self._events = self._nvml.query(device.subject, "nvmlEventSetCreate")
+        about = device.handle, self._nvml.constant("nvmlEventTypeXidCriticalError"), self._events
+        if self._events is not None and not self._nvml.does(device.subject, "nvmlDeviceRegisterEvents", *about):
             self.close()
 
     def readings(self) -> Iterator[tuple[str, float]]:
@@ -55,7 +51,7 @@ class NvidiaHealth:
     def close(self) -> None:
         """Gives back what NVML lent."""
         if self._events is not None:
-            self._nvml.query(self._device, "nvmlEventSetFree", self._events)
+            self._nvml.query(self._device.subject, "nvmlEventSetFree", self._events)
             self._events = None
 
     def _read_links(self) -> Iterator[tuple[str, float]]:
@@ -82,10 +78,7 @@ class NvidiaHealth:
         """Numbers of the Xid errors since the last call, and how many there were in all."""
         if self._events is None:
             return
-        while (event := self._nvml.query(self._device, "nvmlEventSetWait_v2", self._events, 0)) is not None:
+        while (event := self._nvml.query(self._device.subject, "nvmlEventSetWait_v2", self._events, 0)) is not None:
             self._xids += 1
             yield "xid", event.eventData
         yield "xid_errors_total", self._xids
-
-    def _ask(self, function: str, *arguments: Any) -> Any:
-        return self._nvml.query_quietly(self._device, function, self._handle, *arguments)

@@ -8,12 +8,11 @@ They count from when the driver was loaded, and all links of a GPU together wher
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from perfdoctor.probes.readers.nvml import Nvml
+from perfdoctor.probes.readers.nvml import NvmlDevice
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 
-_ALL_LINKS = 0xFFFFFFFF
+_ALL_LINKS = 0xFFFFFFFF  # the scope of a field: UINT_MAX sums over all links (nvml.h)
 # Counters of what is sent and received, and how many bytes a count is: those of the data alone, and newer ones of GPUs
 # with NVLink 5.
 _COUNTERS = (
@@ -27,15 +26,11 @@ class NvLinkRates:
     """Asks one device.
 
     Args:
-        nvml: the opened library.
-        device: the device's subject.
-        handle: its NVML handle.
+        device: the device.
     """
 
-    def __init__(self, nvml: Nvml, device: str, handle: Any) -> None:
-        self._nvml = nvml
+    def __init__(self, device: NvmlDevice) -> None:
         self._device = device
-        self._handle = handle
         self._counters = [(fields, worth) for names, worth in _COUNTERS if (fields := self._known(names)) is not None]
         self._last: tuple[int, list[int]] | None = None
 
@@ -59,11 +54,11 @@ class NvLinkRates:
 
     def _known(self, names: tuple[str, ...]) -> list[tuple[int, int]] | None:
         """Fields of these names for all links; None where this version of nvidia-ml-py has none."""
-        fields = [self._nvml.constant(name) for name in names]
+        fields = [self._device.nvml.constant(name) for name in names]
         return None if None in fields else [(field, _ALL_LINKS) for field in fields]
 
     def _ask(self, fields: list[tuple[int, int]]) -> list[int] | None:
-        values = self._nvml.query_quietly(self._device, "nvmlDeviceGetFieldValues", self._handle, fields)
+        values = self._device.ask_quietly("nvmlDeviceGetFieldValues", fields)
         if values is None or any(value.nvmlReturn != 0 for value in values):
             return None
         return [int(value.value.ullVal) for value in values]

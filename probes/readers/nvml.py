@@ -4,6 +4,7 @@ GPU performance monitoring (GPM) was written against NVML's documentation, and n
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import isfinite
 from types import ModuleType
 from typing import Any
@@ -124,6 +125,37 @@ class Nvml:
         return tuple(self.constant(f"NVML_ERROR_{name}") for name in _LASTING)
 
 
+@dataclass(frozen=True)
+class NvmlDevice:
+    """Somebody whom NVML is asked about: a device, or an instance of one that is partitioned.
+
+    Attributes:
+        nvml: the opened library.
+        subject: of its readings, e.g. ``gpu:0``.
+        handle: its NVML handle; None for one that must not be asked.
+    """
+
+    nvml: Nvml
+    subject: str
+    handle: Any
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """What NVML says of it."""
+        return self.nvml.query(self.subject, function, self.handle, *arguments)
+
+    def ask_quietly(self, function: str, *arguments: Any) -> Any:
+        """The same, of what many devices do not have."""
+        return self.nvml.query_quietly(self.subject, function, self.handle, *arguments)
+
+    def ask_first(self, *functions: str) -> Any:
+        """What the first of several functions says that says anything; newer names come first."""
+        return self.nvml.first(self.subject, functions, self.handle)
+
+    def samples(self, function: str, *arguments: Any) -> list[Any] | None:
+        """Samples of it: an empty list where there are no new ones."""
+        return self.nvml.samples(self.subject, function, self.handle, *arguments)
+
+
 MIB = 1 << 20
 
 # Name of the reading, name of the metric in pynvml, and what one of its units is worth. Where a pair of samples has no
@@ -155,26 +187,22 @@ class Gpm:
     """Takes GPM samples of one device and turns each two neighbours into metrics.
 
     Args:
-        nvml: the opened library.
-        device: the device's subject, e.g. ``gpu:0``.
-        handle: its NVML handle; None for a device that must not be asked.
+        device: the device.
         instance: id of the GPU instance that is looked at, of a device that is partitioned (MIG).
     """
 
-    def __init__(self, nvml: Nvml, device: str, handle: Any, instance: int | None = None) -> None:
-        self._nvml = nvml
+    def __init__(self, device: NvmlDevice, instance: int | None = None) -> None:
+        self._nvml, self._subject = device.nvml, device.subject
         self._device = device
-        self._handle = handle
         self._instance = instance
         self._metrics = GPM_METRICS if instance is None else (*GPM_METRICS, GPM_BUSY)
         self._samples: list[Any] = []
         self._taken_ns: int | None = None
         self._request: Any = None
-        support = None if handle is None else nvml.query(device, "nvmlGpmQueryDeviceSupport", handle)
+        support = None if device.handle is None else device.ask("nvmlGpmQueryDeviceSupport")
         if support is not None and support.isSupportedDevice:
-            self._samples = [
-                sample for _ in range(2) if (sample := nvml.query(device, "nvmlGpmSampleAlloc")) is not None
-            ]
+            taken = (self._nvml.query(self._subject, "nvmlGpmSampleAlloc") for _ in range(2))
+            self._samples = [sample for sample in taken if sample is not None]
         if self.supported and self._take(self._samples[0]) is None:  # the device has it, and keeps it to administrators
             self.close()
 
@@ -199,20 +227,20 @@ class Gpm:
     def close(self) -> None:
         """Gives the samples back."""
         for sample in self._samples:
-            self._nvml.query(self._device, "nvmlGpmSampleFree", sample)
+            self._nvml.query(self._subject, "nvmlGpmSampleFree", sample)
         self._samples = []
 
     def _take(self, sample: Any) -> Any:
         if self._instance is None:
-            return self._nvml.query(self._device, "nvmlGpmSampleGet", self._handle, sample)
-        return self._nvml.query(self._device, "nvmlGpmMigSampleGet", self._handle, self._instance, sample)
+            return self._device.ask("nvmlGpmSampleGet", sample)
+        return self._device.ask("nvmlGpmMigSampleGet", self._instance, sample)
 
     def _compare(self, previous: Any, current: Any) -> Iterator[tuple[str, float]]:
         request = self._request = self._request or self._new_request()
         if request is None:
             return
         request.sample1, request.sample2 = previous, current
-        if self._nvml.query(self._device, "nvmlGpmMetricsGet", request) is None:
+        if self._nvml.query(self._subject, "nvmlGpmMetricsGet", request) is None:
             return
         said = request.metrics[: len(self._metrics)]
         if not _is_known(said[0]):  # the first pairs after a start, and where somebody else samples too

@@ -93,12 +93,17 @@ class Elf:
         """Where the first segment wants to lie; the load bias is where it does lie minus this."""
         return min((segment.address for segment in self.segments), default=0) & -mmap.PAGESIZE
 
-    def find(self, name: str) -> tuple[int, int] | None:
-        """Address and size of an exported symbol, None if the file does not define it."""
+    def find(self, name: str, *, beginning: bool = False) -> tuple[int, int] | None:
+        """Address and size of an exported symbol, None if the file does not define it.
+
+        Args:
+            name: its name.
+            beginning: whether that is only how the name begins; of several symbols any may be found.
+        """
         table = self._tables.get(_SHT_DYNSYM)
         if table is None:
             return None
-        text = name.encode() + b"\0"
+        text = name.encode() + (b"" if beginning else b"\0")
         wanted = set()
         at = self._map.find(text, table.strings, table.strings_end)
         while at >= 0:  # linkers let names share their tails, so the name may also lie inside a longer one
@@ -111,6 +116,13 @@ class Elf:
         ):
             if name_at in wanted and section:
                 return address, size
+        return None
+
+    def offset_of(self, address: int) -> int | None:
+        """Where in the file lies what is loaded to an address; None if nothing is."""
+        for segment in self.segments:
+            if segment.address <= address < segment.address + segment.size:
+                return address - segment.address + segment.offset
         return None
 
     def functions_at(self, offsets: Iterable[int]) -> dict[int, str]:

@@ -8,6 +8,7 @@ import os
 import platform
 import stat
 import struct
+import time
 from pathlib import Path
 
 _X86_64 = {
@@ -51,6 +52,8 @@ ON_DESCRIPTOR = frozenset((
 ))  # fmt: skip
 # Another argument is one: where the data comes from, the file that is mapped (-1 for none).
 DESCRIPTOR_ARGUMENT = {"sendfile": 1, "mmap": 4}
+# These wait to hand something over to whoever reads at the other end.
+WRITES_TO_OTHERS = frozenset(("write", "writev", "sendto", "sendmsg", "sendfile"))
 _READS = frozenset(("read", "readv", "recvfrom", "recvmsg"))
 # The first argument points at an array of struct pollfd, the second is its length.
 ON_POLL_SET = frozenset(("poll", "ppoll"))
@@ -65,6 +68,10 @@ _STATX = getattr(ctypes.CDLL(None), "statx", None)
 _AT_FDCWD, _AT_STATX_DONT_SYNC, _STATX_TYPE = -100, 0x4000, 1
 _STATX_SIZE, _STATX_MODE = 256, 28  # of struct statx, and where its stx_mode lies
 _POLLFD = struct.Struct("ihh")
+_TIME = struct.Struct("qq")  # struct timespec, struct timeval
+_TIMER_ABSTIME = 1
+# Calls that wait for descriptors, or only for some time: nanoseconds in the smaller unit of that time.
+_MAY_SLEEP = {"select": 1_000, "pselect6": 1}
 _LONGEST_PATH = 512
 _POLLED = 4  # descriptors of one poll that are looked at
 _WATCHED = 8  # and of one epoll set
@@ -128,6 +135,39 @@ class Descriptors:
         if call in _READS:
             return [arguments[0]]
         return self._polled_ones(arguments[0], arguments[1]) if call in ON_POLL_SET else []
+
+    def waited_on(self, call: str, arguments: list[int]) -> int | None:
+        """The descriptor on which a call waits, of several the first; None if on none, or where that is not known."""
+        if call in ON_DESCRIPTOR or call == "fcntl":
+            return arguments[0] & 0xFFFFFFFF
+        return next(iter(self.awaited(call, arguments)), None)
+
+    def sleeps_until(self, call: str, arguments: list[int], now_ns: int) -> int | None:
+        """When a sleep ends by itself, at the latest, on the one clock; None for other calls.
+
+        Args:
+            call: the system call's name.
+            arguments: as of ``target``.
+            now_ns: the time.
+        """
+        if call in _MAY_SLEEP and arguments[0] == 0:  # no descriptors: Python 3.10 and older sleep in it
+            return self._after(arguments[4], _MAY_SLEEP[call], now_ns)
+        if call == "nanosleep":
+            return self._after(arguments[0], 1, now_ns)
+        if call != "clock_nanosleep":
+            return None
+        clock, flags, request = arguments[:3]
+        if not flags & _TIMER_ABSTIME:
+            return self._after(request, 1, now_ns)
+        return self._after(request, 1, 0) if clock == time.CLOCK_MONOTONIC else None
+
+    def _after(self, address: int, unit_ns: int, from_ns: int) -> int | None:
+        """The time that lies as far from another one as a pair of seconds and smaller units in memory says."""
+        raw = self._read(address, _TIME.size)
+        if len(raw) < _TIME.size:
+            return None
+        whole, part = _TIME.unpack(raw)
+        return int(from_ns + whole * 1_000_000_000 + part * unit_ns)
 
     def name_of(self, descriptor: int) -> str:
         """``file:/path``, ``pipe``, ``pipe:/path`` of one with a name, ``socket:tcp|udp|unix|other``, ``anon:…``."""

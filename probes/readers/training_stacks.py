@@ -19,10 +19,9 @@ from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.cpython_stacks import CodeFrame, StackChangedError, StackReader
 from perfdoctor.probes.readers.process_memory import Memory
 from perfdoctor.probes.readers.thread_ids import ThreadIds
-from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.schema import PythonThread, Sample, StackMissed, StackSegment
 
-_NS_PER_US = 1000
 _TRIES = 2  # a stack may change while it is read
 _AT_MOST = 4  # threads besides the main one
 _FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
@@ -65,13 +64,13 @@ class TrainingStacks:
         self._memory = Memory(process)
         try:
             self._layout = layouts.of(process, self._memory, self._ids.inner())
-            self._main = self._find_main()
+            self._main = self._layout.main_state(self._memory, self._ids.main)
         except (OSError, LayoutError):
             self._memory.close()
             raise
         self._reader = StackReader(self._memory, version)
         self._followed: dict[int, _Followed] = {}  # by address of the thread state
-        self._log = _Log(pid)
+        self._log = StackLog(pid)
         self._others = self._python_threads()
         self._forget_ns = 0
 
@@ -143,29 +142,13 @@ class TrainingStacks:
     def _ident(self, state: int) -> int | None:
         return self._memory.word(state + self._layout.thread_id)
 
-    def _find_main(self) -> int:
-        """The main thread's state: the last one of the interpreter's list, which grows at its head.
-
-        Raises:
-            LayoutError: it is not there.
-        """
-        state = self._lock()[0]
-        for _ in range(_MOST_THREADS if state else 0):
-            following = self._memory.words(state, 2)[1:]
-            if following == (0,) and self._layout.thread(self._memory, state) == self._ids.main:
-                return state
-            if following in ((), (0,)):
-                break
-            state = following[0]
-        raise LayoutError("the main thread was not found in the interpreter's list of threads")
-
     def _lock(self) -> tuple[int, bool]:
         """The thread state that holds the interpreter lock or held it last, 0 if there is none; whether it does."""
         words = self._memory.words(self._layout.holder, 2) if self._layout.holder is not None else ()
         return (words[0], words[1] & 0xFFFFFFFF == 1) if len(words) == 2 else (0, False)
 
 
-class _Log:
+class StackLog:
     """Stacks over time, as the events of a trace: a call begins (B) or ends (E)."""
 
     def __init__(self, pid: int) -> None:
@@ -184,7 +167,7 @@ class _Log:
         alike = 0
         while alike < min(len(before), len(stack)) and before[alike] == stack[alike]:
             alike += 1
-        event = {"pid": self._pid, "tid": ident, "ts": (time_ns - self._zero_ns) // _NS_PER_US}
+        event = {"pid": self._pid, "tid": ident, "ts": (time_ns - self._zero_ns) // NS_PER_US}
         self._events += [{**event, "ph": "E"}] * (len(before) - alike)
         for call in stack[alike:]:
             where = {"filename": call.file, "line": call.line}

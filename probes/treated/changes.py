@@ -109,7 +109,7 @@ class Changes:
             if not isinstance(params, (list, tuple)) and params is not None:
                 params = arguments["params"] = list(params)
             self._notes.fact(
-                "optimizer", name=name, options=sorted(values), values=values, **_shape(params), **self._notes.place()
+                "optimizer", name=name, options=sorted(values), values=values, **shape_of(params), **self._notes.place()
             )
             if wanted and all(option in known for option in wanted) and not any(values.values()):
                 arguments.update(wanted)
@@ -279,7 +279,7 @@ def _length(loader: Any) -> int | None:
         return None
 
 
-def _shape(params: Any) -> dict[str, Any]:
+def shape_of(params: Any) -> dict[str, Any]:
     """How many tensors an optimizer updates, their device, and whether there are kernels of convolutions among them."""
     tensors: list[Any] = []
     for one in params or ():

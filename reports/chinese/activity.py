@@ -10,7 +10,10 @@ def no_code() -> str:
 
 
 def no_steps() -> str:
-    return "没有单个训练步的时间：从外部看不到训练步在哪里结束。在训练循环中使用 `with diagnose():` 可以标记它。"
+    return (
+        "没有单个训练步的时间，也没有通常的与最慢的训练步的对照：没有看到训练步在哪里结束。"
+        "`attach --steps` 从外部对它们计数；在训练循环中使用 `with diagnose():` 可以标记它们及其各阶段。"
+    )
 
 
 def workers_left_out(*, count: int) -> str:

@@ -12,7 +12,7 @@ _NAMES = {
     "settings.workers": "worker 进程",
 }
 _FORBIDDEN = {
-    "steps": "性能分析器在每一步中都要占用自己的时间。",
+    "steps": "两次运行中的一步不一定相同，而且性能分析器在每一步中都要占用自己的时间。",
     "world_size": "rank 数不同，一步的工作量也不同。",
     "settings.on_gpu": "它们不是在同一种处理器上运行的。",
 }
@@ -22,6 +22,12 @@ _PROMISES = {
     "more than predicted": "，实测 {}：高于预计。",
     "not seen": "，没有看到收益：要么没有做这个改动，要么它没有帮助。",
     "unknown": "；实测 {}，不确定性太大，无法判断。",
+}
+_STEP_IS = {
+    "marked": "有标记",
+    "traced": "由 trace 得出",
+    "optimizer steps": "优化器的步，从外部计数",
+    "backward passes": "反向传播的次数，从外部计数",
 }
 _COSTS = {"faster": "减少", "slower": "增加", "no difference can be shown": "看不出差别", "unknown": "未知"}
 
@@ -54,12 +60,13 @@ def and_share(*, said: str, cause: str, before: str, after: str) -> str:
     return f"{said}；{cause}占用的时间从 {before} 变为 {after}"
 
 
-def interval(*, low: str, high: str, confidence: str, floor: str, longer: bool) -> str:
+def interval(*, low: str, high: str, confidence: str, floor: str, longer: bool, passes: bool) -> str:
     said = (
         f"加速比以 {confidence} 的置信度在 {low} 到 {high} 之间。噪声下限是 {floor}："
         "更小的差别无法与这两次运行自身的波动区分。"
     )
-    return said + ("在安静的机器上运行更久可能会降低它。" if longer else "")
+    said += "在安静的机器上运行更久可能会降低它。" if longer else ""
+    return said + ("这里的一步是一次反向传播：没有看到训练的一步包含几次反向传播。" if passes else "")
 
 
 def no_interval() -> str:
@@ -80,9 +87,9 @@ def only_shares(*, forbidden: tuple[str, ...]) -> str:
 def no_steps(*, source: str | None, implied: str | None) -> str:
     guess = "" if implied is None else f"如果模型自身的计算耗时不变，则为 {implied}。"
     return (
-        f"{source or '两次运行'}都没有标记或 trace 过的训练步：没有看到作业是否变快。"
+        f"{source or '两次运行'}都没有标记、计数或 trace 过的训练步：没有看到作业是否变快。"
         "只比较时间占比：一个下降，其他就上升，无论每步耗时多少。"
-        f"两次运行都使用 diagnose()，或都有 trace，就能知道速度。{guess}"
+        f"两次运行都使用 `attach --steps` 或 diagnose()，或都有 trace，就能知道速度。{guess}"
     )
 
 
@@ -134,6 +141,10 @@ def costs(*, answer: str) -> str:
 
 def name(*, what: str, label: str) -> str:
     return _NAMES.get(what, label)
+
+
+def step_is(*, what: str) -> str:
+    return _STEP_IS.get(what, what)
 
 
 def nothing() -> str:

@@ -26,7 +26,10 @@ def gpu_untraced() -> str:
 
 
 def gpu_use_unread() -> str:
-    return "无法读取作业所用某块 GPU 的繁忙程度；这里根据主机等待它的时间来推断。"
+    return (
+        "无法读取作业所用某块 GPU 的繁忙程度；这里根据主机等待它的时间来推断。"
+        "主机因其他原因受阻仍能看到，但 GPU 是在工作还是空闲只是估计，与此有关的结论置信度最高为 0.45。"
+    )
 
 
 def trace_it() -> str:

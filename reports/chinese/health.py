@@ -26,6 +26,13 @@ def mend_nvlink_errors(*, errors: Evidence) -> Fix:
     return fix("检查 NVLink", f"传输重传或校验出错，频率为 {amount(errors)}。")
 
 
+def mend_fabric_link(*, link: float) -> Fix:
+    return fix(
+        "恢复网络各端口的全速",
+        f"一个正在使用的端口只有同型号网卡另一端口速率的 {percent(link)}，而集合通信的速度取决于最慢的端口。",
+    )
+
+
 def mend_fabric(*, errors: Evidence) -> Fix:
     return fix("检查网络链路", f"本机的 InfiniBand 或 RoCE 端口以 {amount(errors)} 的频率报错或重传。")
 

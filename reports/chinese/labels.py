@@ -14,6 +14,7 @@ _UNITS = {
     "of the clock": "的频率",
     "of the memory": "的显存",
     "of its bandwidth": "的带宽",
+    "of its speed": "的速率",
     "of the links": "的链路",
     "of the CPU time": "的 CPU 时间",
     "of kernels": "的 kernel",
@@ -162,6 +163,24 @@ def pid_and_workers(*, pid: int | None, workers: int) -> str:
     return f"pid {pid}，{workers} 个 worker 进程"
 
 
+def late_host(*, host: str) -> str:
+    return f"主机 {host} 上的 rank 拖慢了其他 rank：几乎所有等待都是在等它们。"
+
+
+def late_position(*, position: int) -> str:
+    return (
+        f"每台主机上位置为 {position}（从 0 数起）的 rank 拖慢了其他 rank：不论在哪台主机上，几乎所有等待都是在等它们。"
+    )
+
+
+def alike() -> str:
+    return "时间用法相似的 rank"
+
+
+def alike_ranks(*, count: int, first: int, waits: str) -> str:
+    return f"rank {first}，等待 {waits}" if count == 1 else f"{count} 个与 rank {first} 相似的 rank，等待 {waits}"
+
+
 def ranks(*, ranks: tuple[int, ...]) -> str:
     return f"rank {'、'.join(map(str, ranks))}"
 
@@ -194,6 +213,10 @@ def steps_observed() -> str:
     return "观测的步数"
 
 
+def steps_counted(*, passes: bool) -> str:
+    return "从外部计数的反向传播次数" if passes else "从外部计数的步数"
+
+
 def steps_traced() -> str:
     return "trace 的步数"
 
@@ -208,6 +231,10 @@ def of_a_step(*, share: str, line: str) -> str:
 
 def time_per_step() -> str:
     return "每步耗时"
+
+
+def time_per_pass() -> str:
+    return "每次反向传播耗时"
 
 
 def step_times(*, median: str, mean: str, slow: str) -> str:
@@ -340,3 +367,27 @@ def missing_above() -> str:
 
 def left_as_it_was(*, path: str) -> str:
     return f"{path} 保持原样：它是较早的诊断，已指出瓶颈。"
+
+
+def is_stuck(*, title: str) -> str:
+    return f"作业卡住了：{title}"
+
+
+def still_since() -> str:
+    return "没有任何进展的时间"
+
+
+def held_up_by() -> str:
+    return "被谁阻塞"
+
+
+def who_stands_where() -> str:
+    return "各进程停在哪里"
+
+
+def what_to_do() -> str:
+    return "怎么办"
+
+
+def host_with_ranks(*, name: str, ranks: tuple[int, ...]) -> str:
+    return f"{name}：rank {'、'.join(map(str, ranks))}"

@@ -34,6 +34,7 @@ COLUMNS = {
     "name": "名称",
     "tid": "TID",
 }
+LABELS = {"cores": "CPU 核", "memory": "内存", "file": "文件", "network": "网络"}
 KEYS = (
     ("up, down, j, k, page up, page down", "选择进程，或滚动"),
     ("enter", "一个进程在做什么：它的线程、阶段和时间去向"),

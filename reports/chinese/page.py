@@ -1,39 +1,4 @@
-"""The page's own words: labels, captions and what it says of its method, and the verdict in one sentence."""
-
-from perfdoctor import causes
-
-# What goes on in the time that a cause takes, after "62% 的时间".
-GOES = {
-    causes.INPUT_PREPROCESSING: "花在准备输入数据上",
-    causes.WORKER_STARTUP: "花在重新启动 worker 进程上",
-    causes.DATA_TRANSFER: "花在把批次从 worker 进程交接到训练进程上",
-    causes.LOCK_CONTENTION: "花在排队等待作业自己的锁上",
-    causes.PYTHON_OVERHEAD: "花在 Python 和算子分发上，而不是计算上",
-    causes.KERNEL_LAUNCH: "里 GPU 在等待零碎的 kernel 启动",
-    causes.SYNCHRONIZATION: "花在等待 GPU 的队列排空上",
-    causes.GIL_CONTENTION: "花在等待 GIL 上",
-    causes.GARBAGE_COLLECTION: "花在垃圾回收上",
-    causes.CONTENTION: "花在等待空闲的核上：想要核的线程多于核",
-    causes.THROTTLED: "里作业被 cgroup 的 CPU 配额停住",
-    causes.STARTUP: "花在作业启动时的一次性工作上",
-    causes.EVALUATION: "花在评估上，没有训练任何东西",
-    causes.STORAGE_READ: "花在从存储读取数据上",
-    causes.NETWORK_READ: "花在从网络读取数据上",
-    causes.CHECKPOINT_WRITE: "花在保存检查点上",
-    causes.LOG_WRITE: "花在写日志上",
-    causes.SWAP: "花在内存换入换出上",
-    causes.MEMORY_BANDWIDTH: "花在 GPU 的显存读写上",
-    causes.LOW_OCCUPANCY: "花在工作量太小的 GPU kernel 上",
-    causes.NO_TENSOR_CORES: "花在没有用上 Tensor Core 的全精度计算上",
-    causes.HOST_TRANSFER: "花在主机与 GPU 之间的拷贝上",
-    causes.MEMORY_PRESSURE: "花在腾出显存上",
-    causes.GPU_THROTTLED: "因 GPU 降频而损失",
-    causes.GPU_CONTENTION: "因另一个进程占用 GPU 而损失",
-    causes.BANDWIDTH: "花在 rank 之间传输梯度上",
-    causes.LATENCY: "花在大量小的集合通信上",
-    causes.DATA_PARALLEL: "花在 nn.DataParallel 的分发和汇集上",
-    causes.UNOBSERVED_RANK: "花在等待没有被观测的 rank 上",
-}
+"""The page's own words: labels, captions and what it says of its method."""
 
 WORDS = {
     "lang": "zh-CN",
@@ -75,10 +40,13 @@ WORDS = {
     "not_seen": "没有看到",
     "steps_row": "训练步",
     "steps_detail": "{count} 步，中位数 {usual}，最多 {top}；{outliers}",
+    "passes_row": "反向传播",
+    "passes_detail": "{count} 次反向传播，中位数 {usual}，最多 {top}；{outliers}",
     "no_outliers": "没有明显更长的步",
     "outlier": "有一步超过 {limit}",
     "outliers": "有 {count} 步超过 {limit}",
     "every": "，每 {every} 步一次",
+    "every_passes": "，每 {every} 次反向传播一次",
     "length": "长度",
     "lines_left_out": "还有 {count} 条较小的没有画出",
     "charts_left_out": "还有 {count} 项测量没有画出。",
@@ -94,6 +62,7 @@ WORDS = {
     "measured": "测量项",
     "value": "数值",
     "source": "来源",
+    "in_source": "在源代码中：",
     "alike": "还可能是什么",
     "alike_measured": "测量到的",
     "result": "结果",
@@ -103,18 +72,37 @@ WORDS = {
     "too_little": "{share} 的时间花在那里",
     "see_changes": "如何修改",
     "change_number": "改动 {number}：{title}",
+    "halts": "各进程停在哪里",
+    "what_to_do": "怎么办",
     "refuted": "什么可以推翻这个结论：",
     "changes": "还可以怎样修改",
     "serves": "针对：",
     # --- the code
     "code": "在代码中的位置",
-    "flame_help": "一个方框是一个函数，宽度是它所占的时间，它调用的函数在它下面。颜色表示原因。",
+    "flame_help": "一个方框是一个函数，宽度是它所占的时间，它调用的函数在它下面。",
+    "flame_colours": "颜色表示原因。",
     "flame_label": "火焰图；下面的表列出开销最大的代码行",
     "hot_lines": "你的代码中开销最大的行",
     "lines_help": "按正在运行的行，或所等待的行计算。一行代码让别人付出的代价（例如占用的核）不计入任何一行。",
     "line": "代码行",
+    "code_text": "代码",
+    "source_help": "源代码中的这些行及其前后几行，以观测结束时的文件为准。"
+    "带 \u25b8 的行占时间的 1% 或更多，占比链接到相应的发现；机密内容已隐去。",
+    "in_function": "在 {function} 中",
+    "source_changed": "这个文件在作业启动之后被修改过：这里显示的可能不是当时运行的代码。",
+    "not_read": "没有读取 {file} 的源代码：{reason}。",
+    "no_source": "这里没有这些行的文本：观测作业时没有读取（--no-source、source=False，或较早版本的 perfdoctor）。",
     "share": "占比",
     # --- steps
+    "gantt_help": "一个训练步的各行使用同一时钟。灰度表示训练步的各个部分，颜色表示原因。",
+    "gantt_grain": "每 {every} 观测一次 worker 进程；更短的停顿看不到。",
+    "gpu": "GPU",
+    "busy": "忙碌",
+    "workers": "worker 进程",
+    "mean_of_steps": "{count} 个这样的训练步的平均",
+    "larger": "放大 {times} 倍画出",
+    "too_rarely": "每 {every} 才观测一次：对这一步来说太少",
+    "workers_busy": "worker 进程忙碌（平均）",
     "two_steps": "一个通常的训练步和最慢的训练步",
     "usual_step": "第 {number} 步，长度为中位数：{length}",
     "slowest_step": "第 {number} 步，最慢：{length}",
@@ -124,6 +112,10 @@ WORDS = {
     "slowest": "最慢",
     "difference": "多用",
     # --- ranks
+    "alike_ranks": "时间用法相似的 rank",
+    "host_waits": "按主机和位置看等待",
+    "host_waits_help": "每个 rank 等待其他 rank 的时间百分比；颜色越深越多。比周围都浅的 rank，就是其他 rank 在等的。",
+    "hosts_left_out": "另有 {count} 台主机未显示。",
     "ranks": "逐个 rank",
     "heat_help": "每个 rank 的墙钟时间占比；颜色越深，占比越大。掉队 rank 是等待其他 rank 最少的那个。",
     "waits": "等待其他 rank",
@@ -147,13 +139,19 @@ WORDS = {
 
 METHOD = {
     "sampled from outside": (
-        "每秒多次从内核读取所有线程的状态，同时对 Python 调用栈采样；作业没有被改动。",
+        "每秒多次从内核读取所有线程的状态，同时对 Python 调用栈采样。",
         "训练进程的每个采样点代表它前后的时间。训练进程在等待时，采样点归给它所等待的一方在那一刻所做的事。",
     ),
     "measured inside": ("训练循环标记了训练步和各阶段，所以它们的长度是精确的；阶段内部发生的事从外部采样得到。",),
     "traced": ("torch.profiler 记录了每个算子和每个 kernel；时间由它给出，GPU 的空闲时间归给主机在此期间所做的事。",),
     "confirmed by trial": ("除了采样，还在若干步中去掉了这个原因，并测量了速度。",),
 }
+METHOD_UNCHANGED = "作业没有被改动。"
+METHOD_COUNTED = "训练步由内核的探针在 PyTorch 的两个函数处计数：观测期间它们被放在作业的代码中，之后已取出。"
+FOLLOWED = (
+    "训练进程共有 {samples:,} 个样本，其中 {followed_samples:,} 个被逐一归因：在每一小段时间内，"
+    "每种状态和系统调用各随机抽取一个，代表该段时间内的所有同类样本。"
+)
 METHOD_ALWAYS = (
     "所有原因的占比之和为全部时间；无法解释的部分显示为未归因。",
     "预计的收益只去掉这个改动所能释放的时间，并止于下一个瓶颈。它的范围包含采样留下的不确定性，以及对改动的未知之处。",

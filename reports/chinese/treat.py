@@ -142,7 +142,7 @@ def not_applied() -> str:
 
 
 def no_time(*, needed: float) -> str:
-    return f"没有时间了：再跑两次约需 {needed:.0f} 秒，之后还要再跑一次最好的改动。"
+    return f"没有时间了：再试两次约需 {needed:.0f} 秒，之后还要再试一次最好的改动。"
 
 
 def dry_run() -> str:
@@ -150,8 +150,22 @@ def dry_run() -> str:
 
 
 def given_up() -> str:
-    return "第一次运行就慢得多，因此没有再跑。"
+    return "第一次就慢得多，因此没有再试。"
 
 
 def interrupted() -> str:
-    return "在跑第二次之前被中断。"
+    return "在试第二次之前被中断。"
+
+
+def several_ranks() -> str:
+    return "只有单个 rank 的作业才从内部尝试改动：否则所有 rank 都必须在同一步改动。"
+
+
+def not_waiting() -> str:
+    return "在步与步之间尝试改动之前，训练就结束了。"
+
+
+def between_steps(*, headline: str, changes: int, minutes: float) -> str:
+    if not changes:
+        return f"{headline}。"
+    return f"{headline}。将在步与步之间尝试 {changes} 个改动，最多 {minutes:g} 分钟；训练照常进行。"

@@ -10,7 +10,10 @@ _OUTCOMES = {
     "too little memory": "内存不足",
     "not tried": "未尝试",
 }
-_STEPS = {"optimizer step": "优化器的一步", "batch": "一个批次"}
+_STEPS = {"optimizer step": "优化器的一步", "batch": "一个批次", "step": "一步"}
+# 按改动是否在步与步之间进行：每次尝试叫什么，以及怎样给它更多时间。
+_NAMES = {False: "运行", True: "分段"}
+_MORE = {False: "--minutes", True: "treat_minutes"}
 
 
 def faster(*, factor: str, title: str) -> str:
@@ -33,30 +36,35 @@ def nothing_clear() -> str:
     return "没有哪个改动明显更快"
 
 
-def interval(*, low: str, high: str, runs: int, controls: int, training: str) -> str:
+def interval(*, low: str, high: str, runs: int, controls: int, training: str, inside: bool) -> str:
+    name = _NAMES[inside]
     return (
-        f"以 97% 的置信度在 {low} 到 {high} 之间，依据是专门为此进行的 {runs} 次运行和不带改动的 {controls} 次运行；"
-        f"{training}。"
+        f"以 97% 的置信度在 {low} 到 {high} 之间，依据是专门为此进行的 {runs} 次{name}"
+        f"和不带改动的 {controls} 次{name}；{training}。"
     )
 
 
-def nothing_to_try() -> str:
+def nothing_to_try(*, inside: bool) -> str:
+    if inside:
+        return "步与步之间可以进行的改动，都不针对占用这个作业时间的原因。"
     return "在不改动作业文件的前提下可以尝试的改动，都不针对占用它时间的原因。"
 
 
-def unclear() -> str:
-    return "后续运行的结果不明确，或没有时间再跑。增加时间会有帮助：--minutes。"
+def unclear(*, inside: bool) -> str:
+    return f"后续{_NAMES[inside]}的结果不明确，或没有时间再做。增加时间会有帮助：{_MORE[inside]}。"
 
 
-def too_wide() -> str:
-    return "有些区间太宽。增加时间（--minutes）和换一台没有其他负载的机器会有帮助。"
+def too_wide(*, inside: bool) -> str:
+    return f"有些区间太宽。增加时间（{_MORE[inside]}）和换一台没有其他负载的机器会有帮助。"
 
 
 def code_is_next() -> str:
     return "诊断中的发现给出了对代码本身的改动。"
 
 
-def interrupted() -> str:
+def interrupted(*, inside: bool) -> str:
+    if inside:
+        return "在全部尝试完之前，训练没有再进行下去。"
     return "在全部尝试完之前被中断。"
 
 
@@ -76,6 +84,18 @@ def no_losses() -> str:
     return "没有看到损失"
 
 
+def untouched() -> str:
+    return "计算的内容不变"
+
+
+def rounded() -> str:
+    return "结果的舍入可能不同"
+
+
+def not_asked(*, titles: tuple[str, ...]) -> str:
+    return f'舍入可能不同，只有 treat="within noise" 才会尝试：{"；".join(titles)}。'
+
+
 def outcome(*, outcome: str) -> str:
     return _OUTCOMES.get(outcome, outcome)
 
@@ -92,12 +112,12 @@ def nothing_to_keep() -> str:
     return "只显示最多能有多少收益；没有可以保留的改动。"
 
 
-def runs(*, factor: str, runs: int) -> str:
-    return f"{factor}（{runs} 次运行）"
+def runs(*, factor: str, runs: int, inside: bool) -> str:
+    return f"{factor}（{runs} 次{_NAMES[inside]}）"
 
 
-def runs_between(*, factor: str, low: str, high: str, runs: int) -> str:
-    return f"{factor}（{low} 到 {high}，{runs} 次运行）"
+def runs_between(*, factor: str, low: str, high: str, runs: int, inside: bool) -> str:
+    return f"{factor}（{low} 到 {high}，{runs} 次{_NAMES[inside]}）"
 
 
 def together(*, titles: tuple[str, ...]) -> str:
@@ -124,8 +144,8 @@ def combined() -> str:
     return "组合改动，与之前最好的结果对比"
 
 
-def no_time_for(*, titles: tuple[str, ...]) -> str:
-    return f"没有时间尝试：{'；'.join(titles)}。增加时间会有帮助：--minutes。"
+def no_time_for(*, titles: tuple[str, ...], inside: bool) -> str:
+    return f"没有时间尝试：{'；'.join(titles)}。增加时间会有帮助：{_MORE[inside]}。"
 
 
 def permanent() -> str:
@@ -164,8 +184,8 @@ def step_is(*, time: str, what: str) -> str:
     return f"{time}（{_STEPS.get(what, what)}）"
 
 
-def control_runs() -> str:
-    return "不带改动的运行次数"
+def control_runs(*, inside: bool) -> str:
+    return f"不带改动的{_NAMES[inside]}次数"
 
 
 def they_differ() -> str:
@@ -176,8 +196,8 @@ def deviation(*, spread: str) -> str:
     return f"{spread}（标准差）"
 
 
-def steps_of_run() -> str:
-    return "每次运行的步数"
+def steps_of_run(*, inside: bool) -> str:
+    return "每个分段至少的步数" if inside else "每次运行的步数"
 
 
 def after_warmup(*, steps: str, warmup: str) -> str:
@@ -204,8 +224,8 @@ def deterministic(*, same: bool) -> str:
     return "逐位相同" if same else "不同"
 
 
-def runs_of_job() -> str:
-    return "作业的运行次数"
+def runs_of_job(*, inside: bool) -> str:
+    return "分段的数量" if inside else "作业的运行次数"
 
 
 def time() -> str:

@@ -4,6 +4,27 @@ _PROBES = {
     "The kernel's profiler is refused for process {} ({}). {}": "内核拒绝对进程 {} 使用性能分析器（{}）。{}",
     "too many open files to sample every process's code": "打开的文件太多，无法对每个进程的代码采样",
     "raise ulimit -n for perfdoctor": "为 perfdoctor 调高 ulimit -n",
+    "with perfdoctor.diagnose(): in the script": "在脚本中使用 with perfdoctor.diagnose():",
+    "run perfdoctor as root": "以 root 身份运行 perfdoctor",
+    "Nothing marks its steps.": "没有东西标记它的训练步。",
+    "Watching a running process works on Linux only; this is {}.": "只有在 Linux 上才能观测运行中的进程；这里是 {}。",
+    "run perfdoctor where the job runs": "在作业运行的地方运行 perfdoctor",
+    "Without stacks it is not known whether Python code prepares the input or calls the model, nor at which lines; "
+    "that time stays unattributed.": (
+        "没有调用栈就不知道 Python 代码是在准备输入还是在调用模型，也不知道在哪些行；这些时间保持未归因。"
+    ),
+    "This kernel has no user-space probes.": "这个内核没有用户态探针。",
+    "a kernel with CONFIG_UPROBE_EVENTS": "使用带有 CONFIG_UPROBE_EVENTS 的内核",
+    "Only root may count calls in a process (CAP_PERFMON).": "只有 root 可以对进程中的调用计数（CAP_PERFMON）。",
+    "The kernel's user-space probes are refused here ({}).": "这里不允许使用内核的用户态探针（{}）。",
+    "The system call bpf is refused here ({}).": "这里不允许使用系统调用 bpf（{}）。",
+    "Backward passes are counted, not the steps of optimizers. {}": "计数的是反向传播，不是优化器的步。{}",
+    "Steps of process {} are not counted: {}.": "没有对进程 {} 的训练步计数：{}。",
+    "There are too many open files to count steps.": "打开的文件太多，无法对训练步计数。",
+    "The kernel refuses to count calls in process {} ({}).": "内核拒绝对进程 {} 中的调用计数（{}）。",
+    "Process {} makes more than {} of the counted calls per second; counting them would slow it down.": (
+        "进程 {} 每秒的被计数调用超过 {} 次；继续计数会使它变慢。"
+    ),
     "The driver shows no GPU.": "驱动没有报告任何 GPU。",
     "docker run --gpus all, where in a container": "在容器中：docker run --gpus all",
     "{} This machine shows no NVIDIA driver.": "{}这台机器没有 NVIDIA 驱动。",
@@ -114,10 +135,13 @@ _PROBES = {
     "run `perfdoctor check {}` to see what it needs": "运行 `perfdoctor check {}` 查看需要什么",
     "This py-spy does not know {}.": "这个版本的 py-spy 不支持 {}。",
     "The system calls of process {} stay unseen. {}": "看不到进程 {} 的系统调用。{}",
+    "What ends its waits stays unseen. {}": "看不到什么能结束它的等待。{}",
     "threads were sampled at {} Hz instead of {}: more would have cost over {} of a core": (
         "线程以 {} Hz 而不是 {} Hz 采样：再高就会占用超过 {} 的一个核"
     ),
     "{}: more would have burdened the job": "{}：再多就会拖慢作业",
+    "main threads of workers were sampled in {} of the ticks, other threads that were awake were sampled in {} of the "
+    "ticks": "worker 进程的主线程在 {} 的采样时刻被采样，其他活跃线程在 {} 的采样时刻被采样",
     "main threads of workers were sampled in {} of the ticks": "worker 进程的主线程在 {} 的采样时刻被采样",
     "other threads that were awake were sampled in {} of the ticks": "其他活跃线程在 {} 的采样时刻被采样",
     "{} sleeping threads were looked at every {} s": "{} 个睡眠的线程每 {} 秒查看一次",
@@ -166,6 +190,7 @@ _TRACING = {
     "Of {} trainers the first {} were traced.": "{} 个训练进程中只对前 {} 个做了 trace。",
     "The trace was interrupted.": "trace 被中断。",
     "The trace could not be taken: {}.": "无法做 trace：{}。",
+    "A setting that was tried could not be taken back: {}.": "尝试过的一个设置无法恢复：{}。",
     "Process {} cannot be reached: {}.": "无法连接进程 {}：{}。",
     "The trace of process {} cannot be read: {}.": "无法读取进程 {} 的 trace：{}。",
     "torch.profiler failed in process {}: {}": "torch.profiler 在进程 {} 中失败：{}",
@@ -245,9 +270,6 @@ _TRACES = {
         "{}：与 {} 逐纳秒相同，所以是它的副本，而不是另一个 rank 的 trace。没有计入。"
     ),
     "give each rank a file of its own, with its rank in the name": "让每个 rank 写自己的文件，文件名中带上 rank",
-    "{} of {} ranks were seen: waiting for the others is not followed.": (
-        "只看到 {1} 个 rank 中的 {0} 个：对其他 rank 的等待没有跟踪。"
-    ),
     "Not all traces say which rank they are of: the files were numbered in their order.": (
         "有的 trace 没有说明属于哪个 rank：按文件的顺序编号。"
     ),
@@ -262,7 +284,6 @@ _TRACES = {
         "各 rank 的 trace 包含不同的训练步；只在集合通信相同的地方跟踪等待。"
     ),
     "record all ranks with the same profiler schedule": "用相同的 profiler schedule 记录所有 rank",
-    "give the traces of all ranks: perfdoctor analyze FOLDER": "给出所有 rank 的 trace：perfdoctor analyze FOLDER",
     "name the files so that their order is that of the ranks": "让文件名的顺序与 rank 的顺序一致",
     "How near operators come to the GPU's peak is not told: {}.": "无法说明算子与 GPU 峰值的接近程度：{}。",
     "the trace lacks the operators' shapes, types or settings": "trace 中缺少算子的形状、类型或设置",
@@ -275,4 +296,19 @@ _TRACES = {
     "an issue with its data sheet": "请提交 issue 并附上它的规格表",
 }
 
-PHRASES = {**_PROBES, **_TRACING, **_TRACES}
+_FLIGHT_RECORDER = {
+    "No rank of this job can be asked for a dump of its Flight Recorder.": (
+        "这个作业没有 rank 能按要求给出 Flight Recorder 的转储。"
+    ),
+    "start the job with TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/dump_ (NCCL), or with "
+    "TORCH_WORKER_SERVER_SOCKET and torch.distributed.elastic.control_plane.worker_main()": (
+        "启动作业时设置 TORCH_FR_BUFFER_SIZE=2000 和 TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/dump_（NCCL），"
+        "或者设置 TORCH_WORKER_SERVER_SOCKET 并使用 torch.distributed.elastic.control_plane.worker_main()"
+    ),
+    "Start the job with TORCH_FR_BUFFER_SIZE=2000, and gather the dumps of all its ranks in one folder.": (
+        "启动作业时设置 TORCH_FR_BUFFER_SIZE=2000，并把所有 rank 的转储收集到一个文件夹里。"
+    ),
+    "{} cannot be read: {}": "无法读取 {}：{}",
+}
+
+PHRASES = {**_FLIGHT_RECORDER, **_PROBES, **_TRACING, **_TRACES}

@@ -11,8 +11,8 @@ def no_code() -> str:
 
 def no_steps() -> str:
     return (
-        "No times of single steps: from outside, where a step ends cannot be seen. `with diagnose():` in the training "
-        "loop marks it."
+        "No times of single steps, and no usual step beside the slowest one: where one ends was not seen. `attach "
+        "--steps` counts them from outside; `with diagnose():` in the training loop marks them and their phases."
     )
 
 

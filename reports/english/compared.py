@@ -12,7 +12,7 @@ _NAMES = {
     "settings.workers": "Loader workers",
 }
 _FORBIDDEN = {
-    "steps": "A profiler takes time of its own in each step.",
+    "steps": "A step need not be the same in both, and a profiler takes time of its own in each.",
     "world_size": "A step of other ranks is other work.",
     "settings.on_gpu": "They did not run on the same kind of processor.",
 }
@@ -22,6 +22,10 @@ _PROMISES = {
     "more than predicted": ", and {} is measured: more than predicted.",
     "not seen": ", and no gain is seen: it was not made, or does not help.",
     "unknown": "; {} is measured, which is too uncertain to tell.",
+}
+_STEP_IS = {
+    "optimizer steps": "steps of the optimizer, counted from outside",
+    "backward passes": "backward passes, counted from outside",
 }
 _COSTS = {"faster": "less", "slower": "more"}
 
@@ -54,12 +58,15 @@ def and_share(*, said: str, cause: str, before: str, after: str) -> str:
     return f"{said}; {cause} takes {after} of the time instead of {before}"
 
 
-def interval(*, low: str, high: str, confidence: str, floor: str, longer: bool) -> str:
+def interval(*, low: str, high: str, confidence: str, floor: str, longer: bool, passes: bool) -> str:
     said = (
         f"The speed-up lies between {low} and {high} with {confidence} confidence. The noise floor is {floor}: less "
         "cannot be told from what these runs vary by anyway."
     )
-    return said + (" Longer runs on a quiet machine may lower it." if longer else "")
+    said += " Longer runs on a quiet machine may lower it." if longer else ""
+    return said + (
+        " A step is one backward pass here: how many make a step of the training was not seen." if passes else ""
+    )
 
 
 def no_interval() -> str:
@@ -80,9 +87,9 @@ def only_shares(*, forbidden: tuple[str, ...]) -> str:
 def no_steps(*, source: str | None, implied: str | None) -> str:
     guess = "" if implied is None else f" If the model's own arithmetic takes what it took, it is {implied}."
     return (
-        f"No step of {source or 'either run'} was marked or traced: whether the job became faster was not seen. "
-        "Only shares of the time are compared: where one falls the others rise, however long a step takes. With "
-        f"diagnose() in both runs, or traces of both, the pace is known.{guess}"
+        f"No step of {source or 'either run'} was marked, counted or traced: whether the job became faster was not "
+        "seen. Only shares of the time are compared: where one falls the others rise, however long a step takes. With "
+        f"`attach --steps` or diagnose() in both runs, or traces of both, the pace is known.{guess}"
     )
 
 
@@ -137,6 +144,10 @@ def costs(*, answer: str) -> str:
 
 def name(*, what: str, label: str) -> str:
     return _NAMES.get(what, label)
+
+
+def step_is(*, what: str) -> str:
+    return _STEP_IS.get(what, what)
 
 
 def nothing() -> str:

@@ -25,7 +25,11 @@ def gpu_untraced() -> str:
 
 
 def gpu_use_unread() -> str:
-    return "How busy a GPU of the job was could not be read; it is taken from how long the host waits for it."
+    return (
+        "How busy a GPU of the job was could not be read; it is taken from how long the host waits for it. What else "
+        "holds the host up is seen all the same, but whether the GPU works or idles is an estimate: confidence in a "
+        "verdict about that is at most 0.45."
+    )
 
 
 def trace_it() -> str:

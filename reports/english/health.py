@@ -39,6 +39,15 @@ def mend_nvlink_errors(*, errors: Evidence) -> Fix:
     )
 
 
+def mend_fabric_link(*, link: float) -> Fix:
+    return Fix(
+        "Give all ports of the fabric their full speed",
+        f"A port in use has {percent(link)} of the speed of another one on an adapter of the same "
+        "make, and the slowest port sets the pace of a collective.",
+        "ibstat; iblinkinfo",
+    )
+
+
 def mend_fabric(*, errors: Evidence) -> Fix:
     return Fix(
         "Have the fabric's links looked at",

@@ -125,6 +125,27 @@ def pid_and_workers(*, pid: int | None, workers: int) -> str:
     return f"pid {pid}, {workers} worker{'' if workers == 1 else 's'}"
 
 
+def late_host(*, host: str) -> str:
+    return f"The ranks of host {host} hold the others back: nearly all waiting is for them."
+
+
+def late_position(*, position: int) -> str:
+    return (
+        f"The ranks at position {position} of each host, counted from 0, hold the others back: nearly all waiting is "
+        "for them, on whichever host they are."
+    )
+
+
+def alike() -> str:
+    return "Ranks that spend their time alike"
+
+
+def alike_ranks(*, count: int, first: int, waits: str) -> str:
+    return (
+        f"rank {first}, which waits {waits}" if count == 1 else f"{count} ranks like rank {first}, which wait {waits}"
+    )
+
+
 def ranks(*, ranks: tuple[int, ...]) -> str:
     *first, last = map(str, ranks)
     return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
@@ -158,6 +179,10 @@ def steps_observed() -> str:
     return "Steps observed"
 
 
+def steps_counted(*, passes: bool) -> str:
+    return "Backward passes counted from outside" if passes else "Steps counted from outside"
+
+
 def steps_traced() -> str:
     return "Steps traced"
 
@@ -172,6 +197,10 @@ def of_a_step(*, share: str, line: str) -> str:
 
 def time_per_step() -> str:
     return "Time per step"
+
+
+def time_per_pass() -> str:
+    return "Time per backward pass"
 
 
 def step_times(*, median: str, mean: str, slow: str) -> str:
@@ -304,3 +333,27 @@ def missing_above() -> str:
 
 def left_as_it_was(*, path: str) -> str:
     return f"{path} is left as it was: an earlier diagnosis that names a bottleneck."
+
+
+def is_stuck(*, title: str) -> str:
+    return f"The job is stuck: {title}"
+
+
+def still_since() -> str:
+    return "Nothing has moved for"
+
+
+def held_up_by() -> str:
+    return "Held up by"
+
+
+def who_stands_where() -> str:
+    return "Where everybody stands"
+
+
+def what_to_do() -> str:
+    return "What to do"
+
+
+def host_with_ranks(*, name: str, ranks: tuple[int, ...]) -> str:
+    return f"{name} with rank{'' if len(ranks) == 1 else 's'} {', '.join(map(str, ranks))}"

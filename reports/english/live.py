@@ -34,6 +34,7 @@ COLUMNS = {
     "name": "NAME",
     "tid": "TID",
 }
+LABELS = {"cores": "cores", "memory": "memory", "file": "file", "network": "network"}
 KEYS = (
     ("up, down, j, k, page up, page down", "choose a process, or scroll"),
     ("enter", "what one process does: its threads, its phases, what its time goes into"),

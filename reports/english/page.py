@@ -1,39 +1,4 @@
-"""The page's own words: labels, captions and what it says of its method, and the verdict in one sentence."""
-
-from perfdoctor import causes
-
-# What goes on in the time that a cause takes, after "62% of the time ...".
-GOES = {
-    causes.INPUT_PREPROCESSING: "goes into preparing the input",
-    causes.WORKER_STARTUP: "goes into starting loader workers anew",
-    causes.DATA_TRANSFER: "goes into handing batches from workers to the trainer",
-    causes.LOCK_CONTENTION: "is spent queueing for a lock of the job's own",
-    causes.PYTHON_OVERHEAD: "goes into Python and operator dispatch instead of arithmetic",
-    causes.KERNEL_LAUNCH: "the GPU waits for small kernels to be launched",
-    causes.SYNCHRONIZATION: "goes into waiting for the GPU's queue to drain",
-    causes.GIL_CONTENTION: "is spent waiting for the GIL",
-    causes.GARBAGE_COLLECTION: "goes into garbage collection",
-    causes.CONTENTION: "is spent waiting for a core: more threads want one than there are",
-    causes.THROTTLED: "the job is stopped by its control group's CPU quota",
-    causes.STARTUP: "goes into one-off work at the job's start",
-    causes.EVALUATION: "goes into evaluation, which trains nothing",
-    causes.STORAGE_READ: "goes into reading from storage",
-    causes.NETWORK_READ: "goes into reading from the network",
-    causes.CHECKPOINT_WRITE: "goes into saving checkpoints",
-    causes.LOG_WRITE: "goes into writing logs",
-    causes.SWAP: "goes into memory that is paged in and out",
-    causes.MEMORY_BANDWIDTH: "goes into memory traffic on the GPU",
-    causes.LOW_OCCUPANCY: "goes into GPU kernels with too little work",
-    causes.NO_TENSOR_CORES: "goes into full-precision arithmetic without tensor cores",
-    causes.HOST_TRANSFER: "goes into copies between host and GPU",
-    causes.MEMORY_PRESSURE: "goes into making room in the GPU's memory",
-    causes.GPU_THROTTLED: "is lost to lowered GPU clocks",
-    causes.GPU_CONTENTION: "is lost to another process on the GPU",
-    causes.BANDWIDTH: "goes into moving gradients between ranks",
-    causes.LATENCY: "goes into many small collectives",
-    causes.DATA_PARALLEL: "goes into nn.DataParallel's scatter and gather",
-    causes.UNOBSERVED_RANK: "is spent waiting for a rank that was not observed",
-}
+"""The page's own words: labels, captions and what it says of its method."""
 
 WORDS = {
     "lang": "en",
@@ -76,10 +41,13 @@ WORDS = {
     "not_seen": "not seen",
     "steps_row": "Steps",
     "steps_detail": "{count} steps, {usual} in the median, {top} at most; {outliers}",
+    "passes_row": "Backward passes",
+    "passes_detail": "{count} backward passes, {usual} in the median, {top} at most; {outliers}",
     "no_outliers": "none is much longer",
     "outlier": "one is longer than {limit}",
     "outliers": "{count} are longer than {limit}",
     "every": ", one every {every} steps",
+    "every_passes": ", one every {every} backward passes",
     "length": "length",
     "lines_left_out": "{count} smaller ones are not drawn",
     "charts_left_out": "{count} more measurements are not drawn.",
@@ -96,6 +64,7 @@ WORDS = {
     "measured": "Measured",
     "value": "Value",
     "source": "Source",
+    "in_source": "In your source:",
     "alike": "What else it could have been",
     "alike_measured": "What was measured",
     "result": "Result",
@@ -105,20 +74,39 @@ WORDS = {
     "too_little": "{share} of the time goes there",
     "see_changes": "What to change",
     "change_number": "change {number}: {title}",
+    "halts": "Where everybody stands",
+    "what_to_do": "What to do",
     "refuted": "What would prove this wrong:",
     "changes": "What else to change",
     "serves": "Helps against:",
     # --- the code
     "code": "Where in the code",
-    "flame_help": "A box is a function, as wide as its part of the time, with the functions that it calls below it. "
-    "Colours are causes.",
+    "flame_help": "A box is a function, as wide as its part of the time, with the functions that it calls below it.",
+    "flame_colours": "Colours are causes.",
     "flame_label": "Flame graph; the table below it lists the lines that cost most",
     "hot_lines": "Lines of your code that cost most",
     "lines_help": "By the line that ran, or that was waited for. What a line costs others, a core for instance, is at "
     "none.",
     "line": "Line",
+    "code_text": "Code",
+    "source_help": "The same lines in your source, with those around them, as they stood when the watching ended. "
+    "Lines with \u25b8 take 1% of the time or more, and a share leads to the finding about it; secrets are masked.",
+    "in_function": "in {function}",
+    "source_changed": "This file was changed after the job had been started: these may not be the lines that ran.",
+    "not_read": "The source of {file} was not read: {reason}.",
+    "no_source": "The text of these lines is not here: nobody read it while the job was watched (--no-source, "
+    "source=False, or an older perfdoctor).",
     "share": "Share",
     # --- steps
+    "gantt_help": "All lanes of a step are on the one clock. Shades are parts of the step, colours are causes.",
+    "gantt_grain": "Workers were looked at every {every}: shorter pauses are not seen.",
+    "gpu": "GPU",
+    "busy": "busy",
+    "workers": "Workers",
+    "mean_of_steps": "mean of {count} such steps",
+    "larger": "drawn {times} times larger",
+    "too_rarely": "looked at every {every}: too rarely for this step",
+    "workers_busy": "A worker is busy (mean)",
     "two_steps": "A usual step and the slowest one",
     "usual_step": "step {number}, of median length: {length}",
     "slowest_step": "step {number}, the slowest: {length}",
@@ -128,6 +116,11 @@ WORDS = {
     "slowest": "Slowest",
     "difference": "Longer by",
     # --- ranks
+    "alike_ranks": "Ranks that spend their time alike",
+    "host_waits": "Waiting by host and position",
+    "host_waits_help": "Percent of its time that each rank waits for others; the darker, the more. Those that are "
+    "lighter than all around them are those that the others wait for.",
+    "hosts_left_out": "{count} more hosts are not shown.",
     "ranks": "Rank by rank",
     "heat_help": "Fractions of each rank's wall time; the darker, the more. The straggler is the rank that waits least "
     "for the others.",
@@ -153,7 +146,7 @@ WORDS = {
 METHOD = {
     "sampled from outside": (
         "The states of all threads were read from the kernel several times a second, and Python stacks sampled beside "
-        "them; nothing in the job was changed.",
+        "them.",
         "Each sample of a trainer stands for the time around it. Where the trainer waited, the sample was given to "
         "what those did for whom it waited at that instant.",
     ),
@@ -167,6 +160,15 @@ METHOD = {
     ),
     "confirmed by trial": ("Besides being sampled, the cause was taken away for some steps, and the pace measured.",),
 }
+METHOD_UNCHANGED = "Nothing in the job was changed."
+METHOD_COUNTED = (
+    "Steps were counted by probes of the kernel at two functions of PyTorch, which were put into the job's code for as "
+    "long as it was watched, and taken out again."
+)
+FOLLOWED = (
+    "Of {samples:,} samples of trainers {followed_samples:,} were followed: in each short while one of every state and "
+    "system call, drawn at random, which stands for all of its kind there."
+)
 METHOD_ALWAYS = (
     "The shares of all causes sum to the whole; what nothing explains stays visible as not attributed.",
     "A predicted gain takes away only what the change frees, and stops where the next bottleneck sets in. Its range "

@@ -221,7 +221,7 @@ def not_applied() -> str:
 
 
 def no_time(*, needed: float) -> str:
-    return f"No time left: two more runs take about {needed:.0f} s, and the best is run again after that."
+    return f"No time left: two more trials take about {needed:.0f} s, and the best is tried again after that."
 
 
 def dry_run() -> str:
@@ -229,11 +229,26 @@ def dry_run() -> str:
 
 
 def given_up() -> str:
-    return "Much slower in its first run, and not run again."
+    return "Much slower at first, and not tried again."
 
 
 def interrupted() -> str:
-    return "Interrupted before it could be run twice."
+    return "Interrupted before it could be tried twice."
+
+
+def several_ranks() -> str:
+    return "Changes are tried from inside in jobs of one rank only: all ranks would have to change at the same step."
+
+
+def not_waiting() -> str:
+    return "The training ended before changes could be tried between its steps."
+
+
+def between_steps(*, headline: str, changes: int, minutes: float) -> str:
+    if not changes:
+        return f"{headline}."
+    some = "one change" if changes == 1 else f"{changes} changes"
+    return f"{headline}. Trying {some} between steps, for up to {minutes:g} min; the training goes on."
 
 
 def _exports(variables: tuple[tuple[str, str], ...]) -> str:

@@ -1,5 +1,9 @@
 """What a report of a treatment says: what was gained, how that was measured, and what its parts are called."""
 
+# By whether changes are made between steps: what is made with and without them, and what gives more time.
+_NAMES = {False: "run", True: "block"}
+_MORE = {False: "--minutes", True: "treat_minutes"}
+
 
 def faster(*, factor: str, title: str) -> str:
     return f"{factor} faster, as measured: {title}"
@@ -21,30 +25,37 @@ def nothing_clear() -> str:
     return "No change is clearly faster"
 
 
-def interval(*, low: str, high: str, runs: int, controls: int, training: str) -> str:
+def interval(*, low: str, high: str, runs: int, controls: int, training: str, inside: bool) -> str:
+    made = _runs(runs, inside)
     return (
-        f"Between {low} and {high} with 97% confidence, by {runs} runs that were made for this alone and {controls} "
-        f"without it; {training}."
+        f"Between {low} and {high} with 97% confidence, by {made} that {'was' if runs == 1 else 'were'} made for this "
+        f"alone and {controls} without it; {training}."
     )
 
 
-def nothing_to_try() -> str:
+def nothing_to_try(*, inside: bool) -> str:
+    if inside:
+        return "Nothing of what can be changed between steps helps against what takes this job's time."
     return "Nothing of what can be tried without touching the job's files helps against what takes its time."
 
 
-def unclear() -> str:
-    return "Further runs were not clear, or there was no time for them. More minutes help: --minutes."
+def unclear(*, inside: bool) -> str:
+    return (
+        f"Further {_NAMES[inside]}s were not clear, or there was no time for them. More minutes help: {_MORE[inside]}."
+    )
 
 
-def too_wide() -> str:
-    return "Some intervals are too wide. More minutes help (--minutes), and a machine without neighbours."
+def too_wide(*, inside: bool) -> str:
+    return f"Some intervals are too wide. More minutes help ({_MORE[inside]}), and a machine without neighbours."
 
 
 def code_is_next() -> str:
     return "The findings of the diagnosis have changes to the code itself."
 
 
-def interrupted() -> str:
+def interrupted(*, inside: bool) -> str:
+    if inside:
+        return "The training made no more steps before all was tried."
     return "It was interrupted before all was tried."
 
 
@@ -64,6 +75,18 @@ def no_losses() -> str:
     return "no losses were seen"
 
 
+def untouched() -> str:
+    return "what is computed stays the same"
+
+
+def rounded() -> str:
+    return "results may be rounded otherwise"
+
+
+def not_asked(*, titles: tuple[str, ...]) -> str:
+    return f'May be rounded otherwise, and tried with treat="within noise" only: {"; ".join(titles)}.'
+
+
 def outcome(*, outcome: str) -> str:
     return outcome
 
@@ -80,16 +103,16 @@ def nothing_to_keep() -> str:
     return "Shows what could be gained; nothing to keep."
 
 
-def runs(*, factor: str, runs: int) -> str:
-    return f"{factor} ({_runs(runs)})"
+def runs(*, factor: str, runs: int, inside: bool) -> str:
+    return f"{factor} ({_runs(runs, inside)})"
 
 
-def runs_between(*, factor: str, low: str, high: str, runs: int) -> str:
-    return f"{factor} ({low} to {high}, {_runs(runs)})"
+def runs_between(*, factor: str, low: str, high: str, runs: int, inside: bool) -> str:
+    return f"{factor} ({low} to {high}, {_runs(runs, inside)})"
 
 
-def _runs(runs: int) -> str:
-    return f"{runs} run{'' if runs == 1 else 's'}"
+def _runs(runs: int, inside: bool) -> str:
+    return f"{runs} {_NAMES[inside]}{'' if runs == 1 else 's'}"
 
 
 def together(*, titles: tuple[str, ...]) -> str:
@@ -116,8 +139,8 @@ def combined() -> str:
     return "Together, beside the best before"
 
 
-def no_time_for(*, titles: tuple[str, ...]) -> str:
-    return f"No time for: {'; '.join(titles)}. More minutes help: --minutes."
+def no_time_for(*, titles: tuple[str, ...], inside: bool) -> str:
+    return f"No time for: {'; '.join(titles)}. More minutes help: {_MORE[inside]}."
 
 
 def permanent() -> str:
@@ -156,8 +179,8 @@ def step_is(*, time: str, what: str) -> str:
     return f"{time} ({what})"
 
 
-def control_runs() -> str:
-    return "Runs without a change"
+def control_runs(*, inside: bool) -> str:
+    return f"{_NAMES[inside].capitalize()}s without a change"
 
 
 def they_differ() -> str:
@@ -168,8 +191,8 @@ def deviation(*, spread: str) -> str:
     return f"{spread} (standard deviation)"
 
 
-def steps_of_run() -> str:
-    return "Steps of each run"
+def steps_of_run(*, inside: bool) -> str:
+    return "Steps of each block, at least" if inside else "Steps of each run"
 
 
 def after_warmup(*, steps: str, warmup: str) -> str:
@@ -196,8 +219,8 @@ def deterministic(*, same: bool) -> str:
     return "the same to the last bit" if same else "differ"
 
 
-def runs_of_job() -> str:
-    return "Runs of the job"
+def runs_of_job(*, inside: bool) -> str:
+    return "Blocks of steps" if inside else "Runs of the job"
 
 
 def time() -> str:

@@ -17,16 +17,23 @@ from perfdoctor.diagnosis import (
     say,
 )
 from perfdoctor.results.activity import (
+    GPU,
     TRAINER,
     WORKER,
     Activity,
     CodeNode,
     CodeTree,
+    Excerpt,
+    ExcerptLine,
     HotLine,
+    Lane,
+    LanePart,
+    SourceView,
     StepParts,
     StepTimes,
     Track,
 )
+from perfdoctor.results.stuck import Halt, Stuck
 
 ATTACK = "</script><script>alert(1)</script>\"'><img src=http://evil.test/x onerror=alert(2)>"
 TERMINAL_ATTACK = "\x1b[2J\x1b]0;owned\x07[bold red]red[/] [link=file:///etc/passwd]here[/link]\x9b31m\u202eback"
@@ -160,8 +167,12 @@ def input_bound_activity() -> Activity:
     decode = CodeNode("Flowers.__getitem__", "/home/me/dataset.py", 41, {"cpu.input_preprocessing": 0.62})
     forward = CodeNode("Net.forward", "/home/me/train.py", 12, {"cpu.model_compute": 0.2, "cpu.python_overhead": 0.1})
     main = CodeNode("main", "/home/me/train.py", 31, {"cpu.input_preprocessing": 0.62, **forward.causes}, (forward,))
-    usual = StepParts(2, 0.1, (("data", 0.0, 0.06), ("forward", 0.06, 0.04)))
-    slowest = StepParts(3, 0.4, (("data", 0.0, 0.36), ("forward", 0.36, 0.04)))
+    busy, gpu = "cpu.input_preprocessing", Lane(GPU, "gpu:0", every_s=0.5)
+    halves = (LanePart(busy, 0.0, 0.1, 0.75), LanePart("", 0.0, 0.1, 0.25, 0.75))
+    usual_lanes = (Lane(WORKER, "", halves, 0.04, 212), gpu)
+    slowest_lanes = (Lane(WORKER, "4250", (LanePart(busy, 0.0, 0.36), LanePart("", 0.36, 0.04)), 0.04), gpu)
+    usual = StepParts(2, 0.1, (("data", 0.0, 0.06), ("forward", 0.06, 0.04)), usual_lanes)
+    slowest = StepParts(3, 0.4, (("data", 0.0, 0.36), ("forward", 0.36, 0.04)), slowest_lanes)
     return Activity(
         watched_s=15.0,
         tracks=(
@@ -174,19 +185,39 @@ def input_bound_activity() -> Activity:
             CodeTree(WORKER, 0, 4250, (decode,)),
         ),
         lines=(HotLine("/home/me/dataset.py:41 Flowers.__getitem__", "cpu.input_preprocessing", 0.6),),
+        source=input_bound_source(),
         steps=(StepTimes(0, (0.0, 0.1, 0.2), (0.1, 0.1, 0.4), 0.15, usual, slowest),),
     )
+
+
+def input_bound_source() -> SourceView:
+    """The lines of the dataset around the one that decodes."""
+    texts = (
+        "    def __getitem__(self, index):",
+        "        path = self.paths[index]",
+        "        image = Image.open(path)",
+        '        image = image.convert("RGB")',
+        "        return self.augment(image)",
+    )
+    shares = {41: 0.6, 42: 0.02}
+    lines = tuple(
+        ExcerptLine(number, text, shares.get(number, 0.0), "cpu.input_preprocessing" if number in shares else "")
+        for number, text in enumerate(texts, start=38)
+    )
+    return SourceView((Excerpt("/home/me/dataset.py", "Flowers.__getitem__", False, lines),))
 
 
 def hostile_activity(text: str) -> Activity:
     """The same of a job whose files, functions and phases have such names."""
     activity = input_bound_activity()
     node = CodeNode(text, text, 1, {"cpu.input_preprocessing": 1.0})
-    parts = StepParts(1, 0.1, ((text, 0.0, 0.1),))
+    lanes = (Lane(WORKER, text, (LanePart(text, 0.0, 0.1),), 0.01), Lane(GPU, text, (LanePart(text, 0.0, 0.1),)))
+    parts = StepParts(1, 0.1, ((text, 0.0, 0.1),), lanes)
     return replace(
         activity,
         code=(CodeTree(TRAINER, 0, 4242, (node,)),),
         lines=(HotLine(text, "cpu.input_preprocessing", 0.6),),
+        source=SourceView((Excerpt(text, text, True, (ExcerptLine(1, text[:400], 0.6, text),)),), ((text, text),)),
         steps=(replace(activity.steps[0], usual=parts, slowest=parts),),
     )
 
@@ -304,6 +335,40 @@ def undecided() -> Diagnosis:
     )  # fmt: skip
 
 
+def stuck() -> Diagnosis:
+    """A job of two ranks in which one waits for a lock, and the other for that rank."""
+    at = Halt(
+        "lock",
+        43,
+        1,
+        own=True,
+        name="python",
+        call="futex",
+        line="/job/train.py:60 fill",
+        threads=("/job/train.py:70 drain",),
+    )
+    other = Halt(
+        "collective",
+        42,
+        0,
+        own=True,
+        name="python",
+        call="futex",
+        line="/job/train.py:80 main",
+        collective="all_reduce",
+    )
+    summary = say("stuck.summary", kind="lock", chain=(at,), waiting=(other,), ranks=(1,), since_s=12.0)
+    next_move = say("stuck.next_move", kind="lock", pid=43, host="")
+    return replace(
+        undecided(),
+        verdict=replace(undecided().verdict, straggler_rank=1, summary=summary),
+        not_examined=(GPU_NOT_EXAMINED,),
+        stuck=Stuck(
+            "lock", 1, (1,), 12.0, 0.8, (at,), (other,), summary, next_move, say("stuck.refuted_by", kind="lock")
+        ),
+    )
+
+
 def hostile() -> Diagnosis:
     """Every text that a stranger controls is an attack on a terminal, a page or a decoder."""
     nasty = f"{ATTACK}{TERMINAL_ATTACK}{BROKEN}"
@@ -333,7 +398,7 @@ def hostile() -> Diagnosis:
     )
 
 
-ALL = (input_bound, sound, straggler, undecided, hostile)
+ALL = (input_bound, sound, straggler, undecided, stuck, hostile)
 
 
 def with_messages() -> Diagnosis:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tests.unit.project.sources import Module, modules
 
 # What makes them, and where among its arguments they stand.
-_MAKERS = {"Refusal": (0, 1), "Unavailable": (1, 2), "NotExamined": (1, 2)}
+_MAKERS = {"Refusal": (0, 1), "Unavailable": (1, 2), "NotExamined": (1, 2), "Availability": (2, 3)}
 _OPEN = "{}"
 # Three plain words or more, one after another: names, paths and options have other characters in or around them.
 _ENGLISH = re.compile(r"(?<![\w./`=-])(?:[A-Za-z][a-z]+,? ){2,}[a-z]+(?![\w./=(])")

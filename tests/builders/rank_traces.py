@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.cluster.files import find_traces
 from perfdoctor.diagnosis import Diagnosis
-from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.reader import read_trace
 from tests.builders.traces import ALL_REDUCE, GEMM, LOADER, MadeTrace, diagnose_traces
 
 EPOCH_US = 1.7e15

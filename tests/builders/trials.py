@@ -10,17 +10,17 @@ from perfdoctor.causes import INPUT_PREPROCESSING
 from perfdoctor.diagnosis import Diagnosis, advise
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.treatment import Control, Outcome, Speedup, Training, Treated, Trial
-from perfdoctor.treat.run import Change, Run
+from perfdoctor.treat.run import Change, SeenRun
 from perfdoctor.treat.search import Arm, Found
 from perfdoctor.treat.treatments import Treatment
 from tests.builders.diagnoses import input_bound
 
 
-def a_run(step_s: float, *, losses: Sequence[float] = (), steps: int = 30, applied: Sequence[str] = ()) -> Run:
+def a_run(step_s: float, *, losses: Sequence[float] = (), steps: int = 30, applied: Sequence[str] = ()) -> SeenRun:
     """A run whose steps all take the same."""
     ends = [round((3 + step_s * number) * NS_PER_S) for number in range(steps)]
     facts = [{"kind": "applied", "change": kind} for kind in applied]
-    return Run(0, ends, losses=list(losses), facts=facts, memory_bytes=10**9, first=5, steps=20)
+    return SeenRun(0, ends, losses=list(losses), facts=facts, memory_bytes=10**9, first=5, steps=20)
 
 
 def a_treatment(name: str, **how: Any) -> Treatment:
@@ -56,7 +56,7 @@ class Laboratory:
         self._spent_s = 0.0
         self._random = random.Random(seed)
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> Run:
+    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
         self.names.append(name)
         self._spent_s += self._takes_s
         speedup = self._speedup(set(change.variables))

@@ -142,6 +142,12 @@ class Meeting:
         for _, at in self._parts:
             at.resume()
 
+    def stop(self, now: int) -> None:
+        """Those that have come, where some never do, have waited until now."""
+        for part, at in self._parts if self.missing else ():
+            assert part.start is not None
+            at.gpu.note(part.start, now, self.waiting)
+
 
 class Gpu:
     """A device.

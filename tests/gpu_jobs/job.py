@@ -87,6 +87,7 @@ class Step:
         collect_ms: a full garbage collection after each step.
         compiled: the model went through torch.compile, and is launched as graphs.
         compiling: it is compiled anew.
+        hangs: before the job is watched, the rank stops in a lock of its own and never goes on.
     """
 
     forward: Kernels
@@ -106,6 +107,7 @@ class Step:
     compiling: Rarely | None = None
     save: Rarely | None = None
     log: Rarely | None = None
+    hangs: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class Exchange:
         small: further collectives, one after the other.
         small_us: what one of them takes.
         link: ``nvlink``, ``pcie`` or ``network``.
+        lost: before the job is watched, every rank enters a collective in which it stays alone.
     """
 
     buckets: int = 8
@@ -129,6 +132,7 @@ class Exchange:
     small: int = 0
     small_us: float = 30.0
     link: str = "nvlink"
+    lost: bool = False
 
 
 @dataclass(frozen=True)

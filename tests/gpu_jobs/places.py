@@ -207,15 +207,15 @@ def fetching(in_worker: bool, what: str) -> tuple[Stack, ...]:
     return tuple((*begin, *frames) for frames in inner)
 
 
-_BOOTSTRAP = (
+BOOTSTRAP = (
     stdlib("threading.py", "Thread._bootstrap", 1002),
     stdlib("threading.py", "Thread._bootstrap_inner", 1045),
     stdlib("threading.py", "Thread.run", 982),
 )
-_PIN = (*_BOOTSTRAP, torch("utils/data/_utils/pin_memory.py", "_pin_memory_loop", 61))
+_PIN = (*BOOTSTRAP, torch("utils/data/_utils/pin_memory.py", "_pin_memory_loop", 61))
 PIN_WAITS = (
     (
-        *_BOOTSTRAP,
+        *BOOTSTRAP,
         torch("utils/data/_utils/pin_memory.py", "_pin_memory_loop", 56),
         torch("utils/data/_utils/pin_memory.py", "do_one_step", 32),
         *_QUEUE_GET,
@@ -228,7 +228,7 @@ RAY_MAIN = (
         site("ray/_private/worker.py", "Worker.main_loop", 1043),
     ),
 )
-BUSY_THREAD = ((*_BOOTSTRAP, own("Statistics.update", 150)), (*_BOOTSTRAP, own("Statistics.update", 152)))
+BUSY_THREAD = ((*BOOTSTRAP, own("Statistics.update", 150)), (*BOOTSTRAP, own("Statistics.update", 152)))
 OWN_PYTHON = tuple((*at(line), own("augment_targets", 103 + line % 3)) for line in (123, 124, 125))
 COLLECT = (at(134),)
 ALL_REDUCE = (

@@ -179,6 +179,7 @@ def _sound(rng: random.Random, seed: int) -> Planted:
             job,
             forward=replace(step.forward, host_us=0.5),
             backward=replace(step.backward, host_us=0.5),
+            optimizer=replace(step.optimizer, host_us=0.5),
             item_every=0,
             copy=replace(step.copy, how="hidden"),
         )

@@ -88,10 +88,12 @@ def simulate(job: Job, seconds: float | None = None) -> Run:
         if neighbour:
             _add_neighbour(gpu, neighbour, end_ns)
     if job.exchange is not None and job.ranks > 1:
-        partners = Partners(job)
+        partners = Partners(sim, job)
         for trainer in trainers:
             trainer.partners = partners
     sim.run(end_ns + S // 2)
+    if trainers[0].partners is not None:
+        trainers[0].partners.stop(end_ns + S // 2)
     ends = [[op.end for op in trainer.ends if op.end is not None] for trainer in trainers]
     return Run(job, trainers, processes, ends, end_ns, _spare_gpus(sim, job, end_ns))
 

@@ -18,6 +18,8 @@ _GROUP_NS, _GROUP = 400 * US, 64
 # Calls of the driver that follow one another are as one of about this length.
 _CALLS_NS = 2 * MS
 # A kernel of NCCL occupies a block per channel, 10 to 20 % of an H100's multiprocessors, and draws little.
+# What hangs does so from the first step on that begins after this; the watching begins at 0.
+HANGS_NS = -1000 * MS
 _NCCL_WAITS = Use(sm=0.14, occupancy=0.03, heat=0.5)
 
 
@@ -123,6 +125,10 @@ class Trainer:
         number = self.random.randrange(1000)
         while True:
             number += 1
+            if self.plan.hangs and self.sim.now > HANGS_NS:
+                self.main.let_go()
+                self.main.note(Doing("S", "futex", stacks=(places.at(77),)))
+                yield Signal()
             self._host_scale = max(0.5, self.random.gauss(1.0, 0.03))
             self._device_scale = max(0.5, self.random.gauss(1.0, self.plan.uneven))
             yield from self.loader.next(self.main)
@@ -311,7 +317,8 @@ class Trainer:
 class Partners:
     """The collectives of a job, in the order in which every rank comes to them."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, sim: Simulation, job: Job) -> None:
+        self._sim = sim
         exchange = job.exchange
         assert exchange is not None
         self._ranks = job.ranks
@@ -330,10 +337,16 @@ class Partners:
 
     def _next(self, kind: str, rank: int, length: int, moving: Use) -> Meeting:
         number = self._count[kind, rank] = self._count.get((kind, rank), 0) + 1
-        meeting = self._met.get((kind, number))
+        alone = f"{kind} {rank}" if self._exchange.lost and self._sim.now > HANGS_NS else kind
+        meeting = self._met.get((alone, number))
         if meeting is None:
-            meeting = self._met[kind, number] = Meeting(self._ranks, length, _NCCL_WAITS, moving)
+            meeting = self._met[alone, number] = Meeting(self._ranks, length, _NCCL_WAITS, moving)
         return meeting
+
+    def stop(self, now: int) -> None:
+        """Whoever waits in a collective until now has done so since it came."""
+        for meeting in self._met.values():
+            meeting.stop(now)
 
 
 def _moving(link: str, rate: float, job: Job) -> Use:

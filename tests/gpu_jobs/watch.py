@@ -225,7 +225,10 @@ class Watching:
         stacks = track.doing[index].stacks
         if not stacks:
             return ()
-        return stacks[self.random.randrange(len(stacks))] if len(stacks) > 1 else stacks[0]
+        stack = stacks[self.random.randrange(len(stacks))] if len(stacks) > 1 else stacks[0]
+        if track.thread.tid != track.thread.process.pid and stack[0].name == "<module>":
+            return (*places.BOOTSTRAP, *stack[1:])  # Python started this thread
+        return stack
 
     def _interpreters(self) -> Iterator[Sample]:
         turn = 0

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import SourceLine
 from tests.processes.attaching import (
     ENVIRONMENT,
     PERFDOCTOR,
@@ -100,6 +102,22 @@ def test_what_the_command_line_says_is_data(watched: Watched) -> None:
     assert "alert(" in page
     assert "<script>alert(" not in page
     assert "<script>alert('x')</script>\n\"" in watched.answer.told["job"]["command"]
+
+
+def test_the_page_has_the_source_around_the_line_that_costs_most(watched: Watched) -> None:
+    page = (watched.folder / "a.html").read_text()
+    assert '<table class="source">' in page
+    assert ">time.sleep(self.options.wait_ms / 1000)</code>" in page
+    assert "time.sleep(self.options" not in watched.answer.out
+
+
+def test_source_is_left_out_where_it_is_not_wanted(training: Started, tmp_path: Path) -> None:
+    kept = tmp_path / "a.recording"
+    answer = perfdoctor("attach", training.pid, "--duration", "1.5", "--no-source", "--recording", kept)
+    assert answer.status == 0, answer.err
+    with Recording.open(kept) as recording:
+        assert recording.stacks()
+        assert recording.rows(SourceLine) == []
 
 
 def test_nothing_temporary_stays(training: Started, tmp_path: Path) -> None:

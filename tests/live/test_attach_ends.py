@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import SourceLine
 from tests.processes.attaching import (
     ENVIRONMENT,
     SILENT,
@@ -75,6 +76,8 @@ def test_a_job_that_is_killed_is_diagnosed(tmp_path: Path) -> None:
         out, err = watching.communicate(timeout=20)
     assert watching.returncode == 0, err
     assert "preparing the input" in out
+    with Recording.open(kept[1]) as recording:
+        assert recording.rows(SourceLine), "its files can be read still"
 
 
 def test_interrupted_while_it_loads_it_says_so_in_one_sentence(training: Started, tmp_path: Path) -> None:

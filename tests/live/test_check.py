@@ -11,6 +11,8 @@ import pytest
 from perfdoctor.commands import check
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
+from perfdoctor.reports.language import language
+from tests.builders.phrases import english_runs
 from tests.processes.attaching import SILENT, WITHOUT_PTRACE, job, needs_root, perfdoctor, refused
 
 
@@ -22,9 +24,10 @@ def arguments(*words: str) -> argparse.Namespace:
 
 def test_prints_one_line_per_probe(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.run(arguments(str(os.getpid()))) == 0
-    probes, ways = capsys.readouterr().out.split("\n\n")
+    probes, steps, ways = capsys.readouterr().out.split("\n\n")
     lines = [line for line in probes.splitlines() if not line.startswith(" ")]
     assert [line.split()[0] for line in lines] == [probe.name for probe in all_probes()]
+    assert steps.startswith("`attach --steps` counts its steps, where this works:\nsteps ")
     assert ways.startswith("`attach --trace` takes the first of these that works:\n")
 
 
@@ -39,6 +42,14 @@ def test_works_without_a_process(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_process_that_is_not_there_is_an_error() -> None:
     with pytest.raises(PerfDoctorError, match="There is no process"):
         check.run(arguments(str(1 << 40)))
+
+
+def test_it_is_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    with language("zh"):
+        assert check.run(arguments(str(os.getpid()))) == 0
+    text = capsys.readouterr().out
+    assert text.count("可用") >= 8
+    assert english_runs(text) == []
 
 
 def test_fails_where_attach_would(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,7 @@ def test_around_a_step_and_with_the_same_losses_as_without(plain: Run, tmp_path:
     assert {"forward", "loss", "backward", "optimizer"} <= run.steps["phases"].keys()
     assert "preparing the input" in run.err
     assert "Time per step" in (tmp_path / "out.html").read_text()
+    assert '<table class="source">' in (tmp_path / "out.html").read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"told.json", "out.html", "out.perfdoctor"}
 
 

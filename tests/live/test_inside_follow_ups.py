@@ -21,6 +21,9 @@ def test_some_steps_are_profiled(arguments: tuple[str, ...], count: int | None, 
     run = run_inside(tmp_path, *arguments, script="inside_profiled.py", TMPDIR=str(tmp_path))
     assert run.said["enabled"] == "False"
     assert run.steps.get("profiled", {}).get("count") == count
+    cost = run.told["overhead"]
+    assert cost["report_cpu_s"] > 0
+    assert ("trace_held_s" in cost) == (count is not None)
     probes = {one["probe"] for finding in run.told["findings"] for one in finding["evidence"]}
     assert ("trace" in probes) <= (count is not None)
     assert run.told["verdict"]["level"] == "measured inside"

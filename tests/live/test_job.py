@@ -47,7 +47,7 @@ def test_forked_processes_belong_to_the_one_that_forked_them() -> None:
         children = {int(word) for word in parent.lines[-1].split()[2:]}
         for pid in (parent.pid, *children):
             watched = Job(pid)
-            assert watched.root_pid == parent.pid
+            assert watched.root_pids == (parent.pid,)
             found = seen(look(watched))
             assert found.keys() == {parent.pid, *children}
             assert all(found[child].forked and found[child].parent_pid == parent.pid for child in children)
@@ -96,8 +96,7 @@ def test_a_shells_other_children_do_not_lead_to_its_parent() -> None:
 
 
 def test_we_are_not_a_part_of_any_job() -> None:
-    watched = Job(os.getppid())
-    watched.root_pid = os.getppid()
+    watched = Job(os.getppid(), [os.getppid()])
     assert os.getpid() not in seen(look(watched))
     watched.close()
 

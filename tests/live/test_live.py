@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.collector import collecting
 from tests.files import ROOT
 from tests.processes.attaching import (
     ENVIRONMENT,
@@ -23,6 +24,7 @@ from tests.processes.attaching import (
     watched_for,
 )
 from tests.processes.screens import on_terminal
+from tests.recordings import corpus, packing
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,19 @@ def test_a_recording_is_followed_and_then_gone_through(training: Started, tmp_pa
             assert screen.shows("recording, 0 s of"), screen.text
             screen.press("q")
             assert screen.ended() == 0
+
+
+def test_a_finished_recording_is_shown_in_chinese_and_its_figures_are_sent(tmp_path: Path) -> None:
+    kept = tmp_path / "a.recording"
+    packing.unpack(corpus.FOLDER / f"straggler_disk{corpus.SUFFIX}", kept)
+    verdict = corpus.load("straggler_disk")["diagnosis"]["verdict"]
+    with collecting() as collector, on_terminal("watch", kept, "--lang", "zh", "--otlp", collector.url) as screen:
+        assert screen.shows("的作业", "瓶颈", "置信度", "角色", "训练进程", "q 退出"), screen.text
+        assert until(lambda: bool(collector.requests))
+        screen.press("q")
+        assert screen.ended() == 0
+    (confidence,) = collector.metrics()["perfdoctor_verdict_confidence"].gauge.data_points
+    assert confidence.as_double == pytest.approx(verdict["confidence"], abs=1e-3)
 
 
 def test_a_job_that_ends_while_it_is_shown_is_reported(tmp_path: Path) -> None:

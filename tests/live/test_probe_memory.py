@@ -9,6 +9,7 @@ import pytest
 
 from perfdoctor.probes.memory import SLOW_PERIOD_NS, MemoryProbe
 from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.schema import Fact
 from tests.processes.watching import looked, number, opened, plant, program, readings, remove_group
 
 pytestmark = pytest.mark.alone
@@ -52,6 +53,11 @@ def test_host_agrees_with_psutil() -> None:
     assert number(samples, "host", "memory_total_bytes") == expected.total
     assert number(samples, "host", "memory_available_bytes") == pytest.approx(expected.available, rel=0.1)
     assert number(samples, "host", "swap_total_bytes") == psutil.swap_memory().total
+
+
+def test_measures_what_a_page_fault_costs_here() -> None:
+    (cost,) = (float(one.value) for one in opened(MemoryProbe(), os.getpid()) if isinstance(one, Fact))
+    assert 1e-8 < cost < 1e-4
 
 
 def test_survives_a_process_that_vanishes() -> None:

@@ -4,12 +4,13 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp
+from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp, queued_bytes
 from perfdoctor.recording.schema import Fact, Sample
 from tests.processes.watching import as_nobody, facts, looked, number, opened, plant, program, readings
 
@@ -53,6 +54,17 @@ def test_counts_bytes_through_a_socket_and_names_the_peer(server: socket.socket)
     )
     assert segments > 8
     assert peers(before, job.pid) == {f"127.0.0.1:{port}"}
+
+
+def test_bytes_that_nobody_takes_are_queued(server: socket.socket) -> None:
+    with socket.create_connection(server.getsockname()) as talk:
+        talk.setblocking(False)
+        inode = str(os.fstat(talk.fileno()).st_ino)
+        assert queued_bytes(Path("/proc/self/net"), {inode}) == 0
+        with suppress(BlockingIOError):
+            while True:
+                talk.send(bytes(MIB))
+        assert (queued_bytes(Path("/proc/self/net"), {inode}) or 0) > 64 * 1024
 
 
 def test_counts_sockets_by_kind() -> None:
@@ -186,6 +198,7 @@ def test_ports_of_a_fabric(tmp_path: Path) -> None:
     """Its counters count 4 bytes each, and IPoIB's interface carries what its port does."""
     up, down = "sys/class/infiniband/mlx5_0/ports/1", "sys/class/infiniband/mlx5_1/ports/1"
     ports = {f"{up}/{name}": text for name, text in FABRIC.items()}
+    ports["sys/class/infiniband/mlx5_0/board_id"] = "MT_0000000838\n"
     root = plant(tmp_path, {**ports, f"{down}/state": "1: DOWN\n", "sys/class/net/ib0/type": "32\n"})
     interfaces = "Inter-| Receive\n face |bytes\n   ib0: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
     plant(root, {"proc/7/net/dev": interfaces, "proc/7/net/snmp": ""})
@@ -204,6 +217,7 @@ def test_ports_of_a_fabric(tmp_path: Path) -> None:
     }
     assert readings(samples)["fabric:mlx5_1/1", "link_active"] == 0
     assert facts(samples)["fabric:mlx5_0/1", "link_bits_per_second"] == str(400 * 10**9)
+    assert facts(samples)["fabric:mlx5_0/1", "board"] == "MT_0000000838"
     assert facts(samples)["interface:ib0", "over_fabric"] == "yes"
     assert looked(probe)
     list(probe.close())

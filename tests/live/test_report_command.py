@@ -80,8 +80,13 @@ def test_a_truncated_recording_is_refused(tmp_path: Path) -> None:
     refused(perfdoctor("report", recording), "damaged")
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    refused(perfdoctor("report", tmp_path), "is a folder")
+def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
+    refused(perfdoctor("report", tmp_path), "There is no trace", "and no recording")
+
+
+def test_a_folder_with_the_recording_of_one_host(tmp_path: Path) -> None:
+    recording = write(tmp_path / "rank00000-box.perfdoctor")
+    assert perfdoctor("report", tmp_path).out == perfdoctor("report", recording).out != ""
 
 
 def test_a_report_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:

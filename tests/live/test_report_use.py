@@ -83,6 +83,21 @@ def test_the_keyboard_reads_all_rows_searches_and_zooms(browser: Any, folder: Pa
     tab.close()
 
 
+def test_the_keyboard_goes_from_a_finding_to_its_lines_and_back_without_scripts(browser: Any, folder: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto((folder / "input_bound.html").as_uri())
+    line = tab.locator("#finding-1 .refs a").first
+    line.focus()
+    line.press("Enter")
+    row = tab.locator("tr:target")
+    assert row.get_attribute("id") == "source-1-41"
+    tab.keyboard.press("Tab")  # from where the page has jumped to
+    tab.keyboard.press("Enter")
+    assert tab.locator("article:target").get_attribute("id") == "finding-1"
+    context.close()
+
+
 def test_without_scripts_it_has_every_section_and_number(browser: Any, folder: Path) -> None:
     context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 800})
     tab = context.new_page()

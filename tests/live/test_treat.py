@@ -13,9 +13,10 @@ import pytest
 from perfdoctor.causes import GARBAGE_COLLECTION
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.knowledge import thresholds
+from perfdoctor.probes.readers.procfs import descendants_of_self
 from perfdoctor.reports.wording import worded
 from perfdoctor.results.treatment import Outcome, Training
-from perfdoctor.treat.run import Change, Run, Runner, StepWindow
+from perfdoctor.treat.run import Change, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Found, search
 from perfdoctor.treat.treatments import Situation, choose
 from perfdoctor.treat.workplace import Workplace
@@ -60,6 +61,16 @@ def test_runs_of_a_job_are_the_same_and_leave_nothing(workplace: Workplace, proj
     assert runs[0].memory_bytes > 50e6
     assert runs[0].status is None
     assert sorted(file.name for file in project.iterdir()) == [JOB]
+
+
+def test_a_daemon_of_the_job_is_none_of_ours_while_it_runs(workplace: Workplace, tmp_path: Path) -> None:
+    """Else the cores that it takes would count as perfdoctor's, and the job that waits for them as sound."""
+    orphan = tmp_path / "orphan"
+    with runner(workplace, "--orphan", orphan).live(Change()):
+        assert until(lambda: orphan.exists() and orphan.read_text())
+        pid = int(orphan.read_text())
+        assert pid not in descendants_of_self(Path("/"), frozenset())
+    assert until(lambda: not psutil.pid_exists(pid))
 
 
 def test_a_change_with_which_the_job_crashes_says_its_last_word(workplace: Workplace) -> None:
@@ -155,7 +166,7 @@ class Laboratory:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> Run:
+    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
         return self._runner.run(change, StepWindow(2, 3, 60, 60))
 
     def left_s(self) -> float:

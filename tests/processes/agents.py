@@ -10,7 +10,7 @@ import anyio
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult
 
-from perfdoctor.commands.mcp.server import Session, make_server
+from perfdoctor.commands.mcp.server import AgentSession, make_server
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ def with_agent(talk: Callable[[Client], Awaitable[T]]) -> T:
     """Talks to a server in this process, over the protocol's messages."""
 
     async def connected() -> T:
-        async with Client(make_server(Session()), mode="legacy") as client:
+        async with Client(make_server(AgentSession()), mode="legacy") as client:
             return await talk(client)
 
     return anyio.run(connected)

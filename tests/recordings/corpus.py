@@ -30,6 +30,7 @@ SUFFIX = ".perfdoctor.xz"
 LARGEST = 300_000
 _DIGITS = 5
 _OF_JOB = ("watched_seconds", "processes", "trainers", "world_size", "settings")
+_OF_STUCK = ("kind", "rank", "ranks", "since_s", "confidence", "chain", "waiting")
 _LINE = 110
 # Fractions of the time: as members with this name, and as all members of a table with this name.
 _SHARES, _TABLES_OF_SHARES = {"share", "confidence"}, {"breakdown", "phases", "waits_for"}
@@ -83,6 +84,8 @@ def reduced(document: dict[str, Any]) -> dict[str, Any]:
         "overhead": document["overhead"],
         "job": {key: document["job"][key] for key in _OF_JOB},
     }
+    if document["stuck"] is not None:
+        told["stuck"] = {key: document["stuck"][key] for key in _OF_STUCK}
     return _rounded(told)  # type: ignore[no-any-return]
 
 

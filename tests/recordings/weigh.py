@@ -217,11 +217,17 @@ def weigh_thresholds(only: list[str], *, write: bool) -> None:
         sign = "-" if float(factor) < 1 else "+"
         effects.setdefault(name, []).extend(f"{sign}30 %: {one}" for one in said)
     if write:
-        rows = [
-            f"| `{name}` | {float(known[name]):g} | {known[name].unit} | {known[name].source} | "
+        made = {
+            name: f"| `{name}` | {float(known[name]):g} | {known[name].unit} | {known[name].source} | "
             f"{'; '.join(effect) or 'none'} |"
             for name, effect in effects.items()
-        ]
+        }
+        kept = {
+            line.split("`")[1]: line
+            for line in (ROOT / "docs" / PAGE).read_text("utf-8").splitlines()
+            if line.startswith("| `")
+        }
+        rows = [row for name in known if (row := made.get(name) or kept.get(name))]
         columns = ("threshold", "value", "unit", "source", "verdicts that turn when it is moved by 30 %")
         _write_table("thresholds", columns, rows)
 
@@ -236,7 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("thresholds", "mechanisms"))
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--write", action="store_true", help="write docs/thresholds.md")
+    parser.add_argument("--write", action="store_true", help="write docs/thresholds.md; rows of others are kept")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     if arguments.what == "mechanisms":

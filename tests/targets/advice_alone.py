@@ -334,6 +334,86 @@ def environments_step_at_the_same_time() -> None:
 
 
 @check
+def loaders_as_advised_deliver_all() -> None:
+    """Those whose advice is an argument; the arguments of workers need some."""
+    of_workers = {"DataLoader": partial(loader_of, Numbers(16), num_workers=1)}
+    for id in ("input.without_workers", "cores.fewer_workers", "treat.fewer_workers", "treat.more_workers"):
+        loader = last_value(id)
+        assert loader.num_workers == (0 if id == "input.without_workers" else 2)
+        assert numbers_of(loader) == list(range(16))
+    for id, argument, value in (
+        ("treat.keep_workers", "persistent_workers", True),
+        ("treat.prefetch_more", "prefetch_factor", 8),
+    ):
+        loader = last_value(id, of_workers)
+        assert getattr(loader, argument) == value
+        assert numbers_of(loader) == list(range(16))
+
+
+@check
+def workers_of_a_fork_server_have_what_it_has_loaded() -> None:
+    of_workers = {"DataLoader": partial(loader_of, Numbers(8), num_workers=1)}
+    first, before = advice("input.fork_server").split("\n")
+    names = {"multiprocessing": torch.multiprocessing, **of_workers}
+    exec(before.partition("before: ")[2], names)
+    loader = eval(first, names)
+    assert numbers_of(loader) == list(range(8))
+    assert {int(pid) for _, pids in loader for pid in pids}.isdisjoint({os.getpid()})
+
+
+class Shards(torch.utils.data.IterableDataset[Any]):
+    """Samples of files of very different sizes, spread over workers as the first line of the advice says."""
+
+    def __iter__(self) -> Any:
+        samples = (float(number) for size in (9, 1, 2) for number in range(size))
+        names = {"samples": samples, "info": torch.utils.data.get_worker_info(), "itertools": itertools}
+        spread = eval(advice("input.spread_work").split("\n")[0].partition("#")[0], names)
+        return ((torch.tensor([number]), names["info"].id) for number in spread)
+
+
+@check
+def samples_are_spread_over_workers_evenly_and_all_there() -> None:
+    line = advice("input.spread_work").split("\n")[1]
+    loader = eval(line, {"DataLoader": partial(loader_of, Shards(), num_workers=2, batch_size=1)})
+    batches = list(loader)
+    assert numbers_of(batches) == sorted([*range(9), 0, *range(2)])
+    assert sorted(int(worker) for _, workers in batches for worker in workers) == [0] * 6 + [1] * 6
+
+
+@check
+def only_the_shared_part_is_done_under_the_lock() -> None:
+    lock, seen = threading.Lock(), []
+
+    class Shared:
+        @staticmethod
+        def read(index: int) -> bytes:
+            seen.append(("read", lock.locked()))
+            return bytes([index])
+
+    def decode(raw: bytes) -> int:
+        seen.append(("decode", lock.locked()))
+        return raw[0]
+
+    names: dict[str, Any] = {"lock": lock, "shared": Shared, "decode": decode}
+    code = "def get(index):\n" + "\n".join(f"    {line}" for line in advice("input.lock_shared_part").split("\n"))
+    exec(code, names)
+    assert names["get"](7) == 7
+    assert seen == [("read", True), ("decode", False)]
+
+
+@check
+def threads_are_as_many_as_advised() -> None:
+    threads = torch.get_num_threads()
+    for id in ("treat.threads", "cores.fewer_threads", "treat.workers_and_threads"):
+        torch.set_num_threads(threads)
+        code = advice(id, threads=threads + 1) if id.startswith("treat") else advice(id, fitting=threads + 1)
+        line = next(line for line in code.split("\n") if "set_num_threads" in line)
+        exec(line[line.index("torch.") :], {"torch": torch})
+        assert torch.get_num_threads() == threads + 1, code
+    torch.set_num_threads(threads)
+
+
+@check
 def tensors_shared_by_name_arrive() -> None:
     before = torch.multiprocessing.get_sharing_strategy()
     run("input.share_by_name")
@@ -415,6 +495,50 @@ def a_log_from_another_thread_is_written_once() -> None:
     listener.stop()
     assert [message for message, _ in written] == ["step 1"]
     assert written[0][1] != threading.main_thread().name
+
+
+@check
+def what_is_done_more_rarely_is_done_so_often() -> None:
+    """Of 400 steps, with what was done at every one, and at every second of them."""
+    made: dict[str, int] = {}
+
+    def count(*what: Any) -> None:
+        made[id] = made.get(id, 0) + 1
+
+    names = {"evaluate": count, "save": count, "log": count, "every": 1, "save_every": 1, "log_every": 1}
+    for id in ("evaluation.less_often", "io.save_less_often", "io.log_less_often"):
+        code = compile(advice(id), id, "exec")
+        for step in range(400):
+            exec(code, {**names, "step": step})
+    assert set(made.values()) == {200}
+
+
+@check
+def a_log_without_flushes_is_whole_in_the_end() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        names: dict[str, Any] = {"path": f"{folder}/log.txt"}
+        exec(advice("io.no_flush"), names)
+        for step in range(10):
+            print(step, file=names["log"])
+        assert os.path.getsize(names["path"]) == 0, "nothing is written at each step"
+        names["log"].close()
+        with open(names["path"]) as file:
+            assert file.read().split() == [str(step) for step in range(10)]
+
+
+@check
+def a_checkpoint_on_the_local_disk_is_whole() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run("io.faster_storage", {"state": small_model().state_dict(), "local": folder})
+        assert torch.load(f"{folder}/checkpoint.pt").keys() == small_model().state_dict().keys()
+
+
+@check
+def half_of_what_is_held_out_is_evaluated() -> None:
+    half = last_value("evaluation.subset", {"held_out": Numbers(16)})
+    assert [int(half[number][0]) for number in range(len(half))] == list(range(0, 16, 2))
+    loader = last_value("evaluation.larger_batches", {"batch_size": 4})
+    assert [len(batch[0]) for batch in loader] == [8, 8]
 
 
 # --- the interpreter and torch ---
@@ -513,6 +637,146 @@ def collecting_happens_when_it_is_asked_for() -> None:
         gc.callbacks.pop()
         gc.enable()
         gc.unfreeze()
+
+
+@check
+def objects_that_stay_are_not_looked_through_again() -> None:
+    before, collected = gc.get_threshold(), []
+    try:
+        run("treat.freeze")
+        frozen = gc.get_freeze_count()
+        gc.callbacks.append(lambda phase, info: collected.append(info["generation"]) if phase == "stop" else None)
+        kept = [[] for _ in range(10_000)]  # more than the usual threshold, which would have begun a collection
+        assert (frozen > 10_000, collected, len(kept)) == (True, [], 10_000)
+        calls = [step for step in range(300) if _collects(step)]
+        assert calls == [0, 100, 200]
+    finally:
+        gc.callbacks.pop()
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+def _collects(step: int) -> bool:
+    calls: list[int] = []
+    collector = type("gc", (), {"collect": staticmethod(lambda: calls.append(step))})
+    exec(advice("treat.collect_rarely"), {"step": step, "gc": collector})
+    return bool(calls)
+
+
+@check
+def without_anomaly_detection_no_tracebacks_are_kept() -> None:
+    for id in ("interpreter.no_anomaly_detection", "treat.no_anomaly_detection"):
+        torch.autograd.set_detect_anomaly(True)
+        with contextlib.suppress(ValueError):
+            run(id)
+        assert not torch.is_anomaly_enabled()
+        made = torch.ones(1, requires_grad=True) * 2
+        assert "traceback_" not in made.grad_fn.metadata
+
+
+@check
+def an_option_of_the_optimizer_trains_the_same() -> None:
+    losses = []
+    for option in ("", "fused", "foreach"):
+        model = small_model()
+        usual: dict[str, Any] = {"params": model.parameters(), "lr": 0.01}
+        optimizer = torch.optim.AdamW(**usual)
+        if option:
+            code = advice("treat.optimizer", option=option).replace("...", "**usual")
+            optimizer = eval(code, {"Optimizer": torch.optim.AdamW, "usual": {**usual, "params": model.parameters()}})
+            assert optimizer.defaults[option]
+        losses.append([step(model, optimizer, number) for number in range(10)])
+    assert numpy.allclose(losses[0], losses[1], rtol=1e-5)
+    assert numpy.allclose(losses[0], losses[2], rtol=1e-5)
+
+
+@check
+def what_the_step_need_not_wait_for_runs_in_a_process_of_its_own() -> None:
+    names: dict[str, Any] = {"multiprocessing": torch.multiprocessing, "work": os.getpid, "plain_data": None}
+    code = advice("interpreter.own_process").replace("pool.submit(work, plain_data)", "done = pool.submit(work)")
+    exec(code, names)
+    assert names["done"].result(60) != os.getpid()
+    names["pool"].shutdown()
+
+
+@check
+def plots_are_made_at_every_hundredth_step() -> None:
+    first, second = advice("interpreter.more_rarely").split("\n")
+    made = []
+    for number in range(300):
+        exec(first.replace("...", "made.append(step)", 1).partition("#")[0], {"step": number, "made": made})
+    assert made == [0, 100, 200]
+    with ThreadPoolExecutor(1) as pool:
+        exec(second, {"pool": pool, "work": made.append, "arrays": 1})
+    assert made[-1] == 1
+
+
+@check
+def a_profiler_that_begins_later_records_five_steps() -> None:
+    with tempfile.TemporaryDirectory() as folder, moved(folder):
+        model, optimizer = small_model(), None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        names = {"loader": range(30), "train": lambda number: step(model, optimizer, number)}
+        run("gpu_idle.trace_later", names)
+        [file] = os.listdir("traces")
+        with open(f"traces/{file}") as opened:
+            told = json.load(opened)["traceEvents"]
+    steps = [event for event in told if str(event.get("name")).startswith("ProfilerStep#")]
+    assert len({event["name"] for event in steps}) == 5
+
+
+@check
+def recomputed_blocks_train_the_same() -> None:
+    gradients = []
+    for id in ("", "gpu.checkpoint_less", "gpu.checkpoint_selectively"):
+        torch.manual_seed(0)
+        model, calls = Layered(), []
+        inputs = torch.randn(4, 8, requires_grad=True)
+        for block in model.layers:
+            block.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
+        x = inputs
+        for number, block in enumerate(model.layers):
+            names: dict[str, Any] = {"block": block, "x": x, "number": number, "torch": torch}
+            if not id:
+                x = block(x)
+            elif id == "gpu.checkpoint_less":
+                names["checkpoint"] = torch.utils.checkpoint.checkpoint
+                exec(advice(id).split("\n")[0], names)
+                x = names["x"]
+            else:
+                *before, last = advice(id).split("\n")
+                exec("\n".join(before), names)
+                x = eval(last, names)
+        x.sum().backward()
+        gradients.append([one.grad for one in model.parameters()])
+        assert len(calls) == {"": 4, "gpu.checkpoint_less": 6, "gpu.checkpoint_selectively": 8}[id]
+    for others in gradients[1:]:
+        assert all(torch.allclose(*pair) for pair in zip(gradients[0], others, strict=True))
+
+
+@check
+def sixteen_bits_compute_and_parameters_keep_thirty_two() -> None:
+    """On the device that is here; of float16 the scaler as well."""
+    for id in ("gpu.bfloat16", "gpu.float16", "gpu.halve_bytes", "gpu.try_mixed_precision"):
+        model, inputs = small_model(), torch.randn(32, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        seen: list[torch.dtype] = []
+        model[0].register_forward_hook(lambda _, __, output, seen=seen: seen.append(output.dtype))
+        names = {"model": model, "inputs": inputs, "targets": inputs.sum(1, keepdim=True), "optimizer": optimizer}
+        names["criterion"] = torch.nn.MSELoss()
+        code = advice(id, loop="") if id in ("gpu.bfloat16", "gpu.float16") else advice(id)
+        before = [one.detach().clone() for one in model.parameters()]
+        code = code.replace("'cuda'", "'cpu'").replace("GradScaler()", "GradScaler('cpu')")
+        once, _, each = code.rpartition("# once\n")
+        names["torch"] = torch
+        exec(once, names)
+        for _ in range(8):  # the scaler's first guesses are too large
+            optimizer.zero_grad()
+            exec(each, names)
+        assert set(seen) == {torch.float16 if id == "gpu.float16" else torch.bfloat16}
+        assert {one.grad.dtype for one in model.parameters() if one.grad is not None} == {torch.float32}
+        if id == "gpu.float16":  # which steps by itself
+            assert any(not torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
 
 
 @check

@@ -293,6 +293,37 @@ def overlap_as_advised_trains_the_same() -> None:
 
 
 @check
+def a_wrapped_model_trains_as_one_of_whole_batches() -> None:
+    for id in ("communication.use_ddp", "communication.use_buckets"):
+        model = run(advice(id), model=Layered())["model"]
+        train(PLAIN, model)
+        assert alike(whole(model), of_whole_batches(8, 1)), id
+
+
+@check
+def buckets_that_are_gradients_train_the_same() -> None:
+    code = advice("treat.buckets")
+    model = eval(code, {"DistributedDataParallel": lambda _, **given: DistributedDataParallel(Layered(), **given)})
+    train(PLAIN, model)
+    assert alike(whole(model), of_whole_batches(8, 1))
+    smaller = eval(advice("communication.move_overlap", way="ddp").partition("#")[0], {
+        "DistributedDataParallel": DistributedDataParallel, "model": Layered(),
+    })  # fmt: skip
+    train(PLAIN, smaller)
+    assert alike(whole(smaller), of_whole_batches(8, 1))
+
+
+@check
+def metrics_are_exchanged_at_every_hundredth_step() -> None:
+    metrics = torch.ones(1)
+    with counted() as calls:
+        for step in range(200):
+            run(advice("communication.fewer_metrics"), metrics=metrics, step=step)
+    assert calls == {ALL_REDUCE: 2}
+    assert metrics.item() == WORLD**2
+
+
+@check
 def gradients_in_sixteen_bits_train_nearly_the_same() -> None:
     model = DistributedDataParallel(Layered())
     run(advice("communication.half_precision", nccl=False, by_hand=False), model=model)

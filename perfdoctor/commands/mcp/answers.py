@@ -11,10 +11,10 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.commands.job_list import listing, none_found, unread
 from perfdoctor.commands.mcp.calls import Checked
 from perfdoctor.probes import Availability
-from perfdoctor.reports.agents import Answer, answer
+from perfdoctor.reports.agents import ToolAnswer, answer
 from perfdoctor.reports.fitting import Section, short, short_lines
 
-_COLUMNS = 160
+_COLUMNS = 160  # wide enough for most command lines; agents do not wrap
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ToldCause:
     healthy: bool
 
 
-def tell_jobs(found: TrainingJobs) -> Answer:
+def tell_jobs(found: TrainingJobs) -> ToolAnswer:
     """The training jobs of this host."""
     values = asdict(ToldJobs([_job(job) for job in found.jobs], found.unread))
     heading, *lines = listing(found.jobs, columns=_COLUMNS).split("\n") if found.jobs else (none_found(found),)
@@ -91,7 +91,7 @@ def _job(job: TrainingJob) -> ToldJob:
     )
 
 
-def tell_check(checked: Checked, pid: int | None) -> Answer:
+def tell_check(checked: Checked, pid: int | None) -> ToolAnswer:
     """What perfdoctor could see, and whether attach would take the process."""
     attachable = None if pid is None else checked.refusal is None
     values = asdict(ToldCheck(attachable, [ToldProbe(one.probe, one.state) for one in checked.probes]))
@@ -122,7 +122,7 @@ def _availabilities(checks: Iterable[Availability]) -> Iterable[str]:
         yield f"- {short(f'{one.probe}: {one.state}. {one.reason}{remedy}')}"
 
 
-def tell_cause(cause: str) -> Answer:
+def tell_cause(cause: str) -> ToolAnswer:
     """What a cause means, what looks like it, what helps, and what would refute it.
 
     Raises:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from perfdoctor.capture.check import preflight, trainer_below
 from perfdoctor.capture.job import Job
+from perfdoctor.capture.jobs import roots_of
 from perfdoctor.capture.recorder import record
 from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.capture.target import Relative, family_of, require_target, require_torch
@@ -63,7 +64,7 @@ def watch(pid: int, seconds: float) -> Report:
     require_torch(pid)
     load_analysis(html=False)
     with recording_file(None) as path:
-        record(Job(pid), path, seconds, all_probes())
+        record(Job(pid, roots_of(pid)), path, seconds, all_probes())
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
     move = next_move(diagnosis) if diagnosis.verdict.bottleneck is None else ""
@@ -147,6 +148,6 @@ def _require_whole(source: Source) -> None:
 
 
 def _document(diagnosis: Diagnosis) -> dict[str, object]:
-    from perfdoctor.reports.json import document, strict
+    from perfdoctor.reports.json import document
 
-    return dict(strict(document(diagnosis)))
+    return document(diagnosis)

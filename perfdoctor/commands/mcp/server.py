@@ -33,10 +33,10 @@ from perfdoctor.commands.mcp.calls import Report
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.agents import (
-    Answer,
     ToldComparison,
     ToldDiagnosis,
     ToldProof,
+    ToolAnswer,
     tell,
     tell_comparison,
     tell_finding,
@@ -45,7 +45,7 @@ from perfdoctor.reports.fitting import short
 from perfdoctor.reports.outputs import next_move
 from perfdoctor.reports.reading import diagnosis_of
 
-LONGEST_S = 600
+LONGEST_S = 600  # in one call; whoever wants more watches again
 # So many diagnoses are kept for read_finding and compare, the latest.
 KEPT = 32
 _PROGRESS_S, _POLL_S = 1.0, 0.05
@@ -68,7 +68,7 @@ Paths = Annotated[
 ]
 
 
-class Session:
+class AgentSession:
     """What was made since the agent connected, and whose turn it is.
 
     Attributes:
@@ -99,7 +99,7 @@ class Session:
         return self.long.borrowed_tokens + self.brief.borrowed_tokens
 
 
-Call = Context[Session, Any]
+Call = Context[AgentSession, Any]
 
 
 async def list_jobs(context: Call) -> Annotated[CallToolResult, ToldJobs]:
@@ -166,11 +166,11 @@ async def explain(
 TOOLS = (list_jobs, check, attach, analyze, read_finding, compare, explain)
 
 
-def make_server(session: Session) -> MCPServer[Session]:
+def make_server(session: AgentSession) -> MCPServer[AgentSession]:
     """The server with all tools, for one agent."""
 
     @asynccontextmanager
-    async def connected(_: MCPServer[Session]) -> AsyncIterator[Session]:
+    async def connected(_: MCPServer[AgentSession]) -> AsyncIterator[AgentSession]:
         yield session
 
     server = MCPServer(
@@ -201,7 +201,7 @@ def serve() -> None:
 
 
 async def _serve(folder: str) -> None:
-    session = Session()
+    session = AgentSession()
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as serving:
             tasks.start_soon(_end_at_signal, session, serving, folder)
@@ -209,7 +209,7 @@ async def _serve(folder: str) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def _end_at_signal(session: Session, serving: anyio.CancelScope, folder: str) -> None:
+async def _end_at_signal(session: AgentSession, serving: anyio.CancelScope, folder: str) -> None:
     """Ends the calls, and then the server at once: the thread that reads standard input would wait for a message."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async for number in signals:
@@ -220,7 +220,7 @@ async def _end_at_signal(session: Session, serving: anyio.CancelScope, folder: s
             os._exit(128 + number)
 
 
-def _session(context: Call) -> Session:
+def _session(context: Call) -> AgentSession:
     return context.request_context.lifespan_context
 
 
@@ -241,13 +241,13 @@ def _typed_errors(tool: Callable[..., Awaitable[CallToolResult]]) -> Callable[..
     return answered
 
 
-def _result(answer: Answer) -> CallToolResult:
+def _result(answer: ToolAnswer) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=answer.text)], structured_content=answer.values, is_error=False
     )
 
 
-async def _told(session: Session, report: Report) -> CallToolResult:
+async def _told(session: AgentSession, report: Report) -> CallToolResult:
     diagnosis = diagnosis_of(report.source.document)
     move = report.next_move or _move(diagnosis)
     return _result(await to_thread.run_sync(tell, diagnosis, session.keep(report), move))
@@ -258,7 +258,7 @@ def _move(diagnosis: Diagnosis) -> str:
     return "" if diagnosis.verdict.bottleneck or "traces" in diagnosis.job else next_move(diagnosis)
 
 
-async def _read(session: Session, *paths: Path) -> Report:
+async def _read(session: AgentSession, *paths: Path) -> Report:
     return await call_apart(session.long, calls.diagnose, list(paths))
 
 

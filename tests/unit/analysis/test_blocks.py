@@ -78,6 +78,14 @@ def test_where_the_causes_are_those_of_a_trace_they_stand_apart() -> None:
     assert {block.steps is None for block in blocks} == {True, False}
 
 
+def test_traced_steps_stand_where_none_were_marked() -> None:
+    job = watched([])
+    blocks = recorded_blocks(job, attribute(job), traced=False, traced_ns=[20_000_000, 30_000_000])
+    assert [(block.seconds, block.steps) for block in blocks[:2]] == [(0.02, 1.0), (0.03, 1.0)]
+    assert not any(block.causes for block in blocks[:2])
+    assert all(block.steps is None and block.causes for block in blocks[2:])
+
+
 def test_a_long_trace_is_kept_in_few_blocks() -> None:
     blocks = traced_blocks([10_000_000] * 1000, [])
     assert len(blocks) == KEPT

@@ -126,6 +126,15 @@ def job(*more: object) -> list[object]:
     return [*process(7), *thread(7, 7, run=0.5), *more]
 
 
+def test_an_instance_of_a_partitioned_gpu_has_the_clocks_and_limits_of_the_whole(tmp_path: Path) -> None:
+    of_all = {"sm_clock_hertz": 1.5e9, "temperature_celsius": 60.0, "power_limit_watts": 700.0, "power_watts": 400.0}
+    samples = [sample for name, value in of_all.items() for sample in readings("gpu:0", name, value, value)]
+    whole, instance = seen(write(tmp_path / "a", job(*samples, *readings("gpu:0:1", "busy_fraction", 0.5, 0.7)))).gpus  # type: ignore[arg-type]
+    assert (whole.name, instance.name) == ("gpu:0", "gpu:0:1")
+    assert (instance.busy, instance.clock, instance.temperature, instance.power_limit) == (0.7, 1.5e9, 60.0, 700.0)
+    assert instance.power is None
+
+
 def test_the_first_diagnosis_waits_for_stacks(tmp_path: Path) -> None:
     with followed(write(tmp_path / "a", job(*readings("host", "x", *range(4))))) as follower:  # type: ignore[arg-type]
         assert span_to_examine(follower, at(3.0)) is None

@@ -97,6 +97,17 @@ def test_large_packets_are_bytes_on_however_slow_a_link(packet: int, rate: float
     assert _share(accounts, cause) == pytest.approx(0.25, abs=0.02)
 
 
+@pytest.mark.parametrize(("queue", "cause"), [(500, LATENCY), (100_000, BANDWIDTH)])
+def test_bytes_that_queue_up_are_what_takes_the_time(queue: float, cause: str) -> None:
+    """A queue of so many bytes before 5 MB/s: 0.1 ms for a byte, or 20."""
+    sent = {"sent_bytes_total": 50e6, "sent_packets_total": 50e6 / 1_300}
+    traffic = [row for name, all_ in sent.items() for row in jobs.readings("net:0", name, 0.0, all_, every_s=10.0)]
+    link = Fact(jobs.START, "network", "net:0", "mtu_bytes", "1500")
+    queues = jobs.readings("network", "send_queue_bytes", *([queue] * 5), every_s=2.0)
+    accounts = accounted([*_ranks("RRSS", "SSRR", moves="RSRS"), *traffic, link, *queues])
+    assert _share(accounts, cause) == pytest.approx(0.25, abs=0.02)
+
+
 def _weighed(seen: int, running: float, delayed: float) -> float:
     """Seconds that 100 samples of a hundredth of a second stand for where a thread is runnable, as it was in some."""
     spans, runnable = np.full(100, 0.01), np.arange(100) < seen
@@ -136,7 +147,7 @@ def test_shares_of_an_instant_are_attributed_by_weight() -> None:
     read = Share("io.storage_read", 0.25, target="file:/x")
     account = Account(Process(100, 1, 0, None, "trainer", 0, 0))
     account.add(3, 2.0, CodeLocation("data"), [read, Share("cpu.contention", 0.75)])
-    assert account.block(3) == pytest.approx({"io.storage_read": 0.5, "cpu.contention": 1.5})
+    assert account.by_block()[3] == pytest.approx({"io.storage_read": 0.5, "cpu.contention": 1.5})
     assert account.targets["io.storage_read"]["file:/x"] == pytest.approx(0.5)
     assert account.block_numbers == {3}
 
@@ -190,6 +201,45 @@ def test_a_loader_without_workers_hands_nothing_over(workers: int) -> None:
     assert _share([account], "cpu.data_transfer") == pytest.approx(workers)
 
 
+RECEIVING = jobs.Frame("/usr/lib/python3.11/multiprocessing/queues.py", "Queue.get", 122)
+
+
+def _taking_apart(*taken_over: jobs.Frame) -> Account:
+    """A trainer that takes a batch over, converts it for as long, and calls its model."""
+    main = [jobs.Frame("/home/me/train.py", "main", line) for line in (20, 21, 22)]
+    turns = ((main[0], *taken_over), (main[1],), (main[2], jobs.MODULE))
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, run=1.0), *jobs.stacks(10, *turns, every_s=0.35, times=30)]
+    helper = [*jobs.process(20, parent=10, forked=True), *jobs.thread(20, 20, "S", call="write", target="pipe")]
+    (account,) = accounted([*trainer, *helper])
+    return account
+
+
+def test_taking_nested_objects_apart_goes_with_handing_them_over() -> None:
+    assert _share([_taking_apart(RECEIVING)], "cpu.data_transfer") == pytest.approx(2 / 3, abs=0.1)
+
+
+def test_converting_what_was_not_handed_over_is_preparing_it() -> None:
+    read = jobs.Frame("/usr/lib/python3.11/json/decoder.py", "decode", 340)
+    assert _share([_taking_apart(read)], "cpu.data_transfer") == 0.0
+
+
+def test_waiting_for_an_idle_pool_of_processes_waits_for_what_they_hand_over() -> None:
+    pool = jobs.Frame("/usr/lib/python3.11/multiprocessing/pool.py", "MapResult.get", 768)
+    wait = jobs.Frame("/usr/lib/python3.11/threading.py", "Condition.wait", 320)
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, "S"), *jobs.stacks(10, (jobs.OWN, pool, wait))]
+    helper = [*jobs.process(20, parent=10, forked=True), *jobs.thread(20, 20, "S", call="read", target="pipe")]
+    (account,) = accounted([*trainer, *helper])
+    assert _share([account], "cpu.data_transfer") == pytest.approx(1.0)
+
+
+def test_a_thread_that_unpickles_what_a_pool_has_made_hands_it_over() -> None:
+    pool = jobs.Frame("/usr/lib/python3.11/multiprocessing/pool.py", "MapResult.get", 768)
+    trainer = [*jobs.process(10), *jobs.thread(10, 10, "S"), *jobs.stacks(10, (jobs.OWN, pool))]
+    results = [*jobs.thread(11, 10, run=1.0), *jobs.named(11, 10, 7, "Thread-3 (_handle_results)")]
+    (account,) = accounted([*trainer, *results])
+    assert _share([account], "cpu.data_transfer") == pytest.approx(1.0)
+
+
 def test_what_a_worker_starts_for_a_sample_is_no_start_of_workers() -> None:
     """A process that downloads for it, started while the job is watched."""
     trainer = [*jobs.process(10), *jobs.thread(10, 10, "S", call="poll", target="pipe")]
@@ -225,3 +275,36 @@ def _writes_state(*stack: jobs.Frame) -> float:
 def test_the_kernels_time_is_savings_where_state_may_be_written_and_not_in_a_step() -> None:
     assert _writes_state(jobs.OWN) == pytest.approx(0.3, abs=0.02)
     assert _writes_state(jobs.OWN, jobs.MODULE) == 0.0
+
+
+def test_of_a_long_recording_some_samples_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [*jobs.process(1), *jobs.thread(1, 1, "RRRRRRSSSR", call="read", target="file:/data/1", run=0.7)]
+    whole = accounted(samples)[0]
+    monkeypatch.setattr("perfdoctor.attribution.attribute._GROUPS", 20)
+    thinned = accounted(samples)[0]
+    assert len(whole.samples) == whole.sampled == thinned.sampled
+    assert 20 <= len(thinned.samples) <= 40
+    assert thinned.causes() == pytest.approx(whole.causes())
+    assert thinned.block_numbers <= whole.block_numbers
+
+
+def test_page_faults_that_every_job_takes_are_no_swapping() -> None:
+    """Of 0.4 s in the kernel, 100,000 faults at 2 µs are the price of fresh memory."""
+    seconds = range(jobs.SECONDS + 1)
+    grows = {
+        "system_seconds_total": 0.4,
+        "user_seconds_total": 0.6,
+        "minor_faults_total": 100_000.0,
+        "major_faults_total": 1000.0,
+    }
+    counted = [jobs.readings("pid:10", name, *(rate * now for now in seconds)) for name, rate in grows.items()]
+    counted += [jobs.readings("host", "swapped_in_bytes_total", *(50e6 * now for now in seconds))]
+    samples = [
+        *jobs.process(10),
+        *jobs.thread(10, 10, run=1.0),
+        *jobs.stacks(10, (jobs.OWN, jobs.MODULE)),
+        *(sample for one in counted for sample in one),
+    ]
+    cost = Fact(jobs.at(0), "memory", "host", "minor_fault_seconds", "2e-06")
+    assert _share(accounted(samples), "io.swap") == pytest.approx(0.4, abs=0.02)
+    assert _share(accounted([*samples, cost]), "io.swap") == pytest.approx(0.2, abs=0.02)

@@ -17,6 +17,7 @@ from perfdoctor.attribution.code_mix import (
     mark_in_step,
     misplaced,
     read_code_mix,
+    with_device,
 )
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.knowledge.frames import PHASES
@@ -120,3 +121,16 @@ def test_a_barrier_takes_the_time_in_which_the_pool_lacks_a_core() -> None:
 def test_too_few_samples_of_either_leave_the_mean(held_up: bool) -> None:
     mix = mix_of(squeezed_from_s=4.4 if held_up else 0.1)
     assert spinning(mix, held_up=held_up) == 0.25
+
+
+def test_a_wait_for_results_asks_for_the_time() -> None:
+    """What else runs in the driver waits for room in the launch queue, or launches without PyTorch's dispatcher."""
+    split = with_device(Counter(driver=100, clock=2, dispatch=80, interpreter=10))
+    assert split == Counter({"launch": 130, "device wait": 20, "driver's own": 42, "interpreter": 0})
+    spinning = with_device(Counter(driver=100, clock=40, dispatch=80))
+    assert (spinning["device wait"], spinning["driver's own"]) == (100, 0)
+
+
+def test_waits_that_never_ask_for_the_time_are_still_waits() -> None:
+    split = with_device(Counter(driver=100, dispatch=80), asks_time=False)
+    assert (split["device wait"], split["driver's own"]) == (60, 0)

@@ -1,17 +1,20 @@
 """Jobs on a GPU, watched from outside: what hosts wait for and what GPUs idle for."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
 
+from perfdoctor import examine
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.gpu import share_second, split_idle
 from perfdoctor.attribution.gpu_use import GpuUse
 from perfdoctor.attribution.share import DEVICE_WAIT as WAIT
 from perfdoctor.attribution.share import LAUNCHING as LAUNCH
+from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import CODE_FREQUENCY, ProcessSeen, Sample
+from perfdoctor.recording.schema import CODE_FREQUENCY, Fact, ProcessSeen, Sample
 from tests.builders import jobs
 
 PID = 100
@@ -76,6 +79,20 @@ def test_a_host_that_waits_in_each_step_lets_the_gpu_idle_in_between() -> None:
     found = shares(gpu_job(code=draining, stacks=(FORWARD, LOOP), busy_fraction=0.6))
     assert found["cpu.synchronization"] == pytest.approx(0.4, abs=0.05)
     assert found.get("cpu.kernel_launch", 0.0) < 0.05
+
+
+def test_compiled_code_launches_past_the_dispatcher() -> None:
+    """The driver runs more than that asked for, and hardly asks for the time: nobody waits for results there."""
+    launching = {SPIN: 0.01, DRIVER: 0.6, DISPATCH: 0.3, PYTHON: 0.09}
+    found = shares(gpu_job(code=launching, busy_fraction=0.7))
+    # A tenth of a wait asks for the time, as a rule more: 0.01 vouches for 0.1 at most.
+    assert found["cpu.kernel_launch"] == pytest.approx(0.2, abs=0.02)
+    assert found.get("cpu.synchronization", 0.0) <= 0.102
+
+
+def test_a_host_that_waits_for_room_in_the_launch_queue_has_no_bottleneck() -> None:
+    ahead = {SPIN: 0.01, DRIVER: 0.8, DISPATCH: 0.15, PYTHON: 0.04}
+    assert shares(gpu_job(code=ahead, busy_fraction=1.0)) == {GPU: pytest.approx(1.0)}
 
 
 def test_python_that_launches_next_to_nothing_is_the_jobs_own() -> None:
@@ -200,6 +217,18 @@ def test_calls_on_the_drivers_files_are_allocation_and_never_storage() -> None:
     assert not any(cause.startswith("io.") for cause in found)
 
 
+def test_calls_of_the_driver_for_which_the_gpu_works_on_are_waits_for_it() -> None:
+    """Blocking synchronisation may wait in a call, too, and a job may keep all of the memory for itself."""
+    samples = gpu_job(
+        "RSSSSSSSSS", {DISPATCH: 0.1}, call="ioctl", target="file:/dev/nvidia0", busy_fraction=1.0,
+        memory_used_bytes=79e9, memory_total_bytes=80e9,
+        sm_clock_hertz=1e9, sm_clock_max_hertz=2e9, clocks_limited_by_power_brake=1.0,
+    )  # fmt: skip
+    found = shares(samples)
+    assert found.get("gpu.memory_pressure", 0.0) < 0.05
+    assert found["gpu.throttled"] == pytest.approx(1 - 1 / (2 * 0.93), abs=0.02)
+
+
 def test_blocking_waits_are_waits_for_the_gpu_and_not_for_locks() -> None:
     found = shares(gpu_job("RSSS", {DISPATCH: 0.15, PYTHON: 0.1}, (LOOP,), busy_fraction=1.0))
     assert found["gpu.compute"] == pytest.approx(1.0)
@@ -208,6 +237,29 @@ def test_blocking_waits_are_waits_for_the_gpu_and_not_for_locks() -> None:
 def test_without_utilisation_a_job_on_a_gpu_is_still_one() -> None:
     spinning = {SPIN: 0.45, DRIVER: 0.45, DISPATCH: 0.05, PYTHON: 0.05}
     assert shares(gpu_job(code=spinning))["gpu.compute"] > 0.9
+
+
+def test_a_slowed_gpu_costs_what_its_host_waits_for_also_without_utilisation() -> None:
+    slow = {"sm_clock_hertz": 1.0e9, "sm_clock_max_hertz": 2e9, "clocks_limited_by_heat": 1.0}
+    spinning = {SPIN: 0.45, DRIVER: 0.45, DISPATCH: 0.05, PYTHON: 0.05}
+    assert shares(gpu_job(code=spinning, **slow))["gpu.throttled"] == pytest.approx(1 - 0.5 / 0.93, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "most"),
+    [
+        ({SPIN: 0.45, DRIVER: 0.45, DISPATCH: 0.05, PYTHON: 0.05}, "gpu.compute", thresholds.CONFIDENCE_GPU_UNREAD),
+        ({DRIVER: 0.2, DISPATCH: 0.5, PYTHON: 0.3}, "cpu.kernel_launch", thresholds.CONFIDENCE_GPU_UNREAD),
+        ({PYTHON: 0.9, DISPATCH: 0.07, DRIVER: 0.03}, "cpu.python_overhead", thresholds.CONFIDENCE_GPU_OUTSIDE),
+    ],
+)
+def test_without_utilisation_only_what_the_host_shows_is_as_sure_as_ever(
+    code: Mapping[tuple[str, str], float], cause: str, most: float
+) -> None:
+    with jobs.recorded([*jobs.readings("host", "usable_cores", 8.0), *gpu_job(code=code)]) as recording:
+        diagnosis = examine(recording)
+    assert (diagnosis.verdict.cause, diagnosis.verdict.confidence) == (cause, most)
+    assert "could not be read" in " ".join(str(one.reason) for one in diagnosis.not_examined)
 
 
 def ranks(*levels: dict[str, float], codes: tuple[Mapping[tuple[str, str], float], ...]) -> list[Sample]:
@@ -237,6 +289,22 @@ def test_a_rank_whose_gpu_idles_is_what_the_others_wait_for() -> None:
     assert found[1].causes().fractions().get("communication.bandwidth", 0.0) < 0.05
 
 
+@pytest.mark.parametrize(("sent", "waited", "exchanged"), [(7e7, 0.23, 0.02), (1e10, 0.0, 0.25)])
+def test_waits_of_ranks_that_are_late_by_turns_are_for_each_other_as_far_as_links_carry_little(
+    sent: float, waited: float, exchanged: float
+) -> None:
+    """Each GPU idles for 0.25 while its host runs Python, and seems busy for as long while the other one idles."""
+    levels = {"busy_fraction": 0.75, "power_watts": 368.0, "sm_active_fraction": 0.47}
+    links = {f"pcie_{way}_bytes_per_second": sent for way in ("sent", "received")}
+    computing = {PYTHON: 0.25, DISPATCH: 0.01, SPIN: 0.37, DRIVER: 0.37}
+    found = accounts_of(ranks(levels | links, levels | links, codes=(computing, computing)))
+    for account, other in ((found[0], 1), (found[1], 0)):
+        causes = account.causes().fractions()
+        assert account.waited_for().get(other, 0.0) / account.seconds == pytest.approx(waited, abs=0.05)
+        assert causes.get("communication.bandwidth", 0.0) == pytest.approx(exchanged, abs=0.05)
+        assert causes["cpu.python_overhead"] == pytest.approx(0.25 + waited, abs=0.06)
+
+
 def test_a_rank_with_a_slowed_gpu_is_what_the_others_wait_for() -> None:
     """All read as fully used and draw much power; but the same work takes one of them longer by what slows it down."""
     clocks = {"busy_fraction": 1.0, "power_watts": 650.0, "sm_clock_max_hertz": 2e9}
@@ -249,16 +317,56 @@ def test_a_rank_with_a_slowed_gpu_is_what_the_others_wait_for() -> None:
 def test_ranks_of_a_container_have_the_gpus_of_their_local_ranks() -> None:
     """There the driver lists ids of the host; a GPU that nobody uses is none of theirs."""
     levels = ({"busy_fraction": 1.0, "sm_active_fraction": 0.45}, {"busy_fraction": 0.55, "sm_active_fraction": 0.45})
-    samples = [row for row in ranks(*levels, codes=(SPINNING, SPINNING)) if "/pid:" not in getattr(row, "subject", "")]
-    samples = [
-        row._replace(environment=row.environment.replace('"RANK"', '"LOCAL_RANK"'))
-        if isinstance(row, ProcessSeen)
-        else row
-        for row in samples
-    ]
+    samples = of_container(levels)
     spare = jobs.readings("gpu:2", "busy_fraction", *[0.0] * 20, every_s=0.5, probe="gpu")
     gpus = jobs.timeline([*samples, *spare]).gpus
     assert [gpus.of(PID), gpus.of(PID + 10)] == [("gpu:0",), ("gpu:1",)]
+
+
+def of_container(levels: tuple[dict[str, float], ...], **variables: str) -> list[Sample]:
+    """Ranks in a container, with local ranks and with variables of CUDA's, whose processes the driver does not list."""
+    samples = [row for row in ranks(*levels, codes=(SPINNING,) * len(levels)) if "/pid:" not in subject_of(row)]
+    return [with_variables(row, variables) if isinstance(row, ProcessSeen) else row for row in samples]
+
+
+def subject_of(row: Sample) -> str:
+    return getattr(row, "subject", "")
+
+
+def with_variables(process: ProcessSeen, variables: Mapping[str, str]) -> ProcessSeen:
+    environment = json.loads(process.environment)
+    return process._replace(environment=json.dumps({**environment, "LOCAL_RANK": environment["RANK"], **variables}))
+
+
+@pytest.mark.parametrize(
+    ("variables", "names", "expected"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, "AAAA", ["gpu:2", "gpu:3"]),
+        ({"CUDA_VISIBLE_DEVICES": "3,1,0"}, "AAAA", ["gpu:3", "gpu:1"]),
+        ({"CUDA_VISIBLE_DEVICES": "10,2"}, "AAAAAAAAAAA", ["gpu:10", "gpu:2"]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2b, GPU-0"}, "AAAA", ["gpu:2", "gpu:0"]),
+        # The fastest comes first, unless it is told to count as the driver does.
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, "AABB", []),
+        ({"CUDA_VISIBLE_DEVICES": "2,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "AABB", ["gpu:2", "gpu:3"]),
+        ({"CUDA_VISIBLE_DEVICES": "7,1"}, "AAAA", []),
+        ({"HIP_VISIBLE_DEVICES": "2,3", "CUDA_VISIBLE_DEVICES": "2,3"}, "AAAA", ["gpu:2", "gpu:3"]),
+        ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0,1"}, "AAAA", []),
+    ],
+)
+def test_the_environment_tells_which_gpus_of_a_busy_machine_a_container_uses(
+    variables: dict[str, str], names: str, expected: list[str]
+) -> None:
+    samples = of_container(({"busy_fraction": 1.0}, {"busy_fraction": 1.0}), **variables)
+    for number, name in enumerate(names):
+        samples += jobs.readings(f"gpu:{number}", "busy_fraction", *[1.0] * 20, every_s=0.5, probe="gpu")
+        samples += [
+            Fact(jobs.START, "gpu", f"gpu:{number}", fact, value)
+            for fact, value in (("name", name), ("uuid", f"GPU-{number}b{number}"))
+        ]
+    gpus = jobs.timeline(samples).gpus
+    every = tuple(f"gpu:{number}" for number in range(len(names)))
+    of_each = [(gpu,) for gpu in expected] or [every, every]
+    assert [gpus.of(PID), gpus.of(PID + 10)] == of_each
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ SHORT = {
     "dram": "dram_bandwidth_fraction",
     "fp32": "fp32_active_fraction",
     "watts": "power_watts",
+    "joules": "energy_joules_total",
     "limit": "power_limit_watts",
     "default_limit": "power_limit_default_watts",
     "foreign": "foreign_sm_fraction",
@@ -30,9 +31,12 @@ SHORT = {
 H100 = {"limit": 700.0, "clock": 1980.0, "highest": 1980.0}
 
 
-def gpu(number: int = 0, **levels: float | list[float]) -> list[Sample]:
+A100 = {"capability": "8.0", "limit": 400.0}
+
+
+def gpu(number: int = 0, capability: str = "9.0", **levels: float | list[float]) -> list[Sample]:
     """A GPU whose readings stay as they are, or take turns."""
-    samples: list[Sample] = [Fact(jobs.START, "gpu", f"gpu:{number}", "compute_capability", "9.0")]
+    samples: list[Sample] = [Fact(jobs.START, "gpu", f"gpu:{number}", "compute_capability", capability)]
     for name, level in levels.items():
         values = level if isinstance(level, list) else [level] * 20
         samples += jobs.readings(f"gpu:{number}", SHORT[name], *values, every_s=0.5, probe="gpu")
@@ -47,21 +51,55 @@ def use_of(samples: list[Sample], number: int = 0, ranks: int = 1, *, asks: bool
 
 
 # Means of labelled jobs on 8 H100s (DCGM, 10 Hz): the README of atharvanihalani/gpu-telemetry-exploration names them.
-COMPUTE_BOUND = {"busy": 1.0, "sm": 0.88, "tensor": 0.58, "dram": 0.37, "watts": 689.0}
-SMALL_KERNELS = {"busy": 0.85, "sm": 0.64, "tensor": 0.19, "dram": 0.32, "watts": 547.0}
-PIPELINE_BUBBLES = {"busy": 0.99, "sm": 0.45, "tensor": 0.11, "dram": 0.32, "watts": 418.0}
-HOST_BOUND = {"busy": 0.14, "sm": 0.09, "tensor": 0.06, "dram": 0.04, "watts": 186.0}
+# Two of them are inference, one beside training on the other four GPUs; what a host waits for, it does not have.
+COMPUTE_BOUND = {"busy": 1.0, "sm": 0.88, "tensor": 0.58, "dram": 0.37, "watts": 689.0, "over_nvlink": 1.5e9}
+BESIDE_INFERENCE = {"busy": 0.99, "sm": 0.86, "tensor": 0.48, "dram": 0.44, "watts": 685.0, "over_nvlink": 2.4e10}
+SMALL_KERNELS = {"busy": 0.85, "sm": 0.64, "tensor": 0.19, "dram": 0.32, "watts": 547.0, "over_nvlink": 8.9e9}
+PIPELINE_BUBBLES = {"busy": 0.99, "sm": 0.45, "tensor": 0.11, "dram": 0.32, "watts": 418.0, "over_nvlink": 5e10}
+HOST_BOUND = {"busy": 0.14, "sm": 0.09, "tensor": 0.06, "dram": 0.04, "watts": 186.0, "over_nvlink": 5e9}
+SPECULATIVE_DECODING = {"busy": 0.69, "sm": 0.24, "tensor": 0.04, "dram": 0.15, "watts": 207.0, "over_nvlink": 0.0}
+STREAMED_INFERENCE = {"busy": 0.06, "sm": 0.03, "tensor": 0.0, "dram": 0.03, "watts": 132.0, "over_nvlink": 0.0}
+ONE_WAY = {"sent": 3e7, "received": 2.9e8}
+LOADED_AND_IDLE = {"busy": 0.0, "sm": 0.0, "tensor": 0.0, "dram": 0.0, "watts": 120.0, "over_nvlink": 0.0}
 
 
-@pytest.mark.parametrize(("job", "least", "most"), [
-    (COMPUTE_BOUND, 0.0, 0.02),
-    (SMALL_KERNELS, 0.0, 0.2),
-    (PIPELINE_BUBBLES, 0.35, 0.65),
-    (HOST_BOUND, 0.0, 0.3),
-])  # fmt: skip
-def test_how_much_of_a_labelled_job_waits_in_collectives(job: dict[str, float], least: float, most: float) -> None:
-    use = use_of(gpu(**H100, **job), ranks=8)
-    assert least <= use.parts.get("communication.bandwidth", 0.0) <= most
+IDLE, EXCHANGE, FEW = "idle", "communication.bandwidth", "gpu.low_occupancy"
+
+
+@pytest.mark.parametrize(
+    ("job", "ranks", "most", "part", "others"),
+    [
+        (COMPUTE_BOUND, 8, "gpu.compute", 1.0, 0.02),
+        (BESIDE_INFERENCE, 4, "gpu.compute", 0.99, 0.02),
+        # Nothing holds these up for long; a sixth of the time the host is late.
+        (SMALL_KERNELS, 8, "gpu.compute", 0.85, 0.15),
+        # Who waits in a pipeline's bubble, and whose kernels are small, cannot be told apart further.
+        (PIPELINE_BUBBLES, 8, "gpu.compute", 0.53, 0.4),
+        (HOST_BOUND, 8, IDLE, 0.86, 0.12),
+        # No rank exchanges anything: these are small kernels.
+        (SPECULATIVE_DECODING, 8, FEW, 0.41, 0.31),
+        (SPECULATIVE_DECODING, 1, FEW, 0.41, 0.31),
+        (STREAMED_INFERENCE, 4, IDLE, 0.94, 0.05),
+        (LOADED_AND_IDLE, 8, IDLE, 1.0, 0.01),
+    ],
+)
+def test_what_labelled_jobs_on_h100s_spend_their_time_on(
+    job: dict[str, float], ranks: int, most: str, part: float, others: float
+) -> None:
+    """Of the wall time the largest part, and what no other one exceeds."""
+    samples = [row for number in range(ranks) for row in gpu(number, **H100, **ONE_WAY, **job)]
+    parts = {cause: part * job["busy"] for cause, part in use_of(samples, ranks=ranks).parts.items()}
+    parts[IDLE] = 1 - job["busy"]
+    assert max(parts, key=lambda cause: parts[cause]) == most
+    assert parts.pop(most) == pytest.approx(part, abs=0.03)
+    assert max(parts.values()) <= others + 0.005
+
+
+def test_a_labelled_job_with_pipeline_bubbles_waits_in_collectives() -> None:
+    samples = [row for number in range(8) for row in gpu(number, **H100, **ONE_WAY, **PIPELINE_BUBBLES)]
+    parts = use_of(samples, ranks=8).parts
+    assert 0.35 <= parts[EXCHANGE] <= 0.65
+    assert sum(part for cause, part in parts.items() if cause not in (EXCHANGE, "gpu.compute")) < 0.1
 
 
 def test_power_alone_tells_a_wait_in_a_collective() -> None:
@@ -96,6 +134,30 @@ def test_what_ranks_have_in_common_is_an_exchange_only_with_bytes_or_if_asked_fo
     assert sum(part > 0.1 for name, part in parts.items() if name != "gpu.compute") == 1
 
 
+def test_kernels_of_which_slow_links_would_not_explain_much_are_small() -> None:
+    """What links carry takes 0.04 to 0.17 of the time, and multiprocessors idle for 0.4 of it."""
+    samples = [row for number in range(2) for row in gpu(number, **H100, **{**LOW, "sm": 0.55}, over_nvlink=1.25e10)]
+    parts = use_of(samples, ranks=2).parts
+    assert parts["gpu.low_occupancy"] > 0.3
+    assert parts[EXCHANGE] == pytest.approx(1.25e10 / thresholds.FAST_NVLINK_BYTES_PER_S)
+
+
+@pytest.mark.parametrize(
+    ("watts", "part"),
+    [
+        # Some readings are of moments in which it waits.
+        ([400.0, 400.0, 400.0, 88.0], 0.25),
+        # Kernels that draw less do so all the time.
+        ([305.0, 300.0, 303.0, 304.0], 0.0),
+    ],
+)
+def test_power_of_moments_tells_waits_from_kernels_that_need_less(watts: list[float], part: float) -> None:
+    joules = [0.5 * number * sum(watts) / 4 for number in range(20)]
+    levels = {"busy": 1.0, "watts": watts * 5, "joules": joules, "over_nvlink": 6e10}
+    samples = [row for number in range(2) for row in gpu(number, **A100, **levels)]
+    assert use_of(samples, ranks=2).parts.get(EXCHANGE, 0.0) == pytest.approx(part, abs=0.02)
+
+
 def test_the_gpu_of_a_late_rank_idles() -> None:
     others = gpu(0, **H100, **LOW, **NO_BYTES)
     late = gpu(1, **H100, **{**LOW, "busy": 0.5}, **NO_BYTES)
@@ -122,6 +184,11 @@ def test_what_is_left_without_a_limit_is_the_next_units_work() -> None:
     half = thresholds.TENSOR_CORES_AT_WORK / 2
     assert use_of(gpu(**moving, tensor=half)).parts["gpu.memory_bandwidth"] == pytest.approx(0.5)
     assert use_of(gpu(**moving, tensor=0.55)).parts["gpu.compute"] == pytest.approx(1.0, abs=0.05)
+    # Less of it is the limit where all multiprocessors work, and no other unit works as much.
+    some = {"busy": 1.0, "sm": 0.9, "dram": 0.5}
+    assert use_of(gpu(**some, tensor=0.2)).parts["gpu.memory_bandwidth"] > 0.5
+    assert use_of(gpu(**some, tensor=0.35)).parts == {"gpu.compute": 1.0}
+    assert "gpu.memory_bandwidth" not in use_of(gpu(**{**some, "sm": 0.7}, tensor=0.2)).parts
     # Faster products leave the bytes that they take, and fuller kernels theirs.
     single = {"busy": 1.0, "sm": 0.9, "tensor": 0.0, "fp32": 0.9, "dram": 0.4}
     assert use_of(gpu(**single)).parts["gpu.no_tensor_cores"] == pytest.approx(0.5)
@@ -175,6 +242,15 @@ def test_heat_and_hardware_cost_the_clocks_that_they_take(limit: str) -> None:
     held = {"clock": 1386.0, limit: 1.0, "highest": 2500.0}
     both = [*gpu(busy=1.0, **held), *gpu(1, busy=1.0, clock=1980.0)]
     assert use_of(both, ranks=2).parts["gpu.throttled"] == pytest.approx(0.3)
+
+
+def test_lowered_clocks_cost_what_they_take_also_where_use_is_not_read() -> None:
+    """As on instances before Hopper: how long the GPU is busy is not known, but by what all of that is longer."""
+    use = use_of(gpu(by_heat=1.0, clock=1485.0, highest=1980.0, foreign=0.0))
+    assert use.busy is None
+    assert use.parts == pytest.approx({
+        "gpu.throttled": 1 - 0.75 / thresholds.CLOCK_UNDER_LOAD, "gpu.compute": 0.75 / thresholds.CLOCK_UNDER_LOAD
+    })  # fmt: skip
 
 
 def test_an_instance_of_a_partitioned_gpu_has_its_own_units_and_the_gpus_clocks() -> None:

@@ -5,7 +5,14 @@ import time
 
 import pytest
 
-from perfdoctor.capture.redact import LONGEST_COMMAND, mask_command, mask_environment, mask_text
+from perfdoctor.capture.redact import (
+    LONGEST_COMMAND,
+    LONGEST_LINE,
+    mask_command,
+    mask_environment,
+    mask_source,
+    mask_text,
+)
 
 SECRET = "s3cr3t-Value_77"
 HUGGING_FACE = "hf_" + "aB3" * 12
@@ -156,3 +163,59 @@ def test_secrets_in_kept_variables_are_masked() -> None:
 def test_private_keys_are_masked_whole() -> None:
     text = "x -----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY----- y"
     assert mask_text(text) == "x *** y"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'API_TOKEN = "{SECRET}"',
+        f"os.environ['HF_TOKEN'] = '{SECRET}'",
+        f'token: str = "{SECRET}"',
+        f'def connect(host, password="{SECRET}"):',
+        f'headers = {{"Authorization": f"Token {SECRET}"}}',
+        f"wandb.login(key={WANDB!r})",
+        f'fs = s3fs.S3FileSystem(key="{AWS_ID}", secret="{SECRET}")',
+        f'db_password = """{SECRET}',
+        f"open_store('https://me:{SECRET}@host/data')",
+    ],
+)
+def test_secrets_in_source_are_masked(line: str) -> None:
+    shown = mask_source(["import os", line, "train()"], [0, 1, 2])
+    assert SECRET not in shown[1]
+    assert WANDB not in shown[1]
+    assert "***" in shown[1]
+    assert (shown[0], shown[2]) == ("import os", "train()")
+
+
+def test_a_secret_below_its_name_and_a_key_of_several_lines_are_masked() -> None:
+    lines = [
+        "API_KEY = (",
+        f'    "{SECRET}"',
+        ")",
+        'KEY = """-----BEGIN RSA PRIVATE KEY-----',
+        "MIIEow",
+        "-----END RSA PRIVATE KEY-----",
+    ]
+    shown = mask_source([*lines, '"""', "x = 1"], [1, 4, 7])
+    assert shown == {1: '    "***"', 4: "***", 7: "x = 1"}
+
+
+def test_a_text_that_begins_below_its_name_is_masked() -> None:
+    assert mask_source(['TOKEN = """', SECRET, '"""'], [1]) == {1: "***"}
+    assert mask_source(["headers = {'api_key':", f"    '{SECRET}'}}"], [1]) == {1: "    '***'}"}
+
+
+def test_source_that_is_no_secret_stays_as_it_is() -> None:
+    lines = [
+        'ids = tokenizer("a text", max_tokens=7)',
+        "key = jax.random.split(key)",
+        'for name in ("query", "key"):',
+        "for token in tokens:",
+        '    text = " ".join(words)',
+    ]
+    assert list(mask_source(lines, range(5)).values()) == lines
+
+
+def test_long_lines_of_source_are_cut_and_looked_through_in_time() -> None:
+    (shown,) = mask_source(["token = '" + "a.b=" * 500_000], [0]).values()
+    assert len(shown) <= LONGEST_LINE

@@ -9,9 +9,12 @@ from perfdoctor.capture.jobs import TrainingJob, TrainingJobs
 from perfdoctor.commands.job_list import choose, listing, none_found, shortened, unread
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Refusal
+from perfdoctor.reports.language import language
+from tests.builders.phrases import english_runs
 
 JOB = TrainingJob(
-    (41, 42), 4, "alice", "/opt/conda/bin/python /home/alice/project/src/train.py --lr 0.1",
+    (41, 42), (40,), (4, 5), 8, ("4711.0", "4711", "10.0.0.1:29500"),
+    4, "alice", "/opt/conda/bin/python /home/alice/project/src/train.py --lr 0.1",
     7385.4, 3.27, 6 << 30, ("gpu:0", "gpu:1"), 12.5,
 )  # fmt: skip
 NOTEBOOK = replace(JOB, trainers=(77,), cores=0.004, memory_bytes=None, gpus=None, steps_per_s=None, workers=0)
@@ -29,6 +32,21 @@ def test_what_is_known_is_listed_and_what_is_not_is_a_dash() -> None:
     assert " ".join(first[6:]) == "2 h 3 min 3.3 6 GiB 12.5 python …/src/train.py --lr 0.1"
     assert second[4] == "—"
     assert " ".join(second[8:12]) == "min idle — —"
+
+
+def test_it_is_in_chinese_and_in_columns() -> None:
+    from rich.cells import cell_len
+
+    with language("zh"):
+        heading, *rows = listing([JOB, NOTEBOOK]).splitlines()
+        said = [heading, unread(found(JOB, unread=2)), none_found(found(unread=2))]
+    assert english_runs("\n".join(said)) == []
+    assert (
+        len({cell_len(line[: line.rindex(word)]) for line, word in zip(rows, ("python", "python"), strict=True)}) == 1
+    )
+    assert cell_len(heading[: heading.index("命令")]) == cell_len(rows[0][: rows[0].index("python")])
+    with language("zh"), pytest.raises(PerfDoctorError, match="No training job runs on this host"):
+        choose(found())
 
 
 def test_a_job_without_gpus_has_none() -> None:
@@ -63,13 +81,13 @@ def test_what_may_not_be_read_is_counted_with_the_reason_and_the_next_move() -> 
 
 
 def test_the_only_job_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    assert choose(found(JOB)) == 41
+    assert choose(found(JOB)).pid == 41
     assert capsys.readouterr().err == "perfdoctor: attaching to 41: python …/src/train.py --lr 0.1\n"
-    assert choose(found(NOTEBOOK)) == 77
+    assert choose(found(NOTEBOOK)).pid == 77
 
 
 def test_the_only_one_at_work_is_taken_before_those_that_idle() -> None:
-    assert choose(found(NOTEBOOK, JOB, NOTEBOOK)) == 41
+    assert choose(found(NOTEBOOK, JOB, NOTEBOOK)).pid == 41
 
 
 def test_none_is_one_sentence_and_the_next_move() -> None:
@@ -81,9 +99,44 @@ def test_none_is_one_sentence_and_the_next_move() -> None:
     assert caught.value.hint.endswith(CLOSED.enable)
 
 
+OTHER = replace(JOB, trainers=(51,), names=("4711.1", "4711", "10.0.0.1:29600"))
+
+
 def test_several_are_named_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("1\n"))
     with pytest.raises(PerfDoctorError) as caught:
-        choose(found(JOB, replace(JOB, trainers=(51,))))
-    assert str(caught.value).startswith("2 training jobs run on this host: 41 (python …/src/train.py --lr 0.1), 51 (")
+        choose(found(JOB, OTHER))
+    assert str(caught.value).startswith(
+        "2 training jobs run on this host: 4711.0: 41 (python …/src/train.py --lr 0.1); 4711.1: 51 ("
+    )
     assert caught.value.hint == "Name one: perfdoctor attach PID"
+
+
+def test_several_are_told_apart_by_names_that_all_hosts_know() -> None:
+    with pytest.raises(PerfDoctorError) as caught:
+        choose(found(JOB, OTHER), alone=True)
+    assert caught.value.hint == "Name one, as all hosts know it: perfdoctor attach --job 4711.0"
+    with pytest.raises(PerfDoctorError) as caught:
+        choose(found(replace(JOB, names=()), replace(OTHER, names=())), alone=True)
+    assert caught.value.hint == "Name a process of it, on each host: perfdoctor attach PID"
+
+
+@pytest.mark.parametrize("name", ["4711.1", "10.0.0.1:29600"])
+def test_a_job_is_chosen_by_any_of_its_names(name: str) -> None:
+    assert choose(found(JOB, OTHER), name, alone=True).pid == 51
+
+
+def test_a_name_that_several_have_or_none_is_one_sentence() -> None:
+    with pytest.raises(PerfDoctorError, match="2 training jobs run on this host"):
+        choose(found(JOB, OTHER), "4711", alone=True)
+    with pytest.raises(PerfDoctorError, match=r"called night; there are 4711\.0: 41"):
+        choose(found(JOB, OTHER), "night", alone=True)
+
+
+def test_the_slurm_job_that_perfdoctor_was_started_in_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = replace(OTHER, names=("4712.0", "4712"))
+    monkeypatch.setenv("SLURM_JOB_ID", "4712")
+    assert choose(found(JOB, theirs), alone=True).pid == 51
+    monkeypatch.setenv("SLURM_JOB_ID", "4713")
+    with pytest.raises(PerfDoctorError, match="2 training jobs"):
+        choose(found(JOB, theirs), alone=True)

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 
 from perfdoctor.__main__ import main
 from perfdoctor.commands.mcp.calls import Report
-from perfdoctor.commands.mcp.server import KEPT, TOOLS, Session
+from perfdoctor.commands.mcp.server import KEPT, TOOLS, AgentSession
 from perfdoctor.commands.sources import Source
 from perfdoctor.reports import json as json_report
 from tests.builders import diagnoses
@@ -118,7 +118,7 @@ def test_a_cause_is_explained_and_an_unknown_one_is_an_error_that_names_the_near
 
 
 def test_the_latest_diagnoses_are_kept() -> None:
-    session = Session()
+    session = AgentSession()
     names = [session.keep(Report(Source(Path(str(number)), "report", {}))) for number in range(KEPT + 2)]
     assert session.find(names[1]) is None
     assert session.find(names[2]) is not None

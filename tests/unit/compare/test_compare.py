@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.causes import INPUT_PREPROCESSING, MODEL_COMPUTE
+from perfdoctor.diagnosis import BACKWARD_PASSES, OPTIMIZER_STEPS
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.results.comparison import Answer, Comparison, Promise, Weight
 from tests.builders.comparisons import SETTINGS, blocks, compared, finding, report, side, step_times
@@ -44,6 +45,33 @@ def test_changes_of_six_percent_are_found_in_steady_runs(times: float, answer: A
 @pytest.mark.parametrize("how", [WANDERING, STALLING], ids=["wandering", "stalling"])
 def test_changes_of_thirty_percent_are_found_in_any_runs(how: dict[str, float]) -> None:
     assert answers(1.3, 0.05, how).count(Answer.SLOWER) >= 90
+
+
+def counted(times: list[float], unit: str) -> dict[str, Any]:
+    made = report(times)
+    return {**made, "steps": {**made["steps"], "unit": unit}}
+
+
+def test_runs_whose_steps_were_counted_alike_have_a_pace() -> None:
+    found = compared(counted([0.1] * 150, OPTIMIZER_STEPS), counted([0.08] * 180, OPTIMIZER_STEPS))
+    assert found.before.step_is == OPTIMIZER_STEPS
+    assert found.pace is not None
+    assert found.pace.answer is Answer.FASTER
+    assert found.pace.speedup.value == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (counted([0.1] * 150, OPTIMIZER_STEPS), counted([0.1] * 150, BACKWARD_PASSES)),
+        (counted([0.1] * 150, OPTIMIZER_STEPS), report([0.1] * 150)),
+        ({**report([0.1] * 150), "steps": {"profiled": {}}}, report([0.1] * 150)),
+    ],
+)
+def test_what_was_not_counted_alike_is_not_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
+    found = compared(before, after)
+    assert found.pace is None
+    assert [one.what for one in found.forbidding] == ["steps"]
 
 
 def test_a_difference_below_the_noise_floor_is_none_however_sure() -> None:

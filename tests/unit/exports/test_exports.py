@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import jsonschema
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from perfdoctor.__main__ import main
+from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, Sample
 from tests.builders.jobs import BOOTSTRAP, MODULE, OWN, START, at, named, process, readings, stacks, thread, write
@@ -60,6 +63,23 @@ SPEEDSCOPE = {
             },
         },
     },
+}
+
+# What Chrome's trace event format ("Trace Event Format", linked from perfetto.dev, "External trace formats") asks of
+# each kind of event that is written: names of processes and threads, slices, counters and instants.
+IDS = {"pid": {"type": "integer", "minimum": 0}, "tid": {"type": "integer", "minimum": 0}, "name": {"type": "string"}}
+AT = {**IDS, "ts": {"type": "number"}}
+TEXTS = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}}
+NUMBERS = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
+METADATA = {"enum": ["process_name", "process_labels", "thread_name"]}
+CHROME = {
+    "M": {"required": ["name", "pid", "args"], "properties": {**IDS, "name": METADATA, "args": TEXTS}},
+    "X": {
+        "required": ["name", "pid", "tid", "ts", "dur"],
+        "properties": {**AT, "dur": {"type": "number", "minimum": 0}, "args": {"type": "object"}},
+    },
+    "C": {"required": ["name", "pid", "ts", "args"], "properties": {**AT, "args": NUMBERS}},
+    "i": {"required": ["name", "pid", "tid", "ts", "s"], "properties": {**AT, "s": {"enum": ["g", "p", "t"]}}},
 }
 
 
@@ -151,6 +171,21 @@ def test_what_happened_to_the_recording_and_its_clock_are_in_the_trace(made: Pat
     assert (event["name"], event["ts"]) == ("slower", 1e6)
 
 
+def test_a_trace_begins_with_what_came_before_the_recording(tmp_path: Path) -> None:
+    """Perfetto drops what is before zero."""
+    file = write(tmp_path / "job.perfdoctor", [*process(7), Event(at(-0.5), "early", ""), Event(at(1.0), "late", "")])
+    document = json.loads(exported(file, "perfetto").read_text())
+    assert [event["ts"] for event in document["traceEvents"] if event["ph"] == "i"] == [0.0, 1.5e6]
+    assert document["otherData"]["start_ns"] == at(-0.5)
+
+
+def test_a_trace_is_in_chromes_format(real: Path) -> None:
+    events = trace(real)
+    assert {"M", "X", "C"} <= {event["ph"] for event in events}
+    kinds = {kind: jsonschema.Draft202012Validator({"type": "object", **asked}) for kind, asked in CHROME.items()}
+    assert [event for event in events if not kinds[event["ph"]].is_valid(event)] == []
+
+
 def test_slices_of_a_real_job_nest_and_are_named(real: Path) -> None:
     events = trace(real)
     for spans in tracks(events):
@@ -204,6 +239,22 @@ def test_stacks_weigh_what_they_lasted(tmp_path: Path) -> None:
     assert weights == pytest.approx({("main",): 0.5, ("main", "Module._call_impl"): 0.5}, abs=0.05)
 
 
+def test_stacks_begin_with_those_of_a_trainer(tmp_path: Path) -> None:
+    samples = [*process(7), *process(8, parent=7), *named(7, 7, 1, "MainThread"), *named(8, 8, 1, "MainThread")]
+    samples += [*stacks(7, (BOOTSTRAP,), times=20), *stacks(8, (OWN,), (OWN, MODULE), times=20)]
+    document = json.loads(exported(write(tmp_path / "job.perfdoctor", samples), "speedscope").read_text())
+    assert [one["name"] for one in document["profiles"]] == ["python 8: MainThread", "python 7: MainThread"]
+
+
+def test_stacks_that_a_killed_perfdoctor_left_are_exported(tmp_path: Path) -> None:
+    (segment,) = stacks(7, (OWN,), times=20)
+    file = write(tmp_path / "job.perfdoctor", process(7))
+    file_for(file, 7, segment.time_ns, 0).write_bytes(zlib.decompress(segment.trace))
+    document = json.loads(exported(file, "speedscope").read_text())
+    assert [one["name"] for one in document["profiles"]] == ["python 7: main thread"]
+    assert "main" in {event["name"] for event in trace(file) if event["ph"] == "X"}
+
+
 def test_a_recording_without_stacks_has_none_to_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "job.perfdoctor", process(7))
     assert main(["export", str(file), "--to", "speedscope", str(tmp_path / "out")]) == 1
@@ -221,6 +272,22 @@ def test_tables_are_those_of_the_notebook(kind: str, made: Path) -> None:
     assert again["value"].isna().sum() == 1
     assert again["value"].sum() == frames["readings"]["value"].sum()
     assert list(again) == list(frames["readings"])
+
+
+def test_all_tables_of_a_real_job_are_read_back(real: Path) -> None:
+    with Recording.open(real) as recording:
+        frames = recording.frames()
+    csv, parquet = exported(real, "csv", "as csv"), exported(real, "parquet", "as parquet")
+    for name, frame in frames.items():
+        table = pq.read_table(parquet / f"{name}.parquet")
+        assert table.column_names == list(frame)
+        assert table.num_rows == len(frame)
+        pd.testing.assert_frame_equal(pd.read_parquet(parquet / f"{name}.parquet"), frame, check_dtype=False)
+        again = pd.read_csv(csv / f"{name}.csv")
+        assert list(again) == list(frame)
+        for column in again.select_dtypes("number"):
+            values = pd.to_numeric(frame[column], errors="coerce").to_numpy(dtype=float, na_value=float("nan"))
+            assert again[column].to_numpy(dtype=float) == pytest.approx(values, nan_ok=True), (name, column)
 
 
 def test_prometheus_reads_the_last_figures(made: Path) -> None:

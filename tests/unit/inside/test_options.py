@@ -28,11 +28,13 @@ def test_files_are_absolute_and_numbers_are_whole(tmp_path: Path, monkeypatch: p
         ({"steps": 0}, "steps=0 is no number of steps; write a whole number, 1 or more."),
         ({"warmup": -1}, "warmup=-1 is no number of steps; write a whole number, 0 or more."),
         ({"profile": "some"}, "profile='some' is no number of steps; write a whole number, 0 or more."),
+        ({"treat": "yes"}, "treat='yes' is unknown; write True, False or 'within noise'."),
+        ({"treat_minutes": 0}, "treat_minutes=0 is no number of minutes; write one above 0."),
         ({"json": 7}, "json=7 is no path; write the name of a file, or None for none."),
     ],
 )
 def test_anything_else_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match="is no") as refused:
+    with pytest.raises(ValueError, match=r"is no|is unknown") as refused:
         Options(**wrong)
     assert str(refused.value) == said
 

@@ -142,6 +142,23 @@ def test_what_others_of_the_group_read_again_is_not_counted() -> None:
     assert values(samples) == {}
 
 
+def port(number: int, gigabits: int, board: str = "MT_0838", carried: float = 1e9) -> list[Sample]:
+    subject = f"fabric:mlx5_{number}/1"
+    told = {"board": board, "link_layer": "InfiniBand", "link_bits_per_second": str(gigabits * 10**9)}
+    said: list[Sample] = [fact(subject, name, value) for name, value in told.items()]
+    return [*said, *readings(subject, "sent_bytes_total", 0, carried, every_s=10)]
+
+
+def test_a_port_is_held_against_others_of_its_kind() -> None:
+    slow = measured([*port(0, 400), *port(1, 200)])["fabric_link"]
+    assert (slow.value, slow.name) == (0.5, "speed of fabric:mlx5_1/1, by that of another port of such an adapter")
+    assert values([*port(0, 400), *port(1, 400)])["fabric_link"] == 1.0
+    storage = port(1, 25, board="MT_0012")  # another adapter, for another purpose
+    assert "fabric_link" not in values([*port(0, 400), *storage])
+    assert "fabric_link" not in values(port(0, 200))  # nobody knows what it should have
+    assert values([*port(0, 400), *port(1, 200, carried=0)])["fabric_link"] == 1.0  # none of the job's
+
+
 def test_the_fabric() -> None:
     samples = [
         *readings("fabric:mlx5_0/1", "received_bytes_total", 0, 4e9, every_s=10),

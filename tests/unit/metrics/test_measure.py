@@ -18,7 +18,7 @@ ROLES = [(TRAINER, WORKERS)]
 def record(samples: Iterable[Sample], roles: Trainers = ROLES) -> Measured:
     """Writes samples through the real writer and measures what is in them."""
     with jobs.recorded(samples) as recording:
-        return measure(recording, Threads(recording.threads, recording.rows(ThreadSample)), roles)
+        return measure(recording, Threads(recording), roles)
 
 
 def value(measured: Measured, name: str, trainer: int | None = None) -> float:

@@ -134,6 +134,64 @@ def test_what_amdsmi_does_not_say_is_told_once_and_never_a_number(
     assert "AMDSMI_STATUS_NOT_SUPPORTED" in told.reason
 
 
+BUS = "sys/bus/pci/devices/0000:c1:00.0"
+KFD = "sys/class/kfd/kfd"
+KERNEL_SHOWS = {
+    f"{KFD}/topology/nodes/0/gpu_id": "0",
+    f"{KFD}/topology/nodes/0/properties": "cpu_cores_count 96\nlocation_id 0",
+    f"{KFD}/topology/nodes/10/gpu_id": "51110",
+    f"{KFD}/topology/nodes/10/properties": "simd_count 1216\nlocation_id 49408\ndomain 0",
+    f"{BUS}/gpu_busy_percent": "93",
+    f"{BUS}/mem_busy_percent": "41",
+    f"{BUS}/mem_info_vram_used": str(1 << 30),
+    f"{BUS}/mem_info_vram_total": str(192 << 30),
+    f"{BUS}/pp_dpm_sclk": "0: 132Mhz *\n1: 2100Mhz",
+    f"{BUS}/product_name": "Instinct stand-in",
+    f"{BUS}/hwmon/hwmon4/power1_input": "500000000",
+    f"{BUS}/hwmon/hwmon4/power1_cap": "750000000",
+    f"{BUS}/hwmon/hwmon4/freq1_input": "1987000000",
+    f"{BUS}/hwmon/hwmon4/temp2_input": "61000",
+    f"{KFD}/proc/10/queues/1/gpuid": "51110",
+    f"{KFD}/proc/10/vram_51110": "4096",
+    f"{KFD}/proc/20/queues/3/gpuid": "51110",
+    f"{KFD}/proc/20/vram_51110": "100",
+    f"{KFD}/proc/30/vram_51110": "0",  # has opened the driver, and computes nowhere
+}
+
+
+def test_without_its_package_amd_gpus_are_read_from_the_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(tmp_path, KERNEL_SHOWS)
+    monkeypatch.setattr(gpu, "AmdDriver", Refusing)
+    seen = look(monkeypatch, tmp_path)
+    values = {name: value for (subject, name), value in readings(seen).items() if subject == "gpu:0"}
+    assert values == pytest.approx({
+        "busy_fraction": 0.93,
+        "memory_busy_fraction": 0.41,
+        "memory_used_bytes": 1 << 30,
+        "memory_total_bytes": 192 << 30,
+        "power_watts": 500,
+        "power_limit_watts": 750,
+        "sm_clock_hertz": 1.987e9,
+        "sm_clock_max_hertz": 2.1e9,
+        "temperature_celsius": 61,
+        "job_processes": 1,
+        "foreign_processes": 1,
+        "job_memory_bytes": 4096,
+        "foreign_memory_bytes": 100,
+        "foreign_sm_fraction": None,
+    })  # fmt: skip
+    assert facts(seen)["gpu:0", "pci_address"] == "0000:c1:00.0"
+    assert complaints(seen) == []
+
+
+def test_beside_nvidias_driver_an_amd_gpu_only_displays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(tmp_path, {**KERNEL_SHOWS, "proc/driver/nvidia/version": "x"})
+    monkeypatch.setattr(gpu, "AmdDriver", Refusing)
+    seen = look(monkeypatch, tmp_path)
+    assert not any(subject == "gpu:0" for subject, _ in readings(seen))
+    assert len(complaints(seen)) == 1
+
+
 def open_files(root: Path, pid: int, *paths: str) -> None:
     """Descriptors of a process."""
     (root / f"proc/{pid}/fd").mkdir(parents=True)

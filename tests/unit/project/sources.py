@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tests.files import ROOT
@@ -75,21 +75,24 @@ def _only_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
-def named(name: str) -> set[str]:
+@cache
+def named(name: str) -> frozenset[str]:
     """Our own modules that a module names in its imports."""
-    return {one.name for one in imports(modules()[name]) if one.at_start} & modules().keys()
+    return frozenset({one.name for one in imports(modules()[name]) if one.at_start} & modules().keys())
 
 
-def needed(name: str) -> set[str]:
+@cache
+def needed(name: str) -> frozenset[str]:
     """Our own modules that importing a module imports: those named, and the packages that they and it lie in."""
     paths = [one.split(".") for one in (name, *named(name))]
-    return {".".join(path[:count]) for path in paths for count in range(1, len(path) + 1)} & modules().keys()
+    found = {".".join(path[:count]) for path in paths for count in range(1, len(path) + 1)}
+    return frozenset(found & modules().keys())
 
 
-def reached(name: str, step: Callable[[str], set[str]]) -> set[str]:
+def reached(name: str, step: Callable[[str], frozenset[str]]) -> set[str]:
     """Whatever one step after another leads to from a module."""
     found: set[str] = set()
-    waiting = step(name)
+    waiting = set(step(name))
     while waiting:
         one = waiting.pop()
         if one not in found:

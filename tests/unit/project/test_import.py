@@ -3,10 +3,15 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.__main__ import COMMANDS
+
 MAX_MODULES = 100
+# Of perfdoctor's own, as long as `attach` only reads its options.
+MAX_OF_ATTACH = 55
 
 LOOK = """
 import json, logging, os, signal, sys, threading, warnings
@@ -51,11 +56,41 @@ def test_import_is_light(tmp_path: Path) -> None:
     assert len(new) < MAX_MODULES
 
 
-def test_command_line_starts_without_heavy_libraries(tmp_path: Path) -> None:
-    """``perfdoctor attach`` starts in the time that it takes to read its own files."""
-    script = (
-        "import sys\nfrom perfdoctor.__main__ import make_parser\nmake_parser()\n"
-        "print(sorted({'torch', 'pandas', 'numpy', 'rich', 'jinja2', 'mcp', 'anyio'} & set(sys.modules)))"
+def loaded(*commands: str) -> set[str]:
+    """The modules that are loaded once perfdoctor has read the options of commands."""
+    run = "\n".join(f"main(['{command}', '--help'])" for command in commands)
+    script = f"import sys\nfrom perfdoctor.__main__ import main\n{run}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_command_line_starts_without_heavy_libraries() -> None:
+    """A command starts in the time that it takes to read perfdoctor's own files."""
+    modules = loaded(*COMMANDS)
+    assert {f"perfdoctor.commands.{name}" for name in COMMANDS} <= modules
+    assert {"torch", "pandas", "numpy", "rich", "jinja2", "mcp", "anyio"} & modules == set()
+
+
+def test_attach_loads_nothing_of_other_commands() -> None:
+    """It stands beside the job while it loads."""
+    own = sorted(name.removeprefix("perfdoctor.") for name in loaded("attach") if name.startswith("perfdoctor."))
+    commands = ("arguments", "attach", "hosts", "progress")
+    assert [name for name in own if name.startswith("commands.")] == [f"commands.{name}" for name in commands]
+    others = (
+        "compare",
+        "treat",
+        "exports",
+        "live",
+        "traces",
+        "operations",
+        "analysis",
+        "capture.jobs",
+        "capture.trace",
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == "[]"
+    assert [name for name in own if name.startswith(others)] == []
+    assert len(own) <= MAX_OF_ATTACH
+
+
+def test_help_lists_commands_as_they_describe_themselves() -> None:
+    first = {name: str(import_module(f"perfdoctor.commands.{name}").__doc__).splitlines()[0] for name in COMMANDS}
+    assert first == COMMANDS

@@ -1,12 +1,13 @@
 """Arrows only go right: probes, capture, recording, analysis, reports. Who may import whom, read from the source."""
 
 import sys
+from graphlib import TopologicalSorter
 
 import pytest
 
 from tests.unit.project.sources import Import, imports, modules, named, needed, reached
 
-HEAVY = {"dask", "jinja2", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
+HEAVY = {"dask", "jinja2", "opentelemetry", "numpy", "pandas", "rich", "scipy", "sklearn", "torch"}
 # What all sides speak: causes, diagnoses and other results, and errors.
 WORDS = {"perfdoctor", "causes", "diagnosis", "results", "errors"}
 # Whom a folder may import while it is loaded, besides itself and the words; a loose module stands for itself.
@@ -18,8 +19,9 @@ MAY_KNOW = {
     "transformers": {"api"},
     "capture": {"probes", "recording", "knowledge"},
     "treat": {"capture", "probes", "recording", "knowledge", "compare"},
-    "live": {"recording", "reports"},
-    "commands": {"capture", "probes", "recording", "reports", "treat", "compare"},
+    "live": {"recording", "reports", "exports"},
+    "monitor": {"capture", "probes", "recording", "knowledge", "timeline", "compare", "exports", "live"},
+    "commands": {"capture", "probes", "recording", "reports", "treat", "compare", "exports", "monitor"},
     "__main__": set(),
     "knowledge": set(),
     "timeline": {"recording", "knowledge"},
@@ -28,18 +30,42 @@ MAY_KNOW = {
     "traces": {"recording", "knowledge", "timeline", "metrics", "attribution"},
     "operations": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces"},
     "rules": {"knowledge", "timeline", "metrics"},
+    "stuck": {"recording", "knowledge", "timeline"},
     "facts": {"rules"},
     "compare": {"knowledge"},
-    "analysis": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "operations", "rules"},
+    "cluster": {"recording", "knowledge", "timeline", "metrics", "attribution", "traces", "rules", "analysis"},
+    "analysis": {
+        "recording",
+        "knowledge",
+        "timeline",
+        "metrics",
+        "attribution",
+        "traces",
+        "operations",
+        "rules",
+        "stuck",
+    },
     "exports": {"recording", "knowledge", "timeline"},
     "reports": set(),
 }
 # What runs while the job runs, beside it or in it.
 BESIDE_THE_JOB = (
-    *("probes", "api", "lightning", "transformers", "capture", "treat", "live", "commands", "recording", "__main__"),
+    *(
+        "probes",
+        "api",
+        "lightning",
+        "transformers",
+        "capture",
+        "treat",
+        "live",
+        "monitor",
+        "commands",
+        "recording",
+        "__main__",
+    ),
 )
 # What looks at the job.
-LOOKS_AT_THE_JOB = ("probes", "capture", "treat", "commands")
+LOOKS_AT_THE_JOB = ("probes", "capture", "treat", "monitor", "commands")
 # What runs in the user's training process.
 IN_THE_JOB = ("perfdoctor.probes.inside", "perfdoctor.probes.treated", "perfdoctor.api")
 # What reads tables of operations, which are given as such.
@@ -144,4 +170,4 @@ def test_pandas_is_loaded_only_when_it_is_asked_for(name: str) -> None:
 
 
 def test_no_module_needs_itself() -> None:
-    assert [name for name in modules() if name in reached(name, named)] == []
+    TopologicalSorter({name: named(name) for name in modules()}).prepare()  # raises CycleError, which names them

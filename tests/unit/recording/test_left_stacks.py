@@ -4,10 +4,11 @@ import json
 import zlib
 from pathlib import Path
 
+from perfdoctor.recording.follow import Follower
 from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import StackSegment
-from tests.builders.jobs import START, write
+from tests.builders.jobs import START, at, write
 
 EVENTS = [{"pid": 7, "tid": 1, "ts": 20, "ph": "B", "name": "f", "args": {"filename": "a.py", "line": 1}}]
 TRACE = json.dumps(EVENTS).encode()
@@ -24,6 +25,16 @@ def test_they_are_read_with_those_in_it(tmp_path: Path) -> None:
     file_for(tmp_path / "a.perfdoctor2", 11, START, 2).write_bytes(TRACE)
     with Recording.open(path) as recording:
         assert recording.stacks() == [held, held._replace(time_ns=START + 10, until_ns=START + 10 + 20_000)]
+
+
+def test_a_part_that_is_followed_has_those_of_its_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.perfdoctor", [])
+    file_for(path, 7, at(1), 2).write_bytes(TRACE)
+    file_for(path, 7, at(5), 2).write_bytes(TRACE)
+    follower = Follower(path)
+    parts = [follower.part(at(begin), at(end)).stacks() for begin, end in ((0, 3), (2, 4), (4, 9))]
+    assert [[one.time_ns for one in part] for part in parts] == [[at(1)], [], [at(5)]]
+    follower.close()
 
 
 def test_a_recording_alone_has_its_own(tmp_path: Path) -> None:

@@ -11,8 +11,19 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording import reader
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import FORMAT, MAGIC, TABLES, Event, Reading, StackSegment, ThreadSample, ThreadSeen
+from perfdoctor.recording.schema import (
+    FORMAT,
+    MAGIC,
+    TABLES,
+    Event,
+    Mark,
+    Reading,
+    StackSegment,
+    ThreadSample,
+    ThreadSeen,
+)
 from perfdoctor.recording.writer import RecordingWriter
 from tests.builders.jobs import START, recorded, write
 from tests.processes.attaching import needs_root
@@ -58,6 +69,24 @@ def test_readings_come_by_subject_and_name() -> None:
     ]
     with recorded(samples) as recording:
         assert recording.series == {("host", "x_total"): ([START + 1, START + 3], [4.0, 9.0])}
+
+
+@pytest.mark.parametrize("at_once", [2, 500_000])
+def test_columns_are_the_fields_of_the_rows(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(reader, "_AT_ONCE", at_once)
+    samples = [
+        ThreadSample(START + time, 7, "S", call, '"\\\n\N{SNOWMAN}', 1 << 62, 0, voluntary, 3, None, 0)
+        for time, call, voluntary in ((5, None, 4), (1, "futex", None), (5, "read", 2), (3, "", 1 << 53))
+    ]
+    with recorded([*samples, Reading(START + 2, "cpu", "host", "x_bytes", 1 / 3)]) as recording:
+        columns = recording.columns(ThreadSample, "time_ns", "syscall", "target", "run_ns", "voluntary")
+        rows = recording.rows(ThreadSample)
+        assert list(zip(*columns, strict=True)) == [
+            (row.time_ns, row.syscall, row.target, row.run_ns, row.voluntary) for row in rows
+        ]
+        assert columns[0] == sorted(columns[0])
+        assert recording.columns(Reading, "time_ns", "value") == [[START + 2], [1 / 3]]
+        assert recording.columns(Mark, "time_ns", "what") == [[], []]
 
 
 def test_every_kind_has_its_table() -> None:

@@ -1,12 +1,15 @@
 """Reports of comparisons: the answer first, and safe whatever the runs' texts hold."""
 
 import json
+import re
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 
-from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown, github
+from perfdoctor.reports import compared_console, compared_html, compared_json, compared_markdown, github, html
 from perfdoctor.results.comparison import Comparison
+from tests.builders import diagnoses
 from tests.builders.comparisons import SETTINGS, compared, finding, report, step_times
 from tests.builders.diagnoses import ATTACK, TERMINAL_ATTACK
 from tests.unit.reports.test_html import LOADING, Page
@@ -74,6 +77,22 @@ def test_the_page_opens_without_anything_else() -> None:
     assert page.text.index("1.24x faster") < page.text.index("Where the time goes") < page.text.index("The two runs")
     assert {value for name in LOADING for value in page.values(name)} <= {"data:,"}
     assert any("default-src 'none'" in content for content in page.values("content"))
+
+
+def test_all_pages_have_one_palette() -> None:
+    """Colours are named once, in what all pages have in common."""
+    assets = files("perfdoctor.reports").joinpath("assets")
+    sheets = {name: assets.joinpath(name).read_text("utf-8") for name in ("base.css", "report.css", "compared.css")}
+    hues = {name: set(re.findall(r"#[0-9a-f]{6}\b", sheet)) for name, sheet in sheets.items()}
+    assert len(hues["base.css"]) > 20
+    assert (hues["report.css"], hues["compared.css"]) == (set(), set())
+    for page in (compared_html.render(faster()), html.render(diagnoses.input_bound())):
+        assert sheets["base.css"] in page
+    used, named = (
+        set(re.findall(pattern, sheets["base.css"] + sheets["compared.css"]))
+        for pattern in (r"var\((--[\w-]+)", r"(--[\w-]+):")
+    )
+    assert used <= named
 
 
 def test_the_page_shows_how_much_each_run_varies() -> None:

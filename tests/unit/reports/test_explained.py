@@ -5,8 +5,10 @@ import pytest
 from perfdoctor.__main__ import main
 from perfdoctor.causes import CAUSES
 from perfdoctor.commands.explain import nearest
-from perfdoctor.reports.english.explanations import EXPLAINED
+from perfdoctor.reports.english.causes import EXPLAINED
 from perfdoctor.reports.explained import page, render
+from perfdoctor.reports.language import language
+from tests.builders.phrases import english_runs
 from tests.files import ROOT
 
 PAGE = ROOT / "docs" / "causes.md"
@@ -34,7 +36,15 @@ def test_all_that_is_known_is_printed(cause: str) -> None:
     assert said.startswith(f"{cause}: {CAUSES[cause].title}")
     for part in (row.means, row.looks_like, row.helps, row.refuted):
         assert part.replace("*", "")[1:] in said
-    assert all(part == "" or part.endswith(".") for part in row)
+    assert all(part == "" or part.endswith(".") for part in row[1:])
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_it_is_explained_in_chinese(cause: str) -> None:
+    with language("zh"):
+        text = render(cause, width=100, color=False, encoding="utf-8")
+    assert text.startswith(f"{cause}: ")
+    assert english_runs(text) == []
 
 
 def test_what_is_no_bottleneck_says_so_and_what_is_one_says_from_when_on() -> None:

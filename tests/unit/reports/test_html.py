@@ -11,9 +11,10 @@ import pytest
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Diagnosis, Fix, Series
 from perfdoctor.reports.charts import MAX_CHARTS, MAX_LINES
-from perfdoctor.reports.english.page import GOES, WORDS
+from perfdoctor.reports.english.page import WORDS
 from perfdoctor.reports.html import render
-from perfdoctor.results.activity import TRAINER, Track
+from perfdoctor.reports.wording import cause_goes
+from perfdoctor.results.activity import TRAINER, SourceView, Track
 from tests.builders import diagnoses
 from tests.files import ROOT
 
@@ -253,8 +254,62 @@ def test_what_is_not_drawn_is_said() -> None:
     assert "No stacks were seen." in text
 
 
+def test_source_is_shown_with_the_share_of_each_line_and_the_hot_ones_marked() -> None:
+    text = render(diagnoses.input_bound())
+    rows = re.findall(
+        r'<tr id="[\w-]+"( class="costs")?><th scope="row">(\d+)</th>'
+        r'<td class="cost">(.*?)</td><td><code style="(.*?)">(.*?)<',
+        text,
+    )
+    assert [(bool(hot), int(number)) for hot, number, *_ in rows] == [
+        (False, 38), (False, 39), (False, 40), (True, 41), (True, 42),
+    ]  # fmt: skip
+    assert rows[3][3:] == ("--indent: 4", "image = image.convert(&#34;RGB&#34;)"), "without what all are indented by"
+    assert "<b>60%</b>" in rows[3][2]
+    assert "width: 100.0%" in rows[3][2]
+    assert "preparing the input" in rows[3][2], "for those who cannot see the colour"
+    assert rows[0][2] == ""
+    page = Page(text)
+    assert WORDS["source_changed"] not in page.text
+    assert WORDS["no_source"] not in page.text
+
+
+def test_a_finding_and_the_lines_where_its_time_goes_lead_to_each_other() -> None:
+    text = render(diagnoses.input_bound())
+    finding = text[text.index('id="finding-1"') : text.index("</article>")]
+    lines = re.findall(r'<a href="#(source-1-\d+)"><code>(.*?)</code></a> <span class="faint">\((.*?)\)', finding)
+    assert lines == [("source-1-41", "dataset.py:41", "60%"), ("source-1-42", "dataset.py:42", "2%")]
+    for anchor, *_ in lines:
+        (row,) = re.findall(rf'<tr id="{anchor}".*?</tr>', text)
+        assert '<a href="#finding-1"><b>' in row
+    assert len(re.findall(r'<tr id="source-', text)) == 5
+    assert text.count('href="#source-') == 3, "the third is in the table of lines; no other finding has any"
+
+
+def test_a_page_of_a_stuck_job_gives_its_time_to_no_cause() -> None:
+    moving = diagnoses.input_bound()
+    text = render(replace(diagnoses.stuck(), activity=replace(moving.activity, steps=())))
+    assert "preparing the input" in Page(render(moving)).text
+    assert "preparing the input" not in Page(text).text
+    assert "Flowers.__getitem__" in Page(text).text, "where it stands is told all the same"
+    assert WORDS["flame_colours"] not in text
+
+
+def test_source_that_changed_or_was_not_read_is_said_to_be_so() -> None:
+    base = diagnoses.input_bound()
+    (excerpt,) = base.activity.source.excerpts
+    unread = (("/home/me/net.py", "No such file or directory"),)
+    source = SourceView((replace(excerpt, changed=True),), unread)
+    text = Page(render(replace(base, activity=replace(base.activity, source=source)))).text
+    assert WORDS["source_changed"] in text
+    assert "The source of /home/me/net.py was not read: No such file or directory." in text
+    bare = Page(render(replace(base, activity=replace(base.activity, source=SourceView())))).text
+    assert WORDS["no_source"] in bare
+
+
 def test_no_words_of_the_page_are_left_over_and_every_cause_has_its_own() -> None:
     sources = [*(ROOT / "reports").glob("*.py"), *(ROOT / "reports" / "assets").glob("*.html")]
     text = "\n".join(source.read_text() for source in sources)
     assert [word for word in WORDS if not re.search(rf'words\.{word}\b|"{word}"', text)] == []
-    assert GOES.keys() == {cause.id for cause in CAUSES.values() if not cause.healthy and cause.bottleneck}
+    bottlenecks = {cause.id for cause in CAUSES.values() if not cause.healthy and cause.bottleneck}
+    assert {cause for cause in CAUSES if cause_goes(cause)} == bottlenecks

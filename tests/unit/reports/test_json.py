@@ -29,7 +29,7 @@ def test_the_keys_are_the_contract(diagnosis: Diagnosis) -> None:
     document = loads(render(diagnosis))
     assert list(document) == [
         "schema", "perfdoctor", "verdict", "breakdown", "findings", "ranks", "steps", "not_examined",
-        "overhead", "job", "blocks",
+        "overhead", "job", "blocks", "stuck",
     ]  # fmt: skip
     assert document["schema"] == 1
     assert list(document["verdict"]) == [

@@ -9,7 +9,9 @@ import pytest
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Fix, Message
 from perfdoctor.metrics.names import METRICS
+from perfdoctor.reports.chinese import causes as chinese_causes
 from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
+from perfdoctor.reports.english import causes as english_causes
 from perfdoctor.reports.language import LANGUAGES, language
 from perfdoctor.reports.phrasebook import Phrasebook
 from perfdoctor.reports.text import is_prose
@@ -38,7 +40,7 @@ NO_WORDS = {
 # Reasons that are a command or name only, and what is put together from others.
 NO_REASONS = {
     'sudo "$(which perfdoctor)" ps',
-    "",
+    "", "perfdoctor treat -- COMMAND",
     "{}: {}", "profile=1", "perfdoctor attach PID", "perfdoctor analyze TRACE", "dyno gputrace", "kill -CONT {}",
     "unset {}", "pip install --upgrade py-spy", "sudo sysctl kernel.perf_event_paranoid=2",
     "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
@@ -94,6 +96,21 @@ def test_every_cause_metric_and_unit_has_its_name() -> None:
     assert worded("kept busy by the job") == "kept busy by the job"
 
 
+def test_every_cause_is_explained_with_the_same_names() -> None:
+    """Names in code are those of docs/evidence.md and of other people's software."""
+    assert list(chinese_causes.EXPLAINED) == list(english_causes.EXPLAINED)
+    for cause, row in english_causes.EXPLAINED.items():
+        other = chinese_causes.EXPLAINED[cause]
+        assert HAN.search(other.means), cause
+        for part in ("means", "looks_like", "helps", "refuted"):
+            said, words = getattr(row, part), getattr(other, part)
+            assert bool(words) == bool(said), (cause, part)
+            assert english_runs(words) == [], (cause, part)
+            names = [set(re.findall(r"`([\w.=()]+)`", text)) for text in (said, words)]
+            assert names[0] == names[1], (cause, part)
+            assert set(NUMBER.findall(said)) == set(NUMBER.findall(words)), (cause, part)
+
+
 def test_every_reason_is_in_chinese() -> None:
     """What probes and traces say of themselves, as it stands in their source."""
     found = reasons()
@@ -116,6 +133,14 @@ def test_what_stands_in_a_phrase_is_looked_up_too() -> None:
     book = Phrasebook({"{} is {}.": "{1} {0}。", "the disk": "磁盘", "full": "满"})
     assert book.look_up("the disk is full.") == "满 磁盘。"
     assert book.look_up("the disk is full") == "the disk is full"
+
+
+def test_reasons_that_were_run_together_are_looked_up_one_by_one() -> None:
+    book = Phrasebook({"It is {}.": "它{}。", "full": "满", "A. B.": "甲乙。", "wait": "等待"})
+    assert book.look_up("A. B. It is full.") == "甲乙。它满。"
+    assert book.look_up("wait; mount /a; It is full.") == "等待;mount /a; 它满。"
+    assert book.look_up("One. Two.") == "One. Two."
+    assert book.look_up("A. B. " * 9) == "A. B. " * 9
 
 
 def test_the_phrase_that_leaves_least_open_is_taken() -> None:

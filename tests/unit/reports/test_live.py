@@ -2,24 +2,27 @@
 
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 
 import pytest
 
 from perfdoctor.diagnosis import say
+from perfdoctor.reports.language import language
 from perfdoctor.reports.live import MIN_HEIGHT, MIN_WIDTH, Drawing
-from perfdoctor.reports.live_keys import SORTS, Choice, moved_on, press, selected
+from perfdoctor.reports.live_keys import SORTS, Selection, moved_on, press, selected
 from perfdoctor.results.view import State, View
 from tests.builders import diagnoses, views
+from tests.builders.phrases import english_runs
 
 JOB = views.view(diagnosis=diagnoses.input_bound())
 
 
-def drawn(view: View | None, choice: Choice | None = None, width: int = 100, height: int = 40) -> list[str]:
-    return [line.plain for line in Drawing().lines(view, choice or Choice(), width, height)]
+def drawn(view: View | None, choice: Selection | None = None, width: int = 100, height: int = 40) -> list[str]:
+    return [line.plain for line in Drawing().lines(view, choice or Selection(), width, height)]
 
 
-def pressed(*keys: str, view: View | None = JOB, choice: Choice | None = None) -> Choice:
-    return reduce(lambda before, key: press(before, key, view), keys, choice or Choice())
+def pressed(*keys: str, view: View | None = JOB, choice: Selection | None = None) -> Selection:
+    return reduce(lambda before, key: press(before, key, view), keys, choice or Selection())
 
 
 def line(lines: list[str], beginning: str) -> str:
@@ -55,9 +58,25 @@ def test_what_was_not_measured_is_no_zero() -> None:
 @pytest.mark.parametrize("height", [MIN_HEIGHT, 24, 60])
 @pytest.mark.parametrize("page", ["job", "process", "findings", "help"])
 def test_it_fits_into_the_terminal(width: int, height: int, page: str) -> None:
-    lines = drawn(replace(JOB, gpus=(views.gpu(),)), Choice(page=page, pid=100), width, height)
+    lines = drawn(replace(JOB, gpus=(views.gpu(),)), Selection(page=page, pid=100), width, height)
     assert len(lines) == height
     assert max(map(len, lines)) < width
+
+
+@pytest.mark.parametrize("width", [MIN_WIDTH, 110, 200])
+@pytest.mark.parametrize("page", ["job", "process", "findings", "help"])
+def test_it_fits_and_is_in_columns_in_chinese_too(width: int, page: str) -> None:
+    from rich.cells import cell_len
+
+    with language("zh"):
+        lines = drawn(replace(JOB, gpus=(views.gpu(),)), Selection(page=page, pid=100), width, 40)
+    assert max(map(cell_len, lines)) < width
+    if page in ("job", "process"):  # names of keys are English, and so is what this diagnosis says
+        assert english_runs("\n".join(lines[:-1])) == []
+    for heading, below in pairwise(lines):
+        if "CPU%" in heading and page != "help":
+            ends = [cell_len(line[: line.index(found)] + found) for line, found in ((heading, "CPU%"), (below, " 90"))]
+            assert ends[0] == ends[1]
 
 
 def test_a_terminal_that_is_too_small_says_so_in_one_line() -> None:
@@ -94,7 +113,7 @@ def test_names_of_strangers_cannot_steer_the_terminal() -> None:
     evil = replace(evil, main=replace(evil.main, target="file:/data/\x1b[31m", call="read"))
     job = replace(views.view(evil, diagnosis=diagnoses.hostile()), host_name="\x1b[2Jhost")
     for page in ("job", "process", "findings"):
-        text = "\n".join(drawn(job, Choice(page=page, pid=100)))
+        text = "\n".join(drawn(job, Selection(page=page, pid=100)))
         assert not {"\x1b", "\x07", "\u202e", "\r"} & set(text)
 
 
@@ -112,19 +131,19 @@ def test_a_job_of_many_processes_shows_those_around_the_chosen_one() -> None:
 def test_processes_are_sorted_and_filtered() -> None:
     first, second = views.process(100, cores=0.1), views.process(200, "worker", of=100, cores=0.8)
     job = views.view(first, second)
-    assert selected(Choice(), job) == first
+    assert selected(Selection(), job) == first
     assert selected(pressed("P", view=job), job) == second
     typed = pressed("/", *"work", "enter", view=job)
     assert (typed.filter, typed.typing) == ("work", False)
     assert selected(typed, job) == second
     assert "filter: work (1 of 2 processes)" in drawn(job, typed)
     assert pressed("escape", view=job, choice=typed).filter == ""
-    assert pressed("/", "q", "backspace", "escape", view=job) == Choice()
+    assert pressed("/", "q", "backspace", "escape", view=job) == Selection()
 
 
 def test_sorting_goes_through_all_columns_and_back() -> None:
-    assert pressed(*"s" * len(SORTS)) == Choice()
-    assert pressed(*"sS") == Choice()
+    assert pressed(*"s" * len(SORTS)) == Selection()
+    assert pressed(*"sS") == Selection()
 
 
 def test_a_process_is_opened_and_closed() -> None:
@@ -183,13 +202,13 @@ def test_a_finished_recording_is_gone_through_and_played() -> None:
     playing = pressed(" ", view=job)
     assert (playing.at_s, playing.playing) == (0.0, True)
     assert moved_on(playing, job, 0.5).at_s == 0.5
-    assert moved_on(playing, job, 60.0) == Choice()
+    assert moved_on(playing, job, 60.0) == Selection()
     assert pressed(" ", view=job, choice=playing).playing is False
     assert "recording, 42 s of 42 s" in drawn(job)[0]
 
 
 def test_one_that_is_being_written_is_not_played() -> None:
-    assert pressed(" ", "left", "home") == Choice()
+    assert pressed(" ", "left", "home") == Selection()
 
 
 def test_a_recorder_that_is_gone_is_noticed() -> None:

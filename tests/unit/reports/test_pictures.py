@@ -87,10 +87,28 @@ def test_long_steps_are_drawn_apart_and_never_thinned_away() -> None:
 
 def test_two_steps_are_on_one_scale_and_what_differs_most_comes_first() -> None:
     (times,) = diagnoses.input_bound_activity().steps
-    drawn = step_picture(times)
-    assert [width for _, _, width, _ in drawn.usual] == [15.0, 10.0]
-    assert [width for _, _, width, _ in drawn.slowest] == [90.0, 10.0]
+    drawn = step_picture(times, Palette([INPUT]))
+    usual, slowest = drawn.steps
+    assert [piece.width for piece in usual.lanes[0].pieces] == [60.0, 40.0]
+    assert [piece.width for piece in slowest.lanes[0].pieces] == [90.0, 10.0]
+    assert (usual.larger, slowest.larger) == (4, 1)
     assert drawn.rows[0][:4] == ("Data", "60 ms", "360 ms", "300 ms")
+
+
+def test_workers_and_gpus_have_lanes_beside_the_trainer_s() -> None:
+    (times,) = diagnoses.input_bound_activity().steps
+    drawn = step_picture(times, Palette([INPUT]))
+    usual, slowest = ([(lane.role, lane.of_one, lane.says) for lane in step.lanes[1:]] for step in drawn.steps)
+    unseen = ("gpu", True, "looked at every 500 ms: too rarely for this step")
+    assert usual == [("worker", False, "75% preparing the input on the CPU, 25% idle"), unseen]
+    assert slowest == [("worker", True, "90% preparing the input on the CPU, 10% idle"), unseen]
+    mean, idle = drawn.steps[0].lanes[1].pieces
+    assert [(piece.width, piece.height, piece.bottom, piece.look) for piece in (mean, idle)] == [
+        (100.0, 75, 0, "c b0"), (100.0, 25, 75, "c idle"),
+    ]  # fmt: skip
+    assert drawn.rows[-1] == ("A worker is busy (mean)", "75 ms", "360 ms", "285 ms", "")
+    assert [entry.title for entry in drawn.legend] == ["preparing the input on the CPU", "idle"]
+    assert "40 ms" in drawn.grain
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 
 from perfdoctor.diagnosis import advise, say
-from perfdoctor.reports import treated_console, treated_html, treated_json
+from perfdoctor.reports import outputs, treated_console, treated_html, treated_json
 from perfdoctor.results.treatment import Outcome, Speedup, Training, Treated
 from tests.builders.diagnoses import ATTACK, TERMINAL_ATTACK, input_bound
-from tests.builders.trials import a_trial, treated
+from tests.builders.trials import a_control, a_trial, treated
 from tests.unit.reports.test_html import Page
 
 
@@ -78,6 +79,37 @@ def test_the_page_has_the_trials_before_the_diagnosis() -> None:
     assert [tag for tag, _ in page.tags].count("h1") == 1
     assert not page.open
     assert "+<new>" in page.text  # of the patch, as text
+
+
+def tried_inside() -> Treated:
+    best = a_trial("threads=2", advice=(advise("treat.threads", threads=2, now=16),), training=Training.ROUNDED)
+    frozen = a_trial("gc.freeze()", advice=(advise("treat.freeze"),), outcome=Outcome.NOT_TRIED, measured=None)
+    control = replace(a_control(), deterministic=None)
+    return treated(trials=(best,), best=best, patch="", control=control, inside=True, not_asked=(frozen,))
+
+
+def test_what_was_tried_inside_stands_below_its_diagnosis_and_speaks_of_blocks() -> None:
+    text = outputs.console_text(input_bound(), StringIO(), tried_inside())
+    assert text.index("62% of the time") < text.index("1.84x faster, as measured: 2 compute threads instead of 16")
+    assert text.count("CPU bottleneck") == text.count(outputs.console_text(input_bound(), StringIO()).splitlines()[0])
+    words = " ".join(text.split())
+    assert "by 3 blocks that were made for this alone" in words
+    assert 'tried with treat="within noise" only: Garbage collection (GC) without' in words
+    assert "torch.set_num_threads(2)" in text
+    assert " run" not in text.partition("1.84x")[2]
+    assert "--minutes" not in text
+
+
+def test_the_files_of_what_was_tried_inside_are_those_of_its_diagnosis_and_more() -> None:
+    told = json.loads(outputs.rendered("json", input_bound(), tried_inside()))
+    usual = json.loads(outputs.rendered("json", input_bound()))
+    inside = told.pop("treated")
+    assert told == usual
+    assert (inside["best"]["id"], inside["inside"]) == ("threads=2", True)
+    assert [trial["id"] for trial in inside["not_asked"]] == ["gc.freeze()"]
+    page = Page(outputs.rendered("report", input_bound(), tried_inside()))
+    assert "with treat=" in page.text
+    assert not page.open
 
 
 def test_nothing_of_the_job_s_becomes_markup_or_steers_a_terminal() -> None:

@@ -22,8 +22,6 @@ REPORTS = Path(perfdoctor.reports.__path__[0])
 LANGUAGES = [folder.name for folder in REPORTS.iterdir() if (folder / "finding.py").exists()]
 # What messages share, and no message.
 NOT_MESSAGES = ("__init__", "phrases")
-# What `perfdoctor explain` says, and docs/causes.md with it.
-ENGLISH_ONLY = ("explanations",)
 
 
 class Said(NamedTuple):
@@ -91,7 +89,7 @@ def test_words_take_the_values_that_are_said(package: str) -> None:
 def test_modules_and_tables_are_the_same_in_every_language(package: str) -> None:
     """Tables of words are named in capitals; what is open in one of them is so in each language."""
     for file in (REPORTS / "english").glob("*.py"):
-        if file.stem not in (*NOT_MESSAGES, *ENGLISH_ONLY):
+        if file.stem not in NOT_MESSAGES:
             english = import_module(f"perfdoctor.reports.english.{file.stem}")
             other = import_module(f"perfdoctor.reports.{package}.{file.stem}")
             for name in tables(f"perfdoctor.reports.english.{file.stem}"):

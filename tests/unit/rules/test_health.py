@@ -13,6 +13,7 @@ FAULTS: tuple[tuple[str, dict[str, float], str], ...] = (
     ("gpu.host_transfer", {"far_from_gpu": 0.9, "gpu_distance": 2.1}, "Run each rank on the NUMA node"),
     ("communication.bandwidth", {"nvlinks_down": 0.5}, "Bring NVLink back up"),
     ("communication.latency", {"nvlink_errors": 2.0}, "Have NVLink looked at"),
+    ("communication.bandwidth", {"fabric_link": 0.5}, "Give all ports of the fabric their full speed"),
     ("communication.bandwidth", {"fabric_errors": 5.0}, "Have the fabric's links looked at"),
     ("communication.bandwidth", {"xid_errors": 1.0}, "Take the faulty GPU out"),
     ("cpu.kernel_launch", {"core_clock_deficit": 0.4}, "Let the cores run at their full clock"),
@@ -43,6 +44,7 @@ def test_a_fault_is_not_shown_with_other_causes(cause: str, numbers: dict[str, f
     [
         ("gpu.host_transfer", {"pcie_link": 1.0, "pcie_replays": 0.0, "far_from_gpu": 0.1}),
         ("communication.bandwidth", {"nvlinks_down": 0.0, "nvlink_errors": 0.0, "fabric_errors": 0.0}),
+        ("communication.bandwidth", {"fabric_link": 1.0}),
         ("communication.bandwidth", {"xid_errors": 0.0, "gpu_repairs_pending": 0.0}),
         ("cpu.model_compute", {"core_clock_deficit": 0.03, "heat_limited_cores": 0.0, "stolen_share": 0.01}),
         ("io.storage_read", {"memory_stalled": 0.01, "limit_hits": 500.0}),

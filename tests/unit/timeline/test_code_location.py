@@ -40,6 +40,11 @@ MODULE = Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1789)
         ([MAIN, Frame(f"{TORCH}/distributed/distributed_c10d.py", "all_reduce", 3000)], "gradient sync", "collective"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/selectors.py", "select", 415)], "data", "loader wait"),
         ([MAIN, LOADER, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 122)], "data", "hand over"),
+        # What other processes send outside of a loader, and what a pool of them makes.
+        ([MAIN, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.get", 122)], "data", "hand over"),
+        ([MAIN, Frame(f"{PYTHON}/multiprocessing/connection.py", "_ConnectionBase.recv", 250)], "data", "hand over"),
+        ([MAIN, Frame(f"{PYTHON}/multiprocessing/pool.py", "Pool.map", 367)], "data", "hand over"),
+        ([MAIN, Frame(f"{PYTHON}/multiprocessing/queues.py", "Queue.put", 90)], "other", ""),
         ([MAIN, LOADER, NEXT_INDEX, Frame("/home/me/data.py", "Hard.__iter__", 9)], "data", "sampling"),
         ([MAIN, LOADER_START, NEXT_INDEX, Frame("/home/me/data.py", "Hard.__iter__", 9)], "data", "sampling"),
         # A transform may be a module: below the loader it is input work all the same.

@@ -1,9 +1,11 @@
 """Where no stack was seen since Python code changed it too fast, one that was seen while Python code ran stands in."""
 
+import numpy as np
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import CodeSample, StackMissed
+from perfdoctor.recording.schema import StackMissed
+from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.stacks import FailedSamples, Stacks, StackSeries, find_failed
 from tests.builders import jobs
 
@@ -23,11 +25,13 @@ def series_of(*stacks: tuple[Frame, ...]) -> StackSeries:
 
 # In Python code at 0.1 s (stack 0), in a kernel from 0.2 s (stack 1), and nothing was seen at 0.3 s.
 SERIES = series_of((MAIN, jobs.OWN), (MAIN, jobs.MODULE), ())
-CODE = [CodeSample(at(103), PID, "libpython3.11.so.1.0", 1, ""), CodeSample(at(198), PID, "libtorch_cpu.so", 1, "")]
+CODE = CodeSamples(
+    np.array([at(103), at(198)]), np.array([PID, PID]), np.array(["interpreter", "kernel"], dtype=object)
+)
 FAILED = StackMissed(at(260), PID, IDENT)
 
 
-def failed(series: StackSeries, *missed: StackMissed, code: list[CodeSample] = CODE) -> FailedSamples | None:
+def failed(series: StackSeries, *missed: StackMissed, code: CodeSamples = CODE) -> FailedSamples | None:
     return find_failed(series, missed, code)
 
 
@@ -51,8 +55,8 @@ def test_failed_samples_of_others_are_not_the_main_threads(pid: int, ident: int)
     assert failed(SERIES, StackMissed(at(260), pid, ident)) is None
 
 
-@pytest.mark.parametrize("code", [[], CODE[1:]])
-def test_where_no_stack_was_seen_in_python_code_nothing_stands_in(code: list[CodeSample]) -> None:
+@pytest.mark.parametrize("code", [CODE.of(PID + 1), CODE.of_kind("kernel")])
+def test_where_no_stack_was_seen_in_python_code_nothing_stands_in(code: CodeSamples) -> None:
     assert failed(SERIES, FAILED, code=code) is None
 
 

@@ -8,12 +8,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from perfdoctor.cluster.files import find_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.metrics.statistics import compare_kinds
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.collectives import list_collectives
 from perfdoctor.traces.interference import bus_factor, measure_beside_collectives
-from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.reader import read_trace
 from tests.builders.rank_traces import MadeJob, shares
 from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, diagnose_traces
 from tests.files import real

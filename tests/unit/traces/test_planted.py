@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 
+from perfdoctor.cluster.files import find_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.device import IdleReason
-from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.reader import read_trace
 from tests.builders.planted_traces import LOADER, Event, Planted
 from tests.builders.traces import ALL_REDUCE, ELEMENTWISE, GEMM, MadeTrace, diagnose_traces
 from tests.files import real

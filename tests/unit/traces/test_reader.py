@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.cluster.files import find_traces
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.traces import decode
 from perfdoctor.traces.model import UNKNOWN, DeviceKind, HostKind, Trace
-from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.reader import read_trace
 from tests.builders.traces import GEMM, MadeTrace
 from tests.files import real
 

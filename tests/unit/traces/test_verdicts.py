@@ -3,11 +3,12 @@
 import pytest
 
 from perfdoctor.causes import CAUSES
+from perfdoctor.cluster.files import find_traces
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.account import account_for
 from perfdoctor.traces.device import classify_work, split_devices
-from perfdoctor.traces.reader import find_traces, read_trace
+from perfdoctor.traces.reader import read_trace
 from perfdoctor.traces.steps import Window
 from tests.builders.traces import diagnose_traces
 from tests.files import real

@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 # Of one core, for reading, analysing and drawing together, as a mean since the view began.
 BUDGET = 0.05
+# Below the job's own, and high enough for a view every second: on a machine whose cores are all taken the lowest
+# priority, 19, gets 1.5 % of one (sched(7): a weight of 15 beside 1024), which is half a minute for one diagnosis.
+NICENESS = 10
 # What may be used ahead of that, so that the first views come at once.
 AHEAD_S = 0.3
 # Views are made so often, or more rarely, so that they and their drawing leave half of the budget to diagnoses.
@@ -14,7 +17,7 @@ EVERY_S = 1.0
 _OF_VIEWS = 0.5
 
 
-class Pace:
+class Throttle:
     """Says when something is to be done.
 
     Args:

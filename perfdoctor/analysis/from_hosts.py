@@ -1,0 +1,276 @@
+"""From recordings of one job on several hosts to one diagnosis.
+
+Each host was watched on its own, by its own clock. The recordings are put on the clock of the first one and read over
+the time that all of them cover; then a rank that waits is followed to whoever is late at that instant, wherever that
+runs. What was measured of a host (its disks, its neighbours, its network) stays with it: rules read the measurements of
+the host on which most of the bottleneck lies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from perfdoctor.analysis.activity import not_drawn, read_activity
+from perfdoctor.analysis.blocks import recorded_blocks
+from perfdoctor.analysis.build import build
+from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.crowd import describe_crowd
+from perfdoctor.analysis.from_recording import (
+    collector_paused,
+    describe_job,
+    describe_rank,
+    gather_case,
+    level_of,
+    own_cost,
+    step_summaries,
+)
+from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.attribution.account import Account, find_culprits
+from perfdoctor.attribution.attribute import attribute
+from perfdoctor.attribution.host_clocks import clock_offsets
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, Diagnosis, NotExamined, NoVerdict, say
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.series import chart_series
+from perfdoctor.recording.clock import NS_PER_S, seconds
+from perfdoctor.recording.other_clock import ClockOffset, on_other_clock
+from perfdoctor.recording.reader import Recording
+from perfdoctor.rules.case import Case
+from perfdoctor.rules.look_alikes import with_look_alikes
+from perfdoctor.rules.verdict import decide
+from perfdoctor.stuck.follow import find_stuck
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.job import JobTimeline
+
+
+@dataclass(frozen=True)
+class _WatchedHost:
+    """A host and what was found on it.
+
+    Attributes:
+        name: its own; with a number where several have it.
+        accounts: of its trainers.
+        case: what rules would read if it were the whole job.
+        steps: by process, what is known of its steps.
+    """
+
+    name: str
+    job: JobTimeline
+    offset: ClockOffset
+    accounts: list[Account]
+    case: Case
+    steps: Mapping[int, dict[str, Any]]
+
+    @property
+    def ranks(self) -> list[int]:
+        """Of its trainers."""
+        return [account.trainer.rank or 0 for account in self.accounts]
+
+
+@collector_paused()
+def examine_hosts(recordings: Sequence[Recording]) -> Diagnosis:
+    """Makes the diagnosis of a job that was watched on several hosts.
+
+    Args:
+        recordings: one of each host, with the trainers of the job that run there.
+
+    Raises:
+        PerfDoctorError: they are not of one job, or were not made at the same time.
+    """
+    hosts = _read(recordings)
+    accounts = [account for host in hosts for account in host.accounts]
+    level = INSIDE if all(level_of(host.job) == INSIDE for host in hosts) else OUTSIDE
+    leading = _leading(hosts, level)
+    case = _join(hosts, leading.case, accounts)
+    stuck = find_stuck({host.name: host.job for host in hosts})
+    diagnosis = build(case, accounts, level, _why_no_verdict(hosts) if stuck is None else of_stuck(stuck))
+    unseen = (*_ranks_unseen(hosts), *_clocks_unknown(hosts), *_unseen(hosts), *diagnosis.not_examined)
+    straggler = diagnosis.verdict.straggler_rank
+    drawn = [read_activity(host.job, host.accounts, straggler) for host in hosts]
+    activity = replace(
+        drawn[hosts.index(leading)],
+        tracks=tuple(track for one in drawn for track in one.tracks),
+        steps=tuple(times for one in drawn for times in one.steps),
+        workers_left_out=sum(one.workers_left_out for one in drawn),
+    )
+    ranks = [(host, trainer) for host in hosts for trainer in host.case.trainers]
+    described = tuple(
+        {**describe_rank(trainer, host.steps.get(trainer.pid, {})), "host": host.name} for host, trainer in ranks
+    )
+    return replace(
+        diagnosis,
+        findings=with_look_alikes(diagnosis.findings, case, unseen),
+        ranks=described,
+        crowd=describe_crowd(described),
+        steps=described[0]["steps"] if described else {},
+        not_examined=unseen,
+        overhead=_cost([own_cost(host.job.recording) for host in hosts]),
+        job=_describe(hosts, leading, case),
+        series=chart_series(leading.job),
+        activity=activity,
+        not_drawn=tuple(not_drawn(activity)),
+        blocks=recorded_blocks(hosts[0].job, accounts, traced=False),
+        stuck=stuck,
+    )
+
+
+def _why_no_verdict(hosts: Sequence[_WatchedHost]) -> NoVerdict | None:
+    """Why no bottleneck can be named; None if one can be on any host."""
+    missing = [why_no_verdict(host.job, host.accounts) for host in hosts]
+    return missing[0] if all(missing) else None
+
+
+def _read(recordings: Sequence[Recording]) -> list[_WatchedHost]:
+    """The hosts in order of their lowest ranks, on one clock and over the time that all of them were watched."""
+    watched = sorted(map(JobTimeline, recordings), key=_lowest_rank)
+    _require_one_job(watched)
+    offsets = clock_offsets(watched)
+    spans = [tuple(map(offset.there, job.span)) for job, offset in zip(watched, offsets, strict=True)]
+    span = max(begin for begin, _ in spans), min(end for _, end in spans)
+    if span[1] - span[0] < thresholds.WATCHED_TOGETHER_S * NS_PER_S:
+        raise PerfDoctorError(
+            "These recordings were not made at the same time: a wait of one rank cannot be followed to another.",
+            hint="Start perfdoctor on all hosts at once, with srun or the job's own launcher for instance.",
+        )
+    jobs = [
+        JobTimeline(on_other_clock(job.recording, offset, span)) for job, offset in zip(watched, offsets, strict=True)
+    ]
+    whole = iter(attribute(*jobs))
+    accounts = [list(islice(whole, len(job.processes.trainers))) for job in jobs]
+    cases = [gather_case(job, some, read_profiles(job.profiles)) for job, some in zip(jobs, accounts, strict=True)]
+    steps = map(step_summaries, jobs)
+    return [_WatchedHost(*of) for of in zip(_names(jobs), jobs, offsets, accounts, cases, steps, strict=True)]
+
+
+def _lowest_rank(job: JobTimeline) -> tuple[int, str]:
+    ranks = [trainer.rank or 0 for trainer in job.processes.trainers]
+    return min(ranks, default=job.processes.world_size), job.recording.meta.get("host", "")
+
+
+def _names(jobs: Sequence[JobTimeline]) -> list[str]:
+    """What hosts call themselves; containers may all be called alike."""
+    names = [job.recording.meta.get("host", "") for job in jobs]
+    often = Counter(names)
+    return [
+        name if often[name] == 1 else f"{name} ({names[: place + 1].count(name)})" for place, name in enumerate(names)
+    ]
+
+
+def _require_one_job(jobs: Sequence[JobTimeline]) -> None:
+    held: dict[int, JobTimeline] = {}
+    for job in jobs:
+        for trainer in job.processes.trainers:
+            other = held.setdefault(trainer.rank or 0, job)
+            if other is not job:
+                raise PerfDoctorError(
+                    f"Rank {trainer.rank} is in both {other.recording.path} and {job.recording.path}.",
+                    hint="Name one recording of each host; of a job that was started anew, those of one start.",
+                )
+    sizes = {job.processes.world_size for job in jobs if job.processes.trainers}
+    if len(sizes) > 1:
+        raise PerfDoctorError(
+            f"These recordings are of jobs of different sizes: {', '.join(map(str, sorted(sizes)))} ranks.",
+            hint="Name one recording of each host, all of the same job.",
+        )
+
+
+def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Account]) -> Case:
+    """What rules read of the whole job: shares and trainers of all hosts, and the rest of the one that matters most."""
+    shares = Amounts.summed(account.causes() for account in accounts).fractions()
+
+    def of_most(name: str) -> dict[str, Any]:
+        """By cause, from the host on which most of it lies."""
+        owners = {cause: _where_most(hosts, cause).case for cause in shares}
+        return {cause: found for cause, case in owners.items() if (found := getattr(case, name).get(cause))}
+
+    return replace(
+        leading,
+        shares=shares,
+        trainers=tuple(trainer for host in hosts for trainer in host.case.trainers),
+        culprits=find_culprits(accounts),
+        kernels=of_most("kernels"),
+        operators=of_most("operators"),
+        paths=of_most("paths"),
+        lines=of_most("lines"),
+        below=of_most("below"),
+        python_lines=of_most("python_lines"),
+    )
+
+
+def _leading(hosts: Sequence[_WatchedHost], level: str) -> _WatchedHost:
+    """The host on which most of the cause lies that is to be named; the first one where there is none."""
+    accounts = [account for host in hosts for account in host.accounts]
+    cause = decide(Amounts.summed(account.causes() for account in accounts).fractions(), accounts, level)
+    return _where_most(hosts, cause) if isinstance(cause, str) else hosts[0]
+
+
+def _where_most(hosts: Sequence[_WatchedHost], cause: str) -> _WatchedHost:
+    """The host on which most of a cause lies, that of ranks for which others wait included."""
+    by_rank = Amounts.summed(account.by_rank() for host in hosts for account in host.accounts)
+    return max(hosts, key=lambda host: sum(by_rank[cause, rank] for rank in host.ranks))
+
+
+def _ranks_unseen(hosts: Sequence[_WatchedHost]) -> Iterator[NotExamined]:
+    """Ranks of which nobody looked at the host."""
+    size = max(host.job.processes.world_size for host in hosts)
+    missing = sorted(set(range(size)) - {rank for host in hosts for rank in host.ranks})
+    if missing:
+        yield NotExamined("ranks", say("hosts.unseen", ranks=tuple(missing), of=size), say("hosts.watch_all"))
+
+
+def _clocks_unknown(hosts: Sequence[_WatchedHost]) -> Iterator[NotExamined]:
+    names = tuple(host.name for host in hosts if host.offset.error_ns is None)
+    if names:
+        yield NotExamined("clock", say("hosts.clock_unknown", names=names), say("hosts.keep_clocks"))
+
+
+def _unseen(hosts: Sequence[_WatchedHost]) -> list[NotExamined]:
+    """What was not examined on each host; once where it is the same on all."""
+    found = [(host, item) for host in hosts for item in not_examined(host.job, traced=False)]
+    everywhere = [item for item, times in Counter(item for _, item in found).items() if times == len(hosts)]
+    return [
+        *everywhere,
+        *(
+            replace(item, reason=say("hosts.on", host=host.name, reason=item.reason))
+            for host, item in found
+            if item not in everywhere
+        ),
+    ]
+
+
+def _cost(costs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of the host on which it was highest; ticks of all."""
+
+    def known(name: str) -> list[Any]:
+        return [cost[name] for cost in costs if cost.get(name) is not None]
+
+    return {
+        "cpu_cores": max(known("cpu_cores"), default=None),
+        "memory_bytes": max(known("memory_bytes"), default=None),
+        "ticks": sum(known("ticks")),
+        "late_ticks": sum(known("late_ticks")),
+    }
+
+
+def _describe(hosts: Sequence[_WatchedHost], leading: _WatchedHost, case: Case) -> dict[str, Any]:
+    """The job as the host describes it that matters most, and all of its hosts."""
+    return {
+        **describe_job(leading.job, case),
+        "processes": sum(len(host.job.processes.by_pid) for host in hosts),
+        "trainers": len(case.trainers),
+        "host": leading.name,
+        "hosts": [
+            {
+                "name": host.name,
+                "ranks": host.ranks,
+                "clock_ahead_s": seconds(host.offset.ahead_ns),
+                "clock_error_s": None if host.offset.error_ns is None else seconds(host.offset.error_ns),
+                "clock_drift": host.offset.drift,
+            }
+            for host in hosts
+        ],
+    }

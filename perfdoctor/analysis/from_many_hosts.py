@@ -1,0 +1,265 @@
+"""From summaries of many hosts' recordings to one diagnosis: whom the ranks of all hosts wait for, and why.
+
+Of a few hosts ``perfdoctor.analysis.from_hosts`` reads the recordings as a whole, on one clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from perfdoctor.analysis.build import build
+from perfdoctor.analysis.crowd import MANY, describe_crowd
+from perfdoctor.analysis.from_recording import describe_rank
+from perfdoctor.analysis.host import HostSummary, renumbered
+from perfdoctor.attribution.account import Account, find_culprits
+from perfdoctor.attribution.many_hosts import charge_late_rank
+from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why, say
+from perfdoctor.errors import PerfDoctorError
+from perfdoctor.results.activity import Activity
+from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.verdict import first_cause, late_shares, straggler
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.missing_ranks import missing_ranks
+
+_NAMED = 5  # hosts that a note names
+
+
+def diagnose_hosts(hosts: Sequence[HostSummary]) -> Diagnosis:
+    """Makes the diagnosis of one job.
+
+    Args:
+        hosts: what remained of their recordings, at least one.
+
+    Raises:
+        PerfDoctorError: they are not of one job.
+    """
+    notes = [*_versions(hosts), *_apart(hosts)]
+    silent = [host for host in hosts if not host.accounts]
+    notes += map(_silent, silent)
+    hosts = [host for host in hosts if host.accounts]
+    if not hosts:
+        return _nothing(silent, notes)
+    _require_one_job(hosts)
+    hosts, doubled = _one_of_each(hosts)
+    accounts = charge_late_rank([account for host in hosts for account in host.accounts])
+    level = OUTSIDE if any(host.level == OUTSIDE for host in hosts) else hosts[0].level
+    shares = Amounts.summed(account.causes().fractions() for account in accounts).fractions()
+    leading = _leading(hosts, accounts, shares, level)
+    case = _case(hosts, accounts, shares, leading)
+    ranks = tuple(_ranks(hosts, case.trainers))
+    missing = NoVerdict(Why.NOT_TRAINING, leading.silence) if all(host.silence for host in hosts) else None
+    diagnosis = build(case, accounts, level, missing)
+    world = max(host.world for host in hosts)
+    notes += [*doubled, *missing_ranks(len(accounts), world, _RECORD, (trainer.rank for trainer in case.trainers))]
+    if len(hosts) > 1:
+        notes += [NotExamined("hosts", say("cluster.no_common_clock"), say("cluster.attach_trace"))]
+        notes += [NotExamined("hosts", say("cluster.numbers_of", host=leading.name), say("cluster.report_host"))]
+    return replace(
+        diagnosis,
+        ranks=ranks,
+        crowd=describe_crowd(ranks),
+        steps=leading.steps.get(leading.accounts[0].trainer.pid, {}),
+        not_examined=(*notes, *dict.fromkeys(_not_examined(hosts)), *diagnosis.not_examined),
+        job=_job(hosts, case, world),
+        activity=Activity(watched_s=case.watched_s),
+        not_drawn=(say("cluster.not_drawn"),),
+    )
+
+
+_WATCH = say("coverage.watch_training")
+_RECORD = say("cluster.record_all")
+
+
+def _silent(host: HostSummary) -> NotExamined:
+    return NotExamined("hosts", say("cluster.silent_host", host=host.name, why=host.silence), _WATCH)
+
+
+def _nothing(hosts: Sequence[HostSummary], notes: Sequence[NotExamined]) -> Diagnosis:
+    """Nobody trains on any host."""
+    diagnosis = build(hosts[0].case, (), OUTSIDE, NoVerdict(Why.NOT_TRAINING, hosts[0].silence))
+    return replace(diagnosis, not_examined=tuple(notes))
+
+
+def _require_one_job(hosts: Sequence[HostSummary]) -> None:
+    """Makes sure that hosts which know of others agree in how many ranks there are.
+
+    Raises:
+        PerfDoctorError: they do not.
+    """
+    worlds = {host.world: host.source for host in hosts if host.world > len(host.accounts)}
+    if len(worlds) > 1:
+        sizes = ", ".join(f"{source} is of {world} ranks" for world, source in sorted(worlds.items()))
+        raise PerfDoctorError(
+            f"These recordings are not of one job: {sizes}.", hint="Keep those of one job in a folder of their own."
+        )
+
+
+def _one_of_each(hosts: Sequence[HostSummary]) -> tuple[list[HostSummary], list[NotExamined]]:
+    """Every rank once, and what is to be said of it.
+
+    Where no launcher told the ranks, each host counts its own from 0: then they are numbered host by host.
+    """
+    hosts, notes = _latest(hosts)
+    counted = Counter(rank for host in hosts for rank in host.ranks)
+    twice = sorted(rank for rank, count in counted.items() if count > 1)
+    if not twice:
+        return sorted(hosts, key=lambda host: min(host.ranks)), notes
+    if all(host.ranks == tuple(range(len(host.ranks))) for host in hosts):
+        notes.append(NotExamined("ranks", say("cluster.ranks_by_host"), say("cluster.set_rank")))
+        return _numbered(sorted(hosts, key=lambda host: host.name)), notes
+    kept: dict[int, HostSummary] = {}
+    for host in sorted(hosts, key=lambda host: host.started):
+        kept.update(dict.fromkeys(host.ranks, host))  # a rank that restarted elsewhere counts where it ran last
+    doubled = [rank for rank in twice if rank in kept]
+    notes.append(NotExamined("ranks", say("cluster.twice", ranks=tuple(doubled)), say("cluster.one_run")))
+    whole = [_with_only(host, {rank for rank, one in kept.items() if one is host}) for host in hosts]
+    return sorted((host for host in whole if host.accounts), key=lambda host: min(host.ranks)), notes
+
+
+def _latest(hosts: Sequence[HostSummary]) -> tuple[list[HostSummary], list[NotExamined]]:
+    """Of several recordings of the same ranks on one host the one that began last."""
+    by_ranks: dict[tuple[str, tuple[int, ...]], list[HostSummary]] = defaultdict(list)
+    for host in hosts:
+        by_ranks[host.name, host.ranks].append(host)
+    kept, notes = [], []
+    for same in by_ranks.values():
+        *older, latest = sorted(same, key=lambda host: (host.started, host.source))
+        kept.append(latest)
+        if older:
+            left_out = say("cluster.older", sources=tuple(one.source for one in older), host=latest.name)
+            notes.append(NotExamined("files", left_out, say("cluster.one_run")))
+    return kept, notes
+
+
+def _numbered(hosts: Sequence[HostSummary]) -> list[HostSummary]:
+    found, first = [], 0
+    for host in hosts:
+        found.append(renumbered(host, {rank: first + rank for rank in host.ranks}))
+        first += len(host.ranks)
+    return found
+
+
+def _with_only(host: HostSummary, ranks: set[int]) -> HostSummary:
+    accounts = tuple(account for account in host.accounts if account.trainer.rank in ranks)
+    return replace(host, accounts=accounts)
+
+
+def _versions(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
+    """Hosts that do not run the same."""
+    for what, versions in (
+        ("perfdoctor", {host.name: host.version for host in hosts if host.version}),
+        ("torch", {host.name: host.torch for host in hosts if host.torch}),
+    ):
+        usual = Counter(versions.values()).most_common(1)
+        other = [(name, version) for name, version in versions.items() if version != usual[0][0]]
+        if other:
+            told = say(
+                "cluster.versions", what=what, usual=usual[0][0], others=tuple(other[:_NAMED]), more=len(other[_NAMED:])
+            )
+            yield NotExamined("hosts", told, say("cluster.one_version"))
+
+
+def _apart(hosts: Sequence[HostSummary]) -> list[NotExamined]:
+    """Recordings that by their hosts' clocks were never made at the same time."""
+    begins = {host.source: begin for host in hosts if (begin := _time(host.started)) is not None}
+    if len(begins) < 2:
+        return []
+    ends = {
+        host.source: begins[host.source] + timedelta(seconds=host.case.watched_s)
+        for host in hosts
+        if host.source in begins
+    }
+    late, early = max(begins, key=lambda one: begins[one]), min(ends, key=lambda one: ends[one])
+    seconds = (begins[late] - ends[early]).total_seconds()
+    if seconds <= 0:
+        return []
+    return [NotExamined("hosts", say("cluster.apart", early=early, late=late, seconds=seconds), say("cluster.at_once"))]
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
+    except ValueError:
+        return None
+
+
+def _leading(
+    hosts: Sequence[HostSummary], accounts: Sequence[Account], shares: dict[str, float], level: str
+) -> HostSummary:
+    """The host whose numbers tell most of the verdict: that with most of its cause, the straggler's if there is one."""
+    cause = first_cause(shares, late_shares(accounts), level)
+    rank = straggler(accounts, cause)
+    if rank is None:
+        by_rank = Amounts.summed(account.by_rank() for account in accounts)
+        known = {one: amount for (name, one), amount in by_rank.items() if name == cause}
+        rank = max(known, key=lambda one: known[one], default=accounts[0].trainer.rank or 0)
+    return next((host for host in hosts if rank in host.ranks), hosts[0])
+
+
+def _case(
+    hosts: Sequence[HostSummary], accounts: Sequence[Account], shares: dict[str, float], leading: HostSummary
+) -> Case:
+    """What was measured on the leading host, with the shares of all ranks."""
+    seen = [trainer for host in hosts for trainer in _trainers(host)]
+    trainers = tuple(_as_merged(trainer, account) for trainer, account in zip(seen, accounts, strict=True))
+    return replace(
+        leading.case,
+        shares=shares,
+        trainers=trainers,
+        culprits=find_culprits(accounts),
+        watched_s=max(host.case.watched_s for host in hosts),
+    )
+
+
+def _trainers(host: HostSummary) -> list[Trainer]:
+    """As rules see them, in the order of the accounts."""
+    by_pid = {trainer.pid: trainer for trainer in host.case.trainers}
+    return [by_pid[account.trainer.pid] for account in host.accounts]
+
+
+def _as_merged(trainer: Trainer, account: Account) -> Trainer:
+    watched = account.seconds or 1.0
+    return replace(
+        trainer,
+        rank=account.trainer.rank or 0,
+        shares=account.causes().fractions(),
+        waited_for={rank: amount / watched for rank, amount in account.waited_for().items()},
+    )
+
+
+def _ranks(hosts: Sequence[HostSummary], trainers: Sequence[Trainer]) -> Iterator[dict[str, Any]]:
+    owners = [host for host in hosts for _ in host.accounts]
+    for host, trainer in zip(owners, trainers, strict=True):
+        yield {
+            **describe_rank(trainer, host.steps.get(trainer.pid, {})),
+            "host": host.name,
+            "recording": host.source,
+        }
+
+
+def _not_examined(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
+    """What was not examined on all of them, or on some."""
+    counted = Counter(item for host in hosts for item in set(host.not_examined))
+    for item, count in counted.items():
+        if count == len(hosts):
+            yield item
+        else:
+            on = [host.name for host in hosts if item in host.not_examined]
+            told = say("cluster.on_some", reason=item.reason, hosts=tuple(on[:_NAMED]), more=len(on[_NAMED:]))
+            yield replace(item, reason=told)
+
+
+def _job(hosts: Sequence[HostSummary], case: Case, world: int) -> dict[str, Any]:
+    return {
+        "recordings": [host.source for host in hosts][:MANY],
+        "hosts": [{"name": host.name, "ranks": list(host.ranks)} for host in hosts[:MANY]],
+        "started": min(host.started for host in hosts),
+        "watched_seconds": round(case.watched_s, 3),
+        "trainers": len(case.trainers),
+        "world_size": world,
+        "settings": dict(case.settings),
+    }

@@ -1,0 +1,74 @@
+"""Windows in which the job was watched closely: which show a change or a long step, and what they have more of."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from perfdoctor.causes import UNATTRIBUTED
+from perfdoctor.knowledge import thresholds
+from perfdoctor.results.history import LongStep, Window
+
+_MOST = 300
+
+
+class Windows:
+    """Those that came last."""
+
+    def __init__(self) -> None:
+        self._all: deque[Window] = deque(maxlen=_MOST)
+
+    def add(self, window: Window) -> None:
+        """Takes the next one; those that saw nothing are left out."""
+        if window.shares:
+            self._all.append(window)
+
+    def around(self, since: float, until: float | None) -> tuple[Window | None, Window | None]:
+        """The last one before something began and the first one while it went on, None where there is none."""
+        before = [window for window in self._all if window.ended <= since]
+        within = [window for window in self._all if window.began >= since and window.began < (until or window.ended)]
+        return next(reversed(before), None), next(iter(within), None)
+
+    def at(self, steps: Iterable[LongStep]) -> list[Window]:
+        """Those that saw one of these steps."""
+        return [window for window in self._all if any(covers(window, step) for step in steps)]
+
+    def without(self, steps: Iterable[LongStep]) -> list[Window]:
+        """Those that saw none of them."""
+        seen = self.at(steps)
+        return [window for window in self._all if window not in seen]
+
+
+def covers(window: Window, step: LongStep) -> bool:
+    """Whether a window saw some of what a step took longer."""
+    return step.at < window.ended and step.at + step.longer_s > window.began
+
+
+def recordings_of(*windows: Window | None) -> tuple[str, ...]:
+    """The files of those that have one."""
+    return tuple(window.recording for window in windows if window is not None and window.recording)
+
+
+def mean_shares(windows: Sequence[Window]) -> dict[str, float]:
+    """The mean of what causes take, over some windows."""
+    causes = {cause for window in windows for cause in window.shares}
+    return {cause: sum(window.shares.get(cause, 0.0) for window in windows) / len(windows) for cause in causes}
+
+
+def most_grown(before: Mapping[str, float], after: Mapping[str, float], by: float) -> str | None:
+    """The cause that costs more than before, and that by most; None where none explains the change.
+
+    Args:
+        before: what causes cost.
+        after: likewise.
+        by: the change, in the same unit.
+    """
+    grown = {cause: cost - before.get(cause, 0.0) for cause, cost in after.items()}
+    cause = max(grown, key=lambda one: grown[one], default=UNATTRIBUTED)
+    return cause if cause != UNATTRIBUTED and grown[cause] >= thresholds.CULPRIT * by > 0 else None
+
+
+def seen_of(window: Window, steps: Iterable[LongStep]) -> float:
+    """The part of a window that lies in what some steps took longer."""
+    within = (min(window.ended, step.at + step.longer_s) - max(window.began, step.at) for step in steps)
+    return sum(max(0.0, seconds) for seconds in within) / window.lasted_s

@@ -1,0 +1,125 @@
+"""What the main thread of a process did over a span of time: the call and the code that it was in for most of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.frames import Frame, is_own
+from perfdoctor.knowledge.threads import SLEEPS
+from perfdoctor.recording.schema import WaitSeen
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.code_location import UNKNOWN, CodeLocation
+from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.threads import ThreadSeries
+
+Span = tuple[int, int]
+# Where in the job's own code a thread is: its calls, of the innermost only which function it is in.
+Place = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A process over a span.
+
+    Attributes:
+        state: of its main thread for most of it, as in /proc; "" if that was not sampled.
+        call: the system call that it was in; None if it ran, or that is unknown.
+        target: what the call is about.
+        stack: the Python stack that it was in for most of it, outermost call first; empty if none was seen.
+        location: of that stack.
+        wait: what was found when its wait was looked into; None if it was not.
+        wakes: how often it went to sleep anew; None where that was not read.
+        runnable: in which fraction of the samples it ran, or wanted to.
+    """
+
+    process: Process
+    state: str
+    call: str | None
+    target: str
+    stack: tuple[Frame, ...]
+    location: CodeLocation
+    wait: WaitSeen | None
+    wakes: float | None
+    runnable: float
+
+
+def read_standing(job: JobTimeline, process: Process, wait: WaitSeen | None, span: Span) -> Standing:
+    """What a process's main thread did in a span."""
+    main = job.threads.main(process.pid)
+    (state, call, target), runnable = _usual(main, span)
+    number = _usual_stack(job, process.pid, span)
+    stack = () if number is None else job.stacks.frames[number]
+    location = UNKNOWN if number is None else job.stacks.locations[number]
+    same = wait is not None and wait.call == call and job.threads.main_tid(process.pid) == process.pid
+    return Standing(process, state, call, target, stack, location, wait if same else None, wakes(main, span), runnable)
+
+
+def _usual(thread: ThreadSeries | None, span: Span) -> tuple[tuple[str, str | None, str], float]:
+    """State, call and target of most samples, and the fraction of those in which it was runnable.
+
+    It is as it was last where no sample lies in the span.
+    """
+    if thread is None or not len(thread.times_ns):
+        return ("", None, ""), 0.0
+    first, last = np.searchsorted(thread.times_ns, span)
+    chosen = range(min(int(first), len(thread.times_ns) - 1), max(int(last), int(first) + 1))
+    seen = [number for number in chosen if number < len(thread.times_ns)]
+    every = Counter((thread.states[one], thread.syscalls[one], thread.targets[one]) for one in seen)
+    return every.most_common(1)[0][0], sum(thread.states[one] == "R" for one in seen) / len(seen)
+
+
+def _usual_stack(job: JobTimeline, pid: int, span: Span) -> int | None:
+    """Index of the stack that the main thread was in for most of a span; None if none was seen."""
+    amounts: Amounts[int] = Amounts()
+    last: int | None = None
+    if (series := job.stacks.of_main(pid)) is None:
+        return None
+    for start, lasted, number in series.entries():
+        last = number
+        if start + lasted > span[0] and start < span[1]:
+            amounts[number] += lasted
+    return max(amounts, key=lambda number: amounts[number]) if amounts else last
+
+
+def wakes(thread: ThreadSeries | None, span: Span) -> float | None:
+    """How often a thread gave up its CPU of its own accord in a span; None where that was not read twice."""
+    if thread is None:
+        return None
+    inside = (thread.counted_ns >= span[0]) & (thread.counted_ns <= span[1]) & ~np.isnan(thread.voluntary)
+    counts = thread.voluntary[inside]
+    return float(counts[-1] - counts[0]) if len(counts) > 1 else None
+
+
+def sleeps(standing: Standing) -> bool:
+    """Whether a main thread sleeps for a time of its own choice."""
+    chosen = standing.call in SLEEPS or (standing.wait is not None and standing.wait.ends_ns is not None)
+    return chosen and standing.state == "S"
+
+
+def place(stack: tuple[Frame, ...]) -> Place:
+    """Where in the job's own code a stack is; without any of its own, in which functions of libraries."""
+    own = [frame for frame in stack if is_own(frame)]
+    if not own:
+        return tuple((frame.file, frame.function) for frame in stack)
+    *outer, leaf = own
+    return (*outer, (leaf.file, leaf.function))
+
+
+def places(job: JobTimeline, pid: int, span: Span) -> Amounts[Place]:
+    """For how long a main thread was seen at each place in a span, in ns."""
+    found: Amounts[Place] = Amounts()
+    if (series := job.stacks.of_main(pid)) is not None:
+        for start, lasted, number in series.entries():
+            if span[0] <= start < span[1]:
+                found[place(job.stacks.frames[number])] += lasted
+    return found
+
+
+def at_one_place(found: Amounts[Place]) -> bool:
+    """Whether stacks were seen, and nearly all at one place; some fail while they are read."""
+    return bool(found) and max(found.values()) >= thresholds.SAME_PLACE * found.total

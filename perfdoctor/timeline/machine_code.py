@@ -1,0 +1,80 @@
+"""Samples of machine code: when, in which thread, and what kind of work it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.knowledge.symbols import CodeKind, classify
+from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.schema import CodeSample, Symbol
+
+
+@dataclass(frozen=True)
+class CodeSamples:
+    """Samples in order of time.
+
+    Attributes:
+        times_ns: when each was taken.
+        tids: of which thread.
+        kinds: as ``perfdoctor.knowledge.symbols`` tells it, a ``CodeKind`` each.
+    """
+
+    times_ns: npt.NDArray[np.int64]
+    tids: npt.NDArray[np.int64]
+    kinds: npt.NDArray[np.object_]
+
+    @classmethod
+    def read(cls, recording: Recording) -> CodeSamples:
+        """Those of a recording, with the names that were looked up after they were taken."""
+        times, tids, *places = recording.columns(CodeSample, "time_ns", "tid", "image", "offset", "symbol")
+        known = _Kinds({(row.image, row.offset): row.symbol for row in recording.rows(Symbol)})
+        kinds = np.array([known[place] for place in zip(*places, strict=True)], dtype=object)
+        return cls(np.array(times, dtype=np.int64), np.array(tids, dtype=np.int64), kinds)
+
+    def __len__(self) -> int:
+        return len(self.times_ns)
+
+    def of(self, tid: int) -> CodeSamples:
+        """Those of one thread."""
+        return self._where(self.tids == tid)
+
+    def within(self, from_ns: int, to_ns: int) -> CodeSamples:
+        """Those between two instants, which belong to it."""
+        return self._where((self.times_ns >= from_ns) & (self.times_ns <= to_ns))
+
+    def of_kind(self, kind: CodeKind) -> CodeSamples:
+        """Those of one kind."""
+        return self._where(self.kinds == kind)
+
+    def renamed(self, tids: dict[int, int], without: set[int]) -> CodeSamples:
+        """The same with those of some threads under other ids, and without those of others.
+
+        Args:
+            tids: old ids to new ones.
+            without: ids as they were.
+        """
+        kept = self._where(~np.isin(self.tids, list(without)))
+        moved = kept.tids.copy()
+        for old, new in tids.items():
+            moved[kept.tids == old] = new
+        return CodeSamples(kept.times_ns, moved, kept.kinds)
+
+    def _where(self, chosen: npt.NDArray[np.bool_]) -> CodeSamples:
+        return CodeSamples(self.times_ns[chosen], self.tids[chosen], self.kinds[chosen])
+
+
+class _Kinds(dict[tuple[str, int, str], CodeKind]):
+    """Kinds of code by image, offset and the symbol that was sampled; each is determined once."""
+
+    def __init__(self, looked_up: dict[tuple[str, int], str]) -> None:
+        super().__init__()
+        self._looked_up = looked_up
+
+    def __missing__(self, place: tuple[str, int, str]) -> CodeKind:
+        image, offset, symbol = place
+        kind = classify(image, symbol or self._looked_up.get((image, offset), ""))
+        self[place] = kind
+        return kind

@@ -1,0 +1,240 @@
+"""What holds a job up that makes no progress: the verdict, who stands where, what to do, and what would refute it."""
+
+from collections.abc import Sequence
+
+from perfdoctor.results.stuck import Halt
+
+TITLES = {
+    "stopped": "a process is stopped",
+    "debugger": "a debugger holds a process",
+    "terminal": "a process waits for somebody to type",
+    "exception": "a rank waits in the handler of an exception",
+    "exit": "a rank waits at its exit",
+    "lock": "a lock, queue or event is never released",
+    "file_lock": "somebody else holds the lock of a file",
+    "gil": "a thread keeps the GIL",
+    "pipe": "the other end of a pipe does nothing",
+    "socket": "the other end of a connection does not answer",
+    "storage": "storage or a file server does not answer",
+    "child_process": "a child process does not end",
+    "sleep": "a process sleeps, or looks in vain for what does not come",
+    "loop": "a process may be in an endless loop",
+    "unknown": "why is not seen",
+    "collective_mismatch": "ranks are in collectives that do not go together",
+    "missing_rank": "a rank is missing",
+    "unwatched_rank": "ranks wait for ranks that were not watched",
+    "rank_elsewhere": "a rank does not come to a collective",
+    "gpu_wait": "all ranks wait for their GPUs",
+    "network": "a collective does not come to an end",
+}
+NEXT = {
+    "stopped": "`kill -CONT {pid}` lets it go on.",
+    "debugger": "Let the debugger go on or detach it; take breakpoints out of what runs without a terminal.",
+    "terminal": "Answer it on its terminal, or start the job so that it does not ask.",
+    "exception": "Read the rank's log for the exception. Let the handler end the process: `torchrun` then "
+    "ends the other ranks.",
+    "exit": "End the process: `kill {pid}`. Let threads be daemons, and bound what atexit waits for.",
+    "lock": "`py-spy dump --pid {pid}` shows all threads of the process. A child must not be forked while a "
+    "thread holds a lock: use the start method spawn. Give waits a timeout.",
+    "file_lock": "End whoever holds the lock if it is left over, or remove the lock's file.",
+    "gil": "Call that function without the GIL (ctypes.CDLL and not PyDLL, Py_BEGIN_ALLOW_THREADS).",
+    "pipe": "Look at the process at the other end. Read standard output and error of children, or send them to a file.",
+    "socket": "Look at the server, and give the request a timeout.",
+    "storage": "`cat /proc/{pid}/stack` shows where the kernel waits, `dmesg` what it says of the device or server.",
+    "child_process": "Look at the child, and give the wait a timeout.",
+    "sleep": "Look at what it waits for, and bound how often it tries.",
+    "loop": "Watch again for longer. `py-spy dump --locals --pid {pid}` shows whether its variables change.",
+    "unknown": "`py-spy dump --pid {pid}` shows all threads of the process.",
+    "collective_mismatch": "Let all ranks call the same collectives in the same order: no collective below a "
+    "condition that differs by rank, and the same number of batches for each (`DistributedSampler`, `Join`).",
+    "missing_rank": "Look for why that rank has ended or never came: its log, `dmesg` (out of memory), the launcher. "
+    "Then start the job anew.",
+    "unwatched_rank": "Start perfdoctor on every host of the job, each with `--recording`, and make one report of all: "
+    "`perfdoctor report *.perfdoctor`. If every host was watched, those ranks have ended: look at their logs. "
+    "Of dumps of the Flight Recorder, gather those of all ranks.",
+    "rank_elsewhere": "While that rank still runs, `perfdoctor attach` on its host says in what it sits; its log says "
+    "whether it has ended.",
+    "gpu_wait": "Watch again with `--flight-recorder`, if the job was started so that it gives dumps of its "
+    "collectives (`TORCH_FR_BUFFER_SIZE`, `TORCH_NCCL_DEBUG_INFO_PIPE_FILE`): they tell which one it is, and who is "
+    "not in it.",
+    "network": "Look at the network between the ranks: interface (GLOO_SOCKET_IFNAME, "
+    "NCCL_SOCKET_IFNAME), firewall, MTU.",
+}
+REFUTED = {
+    "loop": "It reads, writes or comes to another function before long: then it is slow, and not stuck.",
+    "sleep": "It goes on before long: then it waits for what comes rarely, and is not stuck.",
+    "gpu_wait": "It goes on before long: then one collective or kernel takes long, and the job is slow.",
+    "missing_rank": "The rank runs on another host.",
+    "unwatched_rank": "A rank that was not watched goes on before long: then the job is slow, and not stuck.",
+}
+REFUTED_ELSE = "Watched again, the job has moved on."
+
+_NAMED = 8  # ranks at most
+
+
+def title(*, kind: str) -> str:
+    return TITLES.get(kind, kind)
+
+
+def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int], since_s: float) -> str:
+    still = f"Nothing has moved for at least {since_s:.0f} s." if since_s else "For how long is not known."
+    several = len({halt.rank for halt in (*chain, *waiting)}) > 1 or bool(ranks and not chain)
+    if kind == "missing_rank":
+        there = "is" if len(ranks) == 1 else "are"
+        here = "on the hosts watched" if any(halt.host for halt in waiting) else "here"
+        return (
+            f"This job is stuck: {_ranks(ranks)} {there} not among its processes {here}, and {_waits(waiting)}. {still}"
+        )
+    if kind == "unwatched_rank":
+        was = "was not watched" if len(ranks) == 1 else "were not watched"
+        unseen = f"{_first_upper(_ranks(ranks))} {was}" if _watched(waiting) else f"There is no dump of {_ranks(ranks)}"
+        return (
+            f"What is known of this job is stuck: {_waits(waiting)}. {still} {unseen}: who holds the others up is not "
+            "known."
+        )
+    if kind == "collective_mismatch":
+        return (
+            f"This job is stuck: its ranks are in calls that do not go together: "
+            f"{_waits((*chain, *waiting), tensors=True)}. {still}"
+        )
+    if kind == "gpu_wait":
+        return (
+            f"This job is stuck, or in a very long collective: {_waits((*chain, *waiting))}, and all GPUs are busy at "
+            f"the power at which they wait for each other. {still}"
+        )
+    if kind == "network":
+        return f"This job is stuck: {_waits((*chain, *waiting))}, and it does not come to an end. {still}"
+    told = "; ".join(f"{_who(halt, several=several)} {_sits(halt)}" for halt in chain)
+    text = f"This job is stuck: {told}. {still}"
+    return f"{text} {_first_upper(_waits(waiting))}." if waiting else text
+
+
+def who(*, halt: Halt, several: bool) -> str:
+    return _first_upper(_who(halt, several=several))
+
+
+def where(*, halt: Halt) -> str:
+    told = _first_upper(_sits(halt))
+    return f"{told}; other threads at {', '.join(halt.threads)}" if halt.threads else told
+
+
+def no_call_open(*, open_s: float) -> str:
+    if open_s:
+        return f"No hang is seen in these dumps: collectives are open in them for {open_s:.0f} s, which is not long."
+    return "No hang is seen in these dumps: every collective in them has ended."
+
+
+def next_move(*, kind: str, pid: int, host: str) -> str:
+    return (f"On {host}: " if host else "") + NEXT[kind].format(pid=pid)
+
+
+def refuted_by(*, kind: str) -> str:
+    return REFUTED.get(kind, REFUTED_ELSE)
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _who(halt: Halt, *, several: bool) -> str:
+    on = f" on {halt.host}" if halt.host else ""
+    if not halt.own:
+        return f"its process {halt.pid} ({halt.name}){on}"
+    if not halt.pid:
+        return f"rank {halt.rank}"
+    return f"rank {halt.rank} (process {halt.pid}{on})" if several else f"process {halt.pid}{on}"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    named = ", ".join(map(str, ranks[:_NAMED])) + (" …" if len(ranks) > _NAMED else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {named}"
+
+
+def _watched(halts: Sequence[Halt]) -> bool:
+    return any(halt.pid for halt in halts)
+
+
+def _waits(halts: Sequence[Halt], *, tensors: bool = False) -> str:
+    """Ranks by where they wait, where asked with what they have given to the collective."""
+    by_place: dict[tuple[str, str], list[int]] = {}
+    for halt in halts:
+        given = f" with {halt.tensors}" if tensors and halt.tensors else ""
+        by_place.setdefault((_sits_for_ranks(halt) + given, halt.line), []).append(halt.rank or 0)
+    told = [
+        f"{_ranks(ranks)} {'wait' if len(ranks) > 1 else 'waits'} {sits}{f' at {line}' if line else ''}"
+        for (sits, line), ranks in by_place.items()
+    ]
+    return ", ".join(told)
+
+
+def _sits_for_ranks(halt: Halt) -> str:
+    if halt.kind == "rendezvous":
+        return f"for other ranks to come{f' ({halt.collective})' if halt.collective else ''}"
+    if halt.kind == "gpu_wait":
+        return f"for its GPU{f' in {_call(halt)}' if halt.collective else ''}"
+    return f"in {_call(halt)}" if halt.kind == "collective" else f"elsewhere ({title(kind=halt.kind)})"
+
+
+def _call(halt: Halt) -> str:
+    """The collective, with its number and group where they are known."""
+    number = "" if halt.sequence is None else f" number {halt.sequence}"
+    return f"{halt.collective or 'a collective'}{number}{f' of group {halt.group}' if halt.group else ''}"
+
+
+def _sits(halt: Halt) -> str:
+    return _doing(halt) + (f", at {halt.line}" if halt.line else "")
+
+
+def _doing(halt: Halt) -> str:
+    """What a process does in place of going on."""
+    path = halt.target.partition(":")[2]
+    match halt.kind:
+        case "collective" | "rendezvous" | "gpu_wait":
+            return f"waits {_sits_for_ranks(halt)}"
+        case "rank_elsewhere":
+            return f"has not come there; its last call was {_call(halt)}"
+        case "debugger":
+            return f"is held by a debugger{_others(halt, ', {}')}"
+        case "terminal":
+            return f"waits for somebody to type on the terminal {path}"
+        case "exception":
+            return f"is in the handler of a {halt.handling} and waits there{f' ({halt.call})' if halt.call else ''}"
+        case "file_lock":
+            return f"waits for the lock of the file {path}{_others(halt, ', which {} holds')}"
+        case "pipe" if halt.call in ("write", "writev", "sendfile"):
+            return f"writes into a pipe{_named(path)} that nobody reads{_others(halt, '; its other end: {}')}"
+        case "pipe":
+            return f"waits on a pipe{_named(path)} into which nothing comes{_others(halt, '; its other end: {}')}"
+        case "socket" if halt.call == "connect":
+            return "tries to connect to somebody who does not answer"
+        case "socket":
+            return f"waits on a connection over which nothing comes{_others(halt, '; its other end: {}')}"
+        case "storage":
+            return f"waits in {halt.call or 'the kernel'} for the file {path or 'that it has mapped'}"
+    return _DOING[halt.kind]
+
+
+_DOING = {
+    "stopped": "is stopped (SIGSTOP, Ctrl-Z)",
+    "exit": "has ended its script and waits at exit",
+    "lock": "waits for a lock, queue or event that nobody serves",
+    "gil": "wants the GIL, which another of its threads keeps and does not use",
+    "child_process": "waits for a child process to end",
+    "sleep": "sleeps",
+    "loop": "computes at one place of its code, takes in nothing and keeps nothing",
+    "unknown": "does not move",
+    "loader": "waits for a batch",
+}
+
+
+def _named(path: str) -> str:
+    return f" ({path})" if path else ""
+
+
+def _others(halt: Halt, text: str) -> str:
+    """Who is at the other end, as far as that is known."""
+    if halt.others is None:
+        return ""
+    itself = f"{halt.name} ({halt.pid})"
+    named = ["itself" if other == itself else other for other in halt.others]
+    return text.format(", ".join(named) or "nobody")

@@ -1,0 +1,93 @@
+"""The waits probe against small programs that wait: who could end it, and what else it found."""
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.probes.waits import WaitsProbe
+from perfdoctor.recording.clock import NS_PER_S, now_ns
+from perfdoctor.recording.schema import TRACED_BY, Sample, StackSegment, WaitSeen
+from tests.live.test_probe_interpreter import VERSIONS, interpreter
+from tests.processes.attaching import in_call, job, until
+from tests.processes.watching import Watched, facts, looked
+
+READY = "import os, sys, threading, time\nprint('ready', os.getpid(), flush=True)\n"
+
+
+def looked_into(*pids: int) -> list[Sample]:
+    """Two looks: at the second, the wait is as it was."""
+    probe = WaitsProbe()
+    probe.open(Watched(*pids))
+    return [*looked(probe), *looked(probe)]
+
+
+def wait_of(samples: list[Sample]) -> WaitSeen:
+    (found,) = [sample for sample in samples if isinstance(sample, WaitSeen)]
+    return found
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version != "3.14"])
+def test_an_exception_that_is_handled_is_named_and_so_is_the_end_of_a_sleep(version: str) -> None:
+    handles = "try:\n    raise KeyError(1)\nexcept KeyError:\n    time.sleep(300)"
+    for code, handling in ((handles, "KeyError"), (handles.replace("    time", "    pass\ntime"), "")):
+        with job(interpreter(version), "-c", READY + code) as waiting:
+            assert until(lambda: any(in_call(waiting.pid, call) for call in ("clock_nanosleep", "select", "pselect6")))
+            seen = wait_of(looked_into(waiting.pid))
+            assert seen.handling == handling
+            assert seen.ends_ns is not None
+            assert 200 < (seen.ends_ns - now_ns()) / NS_PER_S <= 300
+
+
+def test_who_holds_a_files_lock_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    code = f"import fcntl; fcntl.flock(open({str(path)!r}), fcntl.LOCK_EX)"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with job(sys.executable, "-c", READY + code) as waiting:
+            assert until(lambda: in_call(waiting.pid, "flock"))
+            seen = wait_of(looked_into(waiting.pid))
+    assert (seen.call, seen.target) == ("flock", f"file:{path}")
+    assert json.loads(seen.others) == [os.getpid()]
+
+
+def test_who_has_the_other_end_of_a_pipe_is_found_and_be_it_the_reader_itself() -> None:
+    code = "reading, writing = os.pipe()\nos.read(reading, 1)"
+    with job(sys.executable, "-c", READY + code) as waiting:
+        assert until(lambda: in_call(waiting.pid, "read"))
+        seen = wait_of(looked_into(waiting.pid))
+    assert (seen.call, seen.target) == ("read", "pipe")
+    assert json.loads(seen.others) == [waiting.pid]
+
+
+def test_who_traces_a_process_is_named() -> None:
+    code = f"import ctypes; ctypes.CDLL(None).ptrace(16, {{pid}}, 0, 0)\n{READY}time.sleep(300)"
+    with (
+        job(sys.executable, "-c", READY + "time.sleep(300)") as traced,
+        job(sys.executable, "-c", code.format(pid=traced.pid)) as tracer,
+    ):
+        assert until(lambda: facts(looked_into(traced.pid)))
+        assert facts(looked_into(traced.pid))[f"pid:{traced.pid}", TRACED_BY].split()[0] == str(tracer.pid)
+
+
+def test_the_stacks_of_other_threads_are_read_where_one_of_them_may_end_the_wait() -> None:
+    # It is ready once the thread has started, for which it waits in a futex as well.
+    code = "import threading, time\ndef holds():\n    time.sleep(300)\n"
+    code += f"threading.Thread(target=holds, daemon=True).start()\n{READY}"
+    code += "lock = threading.Lock()\nlock.acquire()\nlock.acquire()"
+    with job(sys.executable, "-c", code) as waiting:
+        assert until(lambda: in_call(waiting.pid, "futex"))
+        segments = [one for one in looked_into(waiting.pid) if isinstance(one, StackSegment)]
+    assert len(segments) == 1
+
+
+def test_a_wait_is_looked_into_once() -> None:
+    with job(sys.executable, "-c", READY + "time.sleep(300)") as waiting:
+        assert until(lambda: in_call(waiting.pid, "clock_nanosleep"))
+        probe = WaitsProbe()
+        probe.open(Watched(waiting.pid))
+        waits = [sum(isinstance(one, WaitSeen) for one in looked(probe)) for _ in range(4)]
+    assert waits == [0, 1, 0, 0]

@@ -1,0 +1,53 @@
+"""Jobs that hang, and one that only steps slowly, watched from outside as users do it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.files import ROOT
+from tests.processes.attaching import ENVIRONMENT, is_a_diagnosis, perfdoctor
+
+pytestmark = pytest.mark.alone
+
+JOBS = ROOT / "benchmarks" / "stuck_jobs.py"
+
+
+@contextmanager
+def planted(name: str) -> Iterator[int]:
+    """A job of two ranks that has come to what is planted in its last one; its launcher's process id."""
+    command = [sys.executable, str(JOBS), name, "2"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, env=ENVIRONMENT, **pipes) as job:
+        try:
+            assert job.stdout is not None
+            assert job.stdout.readline().startswith("ready")
+            yield job.pid
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+
+
+def test_a_rank_that_waits_for_a_lock_is_found_by_way_of_the_one_that_waits_for_it(tmp_path: Path) -> None:
+    with planted("lock_order") as pid:
+        answer = perfdoctor("attach", pid, "--duration", "7", "--json", tmp_path / "a.json", "--lang", "en")
+    assert answer.status == 0, answer.err
+    assert answer.out.startswith("The job is stuck: "), answer.out
+    is_a_diagnosis(answer.told)
+    stuck = answer.told["stuck"]
+    assert (stuck["kind"], stuck["rank"]) == ("lock", 1)
+    assert "lock_order" in stuck["chain"][0]["line"]
+    assert "lock_order.<locals>.other" in stuck["chain"][0]["threads"][0]
+    assert [halt["collective"] for halt in stuck["waiting"]] == ["all_reduce"]
+    assert answer.told["verdict"]["straggler_rank"] == 1
+    assert stuck["summary"] == answer.told["verdict"]["summary"]
+
+
+def test_a_slow_download_in_one_rank_is_no_hang(tmp_path: Path) -> None:
+    with planted("slow_download") as pid:
+        answer = perfdoctor("attach", pid, "--duration", "7", "--json", tmp_path / "a.json")
+    assert answer.told["stuck"] is None, answer.out

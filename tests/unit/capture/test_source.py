@@ -1,0 +1,113 @@
+"""Lines of the job's own source: which are read, from where, and what is said where they cannot be."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.capture.job import Job
+from perfdoctor.capture.source import AROUND, PLACES, SourceReader, longest_places, split_lines
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.recording.clock import now_ns
+from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceLine, StackSegment
+from tests.builders import jobs
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "train.py"
+    file.write_text("".join(f"step({number})\n" for number in range(1, 101)))
+    return file
+
+
+@pytest.fixture
+def process() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
+        yield started
+        started.kill()
+
+
+def read(pid: int, stacks: Iterable[StackSegment], folder: Path, *, ended: bool = False) -> list[Sample]:
+    """What is read of a job of one process, as if it had torch."""
+    job = Job(pid)
+    list(job.refresh(now_ns()))
+    job.members[pid].uses_torch = True
+    reader = SourceReader()
+    reader.follow(job)
+    if ended:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    found = list(reader.read(jobs.write(folder / "job.perfdoctor", stacks)))
+    reader.close()
+    job.close()
+    return found
+
+
+def held(samples: Iterable[Sample]) -> dict[int, str]:
+    return {one.line: one.text for one in samples if isinstance(one, SourceLine)}
+
+
+def test_the_innermost_lines_of_the_jobs_own_count_the_longest_first() -> None:
+    often, seldom = Frame("/home/me/data.py", "load", 5), Frame("/home/me/data.py", "load", 9)
+    stacks = jobs.stacks(7, (jobs.OWN, often, jobs.MODULE), (jobs.OWN, seldom), (jobs.OWN, often), (jobs.MODULE,))
+    assert [(one.pid, one.file, one.line) for one in longest_places(stacks)] == [
+        (7, "/home/me/data.py", 5), (7, "/home/me/data.py", 9),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_lines_around_are_read_also_when_the_process_has_gone(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path, ended: bool
+) -> None:
+    stacks = jobs.stacks(process.pid, (Frame(str(script), "main", 3),), (Frame(str(script), "main", 50),))
+    found = read(process.pid, stacks, tmp_path, ended=ended)
+    wanted = [*range(1, 3 + AROUND + 1), *range(50 - AROUND, 50 + AROUND + 1)]
+    assert held(found) == {number: f"step({number})" for number in wanted}
+    assert not [one for one in found if isinstance(one, SourceLine) and one.changed]
+
+
+def test_a_file_that_was_written_after_the_start_is_said_to_be(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path
+) -> None:
+    later = script.stat().st_mtime + 100
+    os.utime(script, (later, later))
+    found = read(process.pid, jobs.stacks(process.pid, (Frame(str(script), "main", 3),), ()), tmp_path)
+    assert {one.changed for one in found if isinstance(one, SourceLine)} == {True}
+
+
+def test_what_is_no_source_of_the_jobs_own_is_not_read_and_it_is_said_why(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / "passwords"
+    secret.write_text("rosebud\n")
+    library = tmp_path / "site-packages" / "library.py"
+    library.parent.mkdir()
+    library.write_text("x = 1\n")
+    files = (str(secret), str(library), str(tmp_path / "gone.py"), "<stdin>")
+    stacks = jobs.stacks(process.pid, *((Frame(file, "main", 1),) for file in files))
+    found = read(process.pid, stacks, tmp_path)
+    assert held(found) == {}
+    assert {one.subject: one.value for one in found if isinstance(one, Fact) and one.name == SOURCE_NOT_READ} == {
+        f"file:{secret}": "It is no file of Python source",
+        f"file:{tmp_path / 'gone.py'}": "No such file or directory",
+        "file:<stdin>": "It is no file of Python source",
+    }
+
+
+def test_of_very_many_lines_few_are_read(process: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    file = tmp_path / "long.py"
+    file.write_text("x\n" * 100_000)
+    frames = [(Frame(str(file), "main", 20 * number),) for number in range(1, 400)]
+    found = read(process.pid, jobs.stacks(process.pid, *frames, times=400, every_s=0.01), tmp_path)
+    assert len(held(found)) == PLACES * (2 * AROUND + 1)
+
+
+def test_lines_are_counted_as_python_does() -> None:
+    assert split_lines(b"a\r\nb\x0cc\rd\xe2\x80\xa8e\n") == ["a", "b\x0cc", "d\u2028e", ""]
+    assert split_lines("# -*- coding: latin-1 -*-\nä".encode("latin-1"))[1] == "ä"
+    for encoding in ("nonsense", "hex", "undefined"):
+        first = f"# coding: {encoding}"
+        assert split_lines(first.encode() + b"\n\xff") == [first, "\ufffd"]

@@ -1,0 +1,176 @@
+"""What is told of days of a job: changes with their dates, and nothing where nothing happened."""
+
+import random
+from itertools import chain
+
+import pytest
+
+from perfdoctor.results.history import Appeared, Beat, Happened, Incident, Presence, Window
+from tests.builders.histories import BEAT_S, BEGAN, HOUR, beats, told, with_long_steps
+
+MINUTE = 60.0
+
+
+def kinds(incidents: list[Incident]) -> list[Happened]:
+    return [incident.what for incident in incidents]
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+def test_a_day_without_a_change_is_a_day_without_incidents(noise: float, memory: float) -> None:
+    assert kinds(told(beats(24, noise=noise, memory=memory))) == []
+
+
+@pytest.mark.parametrize("factor", [1.07, 1.3, 5.0])
+def test_a_job_that_becomes_slower_is_dated(factor: float) -> None:
+    (incident,) = told(beats(6, lambda at: 0.1 * (factor if at >= 3 * HOUR else 1)))
+    assert incident.what is Happened.SLOWER
+    assert incident.since == pytest.approx(BEGAN + 3 * HOUR, abs=4 * BEAT_S)
+    assert incident.until is None
+    assert incident.values["after_s"] / incident.values["before_s"] == pytest.approx(factor, rel=0.03)
+
+
+def test_a_change_is_told_though_the_job_had_hardly_begun_and_was_restless() -> None:
+    restless = [0.018, 0.017, 0.0185, 0.019, 0.025, 0.031]
+    made = [
+        Beat(BEGAN + BEAT_S * number, BEAT_S, int(BEAT_S / step_s), BEAT_S)
+        for number, step_s in enumerate([*restless, *[0.067, 0.062, 0.055, 0.056, 0.053] * 4])
+    ]
+    (incident,) = told(list(made))
+    assert incident.what is Happened.SLOWER
+    assert incident.since == BEGAN + 6 * BEAT_S
+
+
+def test_a_dip_ends_and_what_follows_is_no_change() -> None:
+    (incident,) = told(beats(6, lambda at: 0.15 if 3 * HOUR <= at < 3 * HOUR + 4 * MINUTE else 0.1))
+    assert incident.what is Happened.DIP
+    assert incident.since == pytest.approx(BEGAN + 3 * HOUR, abs=BEAT_S)
+    assert incident.until == pytest.approx(BEGAN + 3 * HOUR + 4 * MINUTE, abs=BEAT_S)
+
+
+def test_a_job_that_recovers_is_told_twice() -> None:
+    found = told(beats(8, lambda at: 0.13 if 3 * HOUR <= at < 5 * HOUR else 0.1))
+    assert kinds(found) == [Happened.SLOWER, Happened.FASTER]
+    assert found[1].since == pytest.approx(BEGAN + 5 * HOUR, abs=2 * BEAT_S)
+
+
+def test_a_pace_that_wanes_slowly_is_a_drift_with_what_drifts_beside_it() -> None:
+    found = told(
+        beats(
+            12,
+            lambda at: 0.1 * (1 + 0.015 * at / HOUR),
+            readings=lambda at: {"page_cache_bytes": 8e9 * (1 - 0.05 * at / HOUR), "job_cores": 2.0},
+        )
+    )
+    assert kinds(found) == [Happened.DRIFT]
+    values = found[0].values
+    assert values["after_s"] > 1.05 * values["before_s"]
+    assert values["page_cache_bytes_ratio"] < 0.9
+    assert "job_cores_ratio" not in values
+
+
+def test_memory_that_grows_is_told_with_when_there_is_none_left() -> None:
+    chance = random.Random(2)
+
+    def readings(at: float) -> dict[str, float]:
+        grown = 1e9 * at / HOUR
+        return {"job_memory_bytes": 4e9 + grown + chance.gauss(0, 5e7), "memory_available_bytes": 3e10 - grown}
+
+    (incident,) = told(beats(6, readings=readings))
+    assert incident.what is Happened.MEMORY
+    assert incident.values["per_s"] * HOUR == pytest.approx(1e9, rel=0.1)
+    assert incident.values["exhausted_in_s"] == pytest.approx(24 * HOUR, rel=0.3)
+
+
+def test_memory_that_settles_is_not() -> None:
+    def readings(at: float) -> dict[str, float]:
+        return {"job_memory_bytes": 4e9 + 2e9 * min(at / HOUR, 1.0), "memory_available_bytes": 3e10}
+
+    found = told(beats(8, readings=readings))
+    assert [incident for incident in found if incident.since > BEGAN + HOUR] == []
+
+
+def test_checkpoints_keep_the_rhythm_of_steps() -> None:
+    every = 6000  # ten minutes at the usual pace; the job becomes slower half way
+
+    def at(beat: Beat, count: int) -> float:
+        return 8.0 if count // every != (count + beat.steps) // every and count > every / 2 else 0.0
+
+    made = beats(8, lambda at: 0.1 if at < 4 * HOUR else 0.17)
+    found = told(with_long_steps(made, at))
+    assert kinds(found) == [Happened.RECURRING, Happened.SLOWER]
+    values = found[0].values
+    assert values["every_steps"] == pytest.approx(every, rel=0.06)
+    assert values["longer_s"] == pytest.approx(8.0)
+    assert not values["by_the_clock"]
+
+
+def test_a_neighbour_s_cron_job_keeps_that_of_the_clock() -> None:
+    def at(beat: Beat, count: int) -> float:
+        return 5.0 if (beat.began - BEGAN) % (15 * MINUTE) < BEAT_S else 0.0
+
+    chance = random.Random(3)
+    made = beats(10, lambda at: 0.1 + 0.05 * chance.random(), noise=0.0)
+    found = told(with_long_steps(made, at))
+    assert kinds(found) == [Happened.RECURRING]
+    assert found[0].values["by_the_clock"]
+    assert found[0].values["every_s"] == pytest.approx(15 * MINUTE)
+    assert "every_steps" not in found[0].values
+
+
+def test_stalls_that_come_by_chance_keep_no_rhythm() -> None:
+    chance = random.Random(4)
+    found = told(with_long_steps(beats(6), lambda beat, count: 6.0 if chance.random() < 0.08 else 0.0))
+    assert kinds(found) == [Happened.RECURRING]
+    assert "every_s" not in found[0].values
+    assert found[0].values["share"] == pytest.approx(0.08 * 6 / BEAT_S, rel=0.4)
+
+
+def test_a_job_that_makes_no_step_is_told_before_it_goes_on() -> None:
+    def step_s(at: float) -> float:
+        return float("inf") if HOUR <= at < HOUR + 10 * MINUTE else 0.1
+
+    (silent,) = [one for one in told(beats(2, step_s)) if one.what is Happened.NO_STEPS]
+    assert silent.since == pytest.approx(BEGAN + HOUR, abs=BEAT_S)
+    assert silent.until == pytest.approx(BEGAN + HOUR + 10 * MINUTE, abs=BEAT_S)
+
+
+def test_the_first_beats_of_a_job_are_no_change_when_it_starts_again() -> None:
+    first = list(beats(2))
+    again = Presence(first[-1].ended + 60, Appeared.STARTED_AGAIN, 2)
+    # It compiles for a minute; then it is what it was.
+    later = [Beat(again.at + number * BEAT_S, BEAT_S, 60, 60 * (0.5 if number < 2 else 0.1)) for number in range(100)]
+    assert told([*first, again, *later]) == []
+
+
+def window(at: float, **shares: float) -> Window:
+    causes = {name.replace("__", "."): share for name, share in shares.items()}
+    return Window(BEGAN + at, 10.0, "interval", max(causes, key=lambda one: causes[one]), shares=causes)
+
+
+def test_windows_before_and_after_say_what_costs_more() -> None:
+    before = window(2.9 * HOUR, cpu__model_compute=0.9, io__storage_read=0.1)
+    after = window(3.2 * HOUR, cpu__model_compute=0.5, io__storage_read=0.5)
+    made = beats(4, lambda at: 0.18 if at >= 3 * HOUR else 0.1)
+    lines = sorted(chain(made, [before, after]), key=lambda line: line.began)
+    (incident,) = told(lines)
+    assert incident.cause == "io.storage_read"
+
+
+def test_without_steps_shares_tell_of_a_change() -> None:
+    chance = random.Random(5)
+
+    def read(number: int) -> Window:
+        share = (0.45 if number >= 40 else 0.1) + chance.gauss(0, 0.02)
+        return window(300.0 * number, cpu__model_compute=1 - share, io__storage_read=share)
+
+    found = told([read(number) for number in range(60)])
+    assert [(one.what, one.cause) for one in found] == [(Happened.CAUSE, "io.storage_read")]
+    assert found[0].since == pytest.approx(BEGAN + 40 * 300, abs=300)
+
+
+def test_a_history_that_is_read_again_tells_no_news() -> None:
+    made = list(beats(6, lambda at: 0.1 * (1.3 if at >= 3 * HOUR else 1)))
+    found = told(list(made))
+    again = told([*made[:500], *found, *made[500:]])
+    assert kinds(again)[: len(found)] == kinds(found)

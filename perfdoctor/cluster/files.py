@@ -71,9 +71,9 @@ def _files_at(address: str) -> list[File]:
     inside = _listed(address) if is_url(address) else _at_path(Path(address))
     if not inside:
         raise PerfDoctorError(
-            f"There is no trace (*.json, *.json.gz), no recording (*.perfdoctor) and no dump of the Flight Recorder "
+            "There is no trace (*.json, *.json.gz), no recording (*.perfdoctor) and no dump of the Flight Recorder "
             f"in {address}.",
-            hint=HOW_TO_RECORD,
+            hint=f"Watch the job with `perfdoctor attach PID --recording FILE`. For a trace: {HOW_TO_RECORD}",
         )
     return sorted(inside, key=lambda file: file.address)
 

@@ -81,7 +81,7 @@ def test_a_truncated_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
-    refused(perfdoctor("report", tmp_path), "There is no trace", "and no recording")
+    refused(perfdoctor("report", tmp_path), "There is no trace", "no recording", "attach PID --recording")
 
 
 def test_a_folder_with_the_recording_of_one_host(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ class StacksProbe:
         elif run.status == -signal.SIGINT:
             return  # ended by us while it was still starting, before it takes signals for itself
         elif os.path.exists(f"/proc/{run.pid}"):
-            yield self._failure(run.pid, complaint(log.decode(errors="replace").strip()))
+            yield self._failure(run.pid, complaint(log))
         else:
             yield Event(now_ns(), "process ended", f"process {run.pid} ended before its stacks were read")
 

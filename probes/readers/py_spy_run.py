@@ -11,15 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
-from perfdoctor.probes.readers.py_spy import ENVIRONMENT
+from perfdoctor.probes.readers.py_spy import ENVIRONMENT, began_ns
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.schema import StackSegment
 
-# py-spy's clock starts when it has read its arguments. Measured with a process that changes its function every 50 ms of
-# CLOCK_MONOTONIC: 2 to 4 ms after it was spawned; on a machine with no free core it can take longer.
+# py-spy's clock starts when it has read its arguments, of which it tells when it ends; until then this is what is known.
+# Measured with a process that changes its function every 20 ms of CLOCK_MONOTONIC: 1 to 13 ms after it was spawned.
 START_NS = 2_500_000
-START_ERROR_NS = 2_000_000
+START_ERROR_NS = 10_000_000
+TOLD_ERROR_NS = 500_000
 _PATIENCE_S = 3.0
 _F_SETSIG = 10  # Linux, fcntl(2)
 
@@ -100,8 +101,11 @@ class PySpyRun:
         os.close(self._lifeline)
         trace = _contents(self._trace)
         self._remove()
-        segment = StackSegment(self._zero_ns, START_ERROR_NS, now_ns(), self.pid, zlib.compress(trace, 1))
-        return segment if trace else None, _contents(self._log)
+        said = _contents(self._log)
+        told_ns = began_ns(said)
+        zero_ns, error_ns = (self._zero_ns, START_ERROR_NS) if told_ns is None else (told_ns, TOLD_ERROR_NS)
+        segment = StackSegment(zero_ns, error_ns, now_ns(), self.pid, zlib.compress(trace, 1))
+        return segment if trace else None, said
 
     def _open_trace(self) -> int:
         """A file beside the recording, or in memory where there may be none."""

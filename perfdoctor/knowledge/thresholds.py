@@ -38,6 +38,13 @@ CPU_USE_AROUND_S = Threshold(
     "judgement: the kernel counts in scheduler ticks of 1 to 10 ms, so less is noise, and more blurs short phases",
 )
 STACK_REACH_S = Threshold(0.4, "seconds", "judgement: several samples of py-spy at its slowest rate")
+SAME_INSTANT_S = Threshold(
+    0.003, "seconds", "judgement: most lines take longer; both samplers' clocks are known to half a millisecond"
+)
+UNUSUAL_STATE = Threshold(
+    0.2, "of the looks", "judgement: a tenth of the looks at a line of 10 ms are beyond its borders, by geometry"
+)
+UNUSUAL_WAIT = Threshold(0.05, "of the looks", "judgement: code that mostly computes waits for its threads more often")
 GIL_REACH_S = Threshold(0.1, "seconds", "judgement: some samples of the interpreter probe at its slowest rate")
 LOCK_QUEUE_AROUND_S = Threshold(0.25, "seconds", "judgement: queues for short locks form and vanish within a sample")
 USUAL_VALIDATION = Threshold(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.knowledge.threads import AWAITS_OTHERS, CHANNELS, SLEEPS
@@ -15,9 +16,10 @@ from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.marks import Segment
 from perfdoctor.timeline.spans import Spans, is_within
+from perfdoctor.timeline.stack_states import StackStates
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
-from perfdoctor.timeline.threads import ThreadSeries, ThreadState
+from perfdoctor.timeline.threads import Threads, ThreadSeries, ThreadState
 
 
 class Locator:
@@ -29,6 +31,7 @@ class Locator:
         code: samples of machine code.
         steps: by process, what it marked from inside.
         gil: the processes' interpreters.
+        threads: the states of the job's threads.
         in_collectives: processes that may sleep in collectives, anywhere in a step; on GPUs only streams wait for them.
     """
 
@@ -39,10 +42,11 @@ class Locator:
         code: CodeSamples,
         steps: Mapping[int, Steps],
         gil: Gil,
+        threads: Threads,
         in_collectives: frozenset[int],
     ) -> None:
         self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil
-        self._in_collectives = in_collectives
+        self._threads, self._in_collectives = threads, in_collectives
         self._main: dict[int, StackSeries | None] = {}
         self._failed: dict[int, FailedSamples | None] = {}
         self._evaluations: dict[int, Spans] = {}
@@ -51,10 +55,11 @@ class Locator:
         """Where in the code a process's main thread is.
 
         Stacks and states are sampled by different programs, so the nearest stack that *fits* the state is taken: a
-        thread that sleeps in a read cannot be where the stack shows arithmetic, and one that runs is in no blocking
-        call. One that holds the GIL is not in autograd's engine; and where the nearest stack sample failed, Python code
-        ran, unless it is known that other code did (``in_c``). Where the process marked its phases from inside, the
-        phase is that of its mark, and the stack only adds what fits that.
+        thread that sleeps in a read cannot be where the stack shows arithmetic, one that runs is in no blocking call,
+        and nowhere is it in a state in which threads are hardly ever there. One that holds the GIL is not in autograd's
+        engine; and where the nearest stack sample failed, Python code ran, unless it is known that other code did
+        (``in_c``). Where the process marked its phases from inside, the phase is that of its mark, and the stack only
+        adds what fits that.
         """
         segment = self._segment_at(pid, time_ns)
         number = self._stack_at(pid, time_ns, state, segment, in_c=in_c)
@@ -113,9 +118,17 @@ class Locator:
             nearest = number if nearest is None else nearest
             if wants_gil and not location.only_waits:
                 return number  # the GIL is waited for anywhere
-            if _fits(location, state, self._sleeps_in(pid)) and not (holds_gil and location.detail == "engine"):
+            if holds_gil and location.detail == "engine":
+                continue
+            if _fits(location, state, self._sleeps_in(pid)) and self._seen_states.is_usual(number, state):
                 return number
         return nearest
+
+    @cached_property
+    def _seen_states(self) -> StackStates:
+        """In which states main threads were seen at which stack."""
+        mains = [(self._of_main(pid), self._threads.main(pid)) for pid in self._threads.pids]
+        return StackStates((stacks, states) for stacks, states in mains if stacks is not None and states is not None)
 
     def _near(self, series: StackSeries, time_ns: int, *, may_have_failed: bool) -> Iterator[int]:
         """Stacks of a main thread near an instant, the likeliest first."""

@@ -15,7 +15,7 @@ _MODULE = re.compile(rb"python_bindings\W{1,2}v3_(\d+)_0")
 # Of Python 3.
 _OLDEST_MINOR = 3
 
-# Makes py-spy (env_logger) say when it had read its arguments, and which of its samples failed, in UTC with nanoseconds.
+# Makes py-spy (env_logger) say when it had read its arguments, and which samples failed, in UTC with nanoseconds.
 ENVIRONMENT = {"RUST_LOG": "py_spy=warn,py_spy::config=info"}
 _TIME = rb"^\[(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(?P<ns>\d{9})Z "
 _CONFIG = re.compile(_TIME + rb"INFO +py_spy::config\] config Config \{.*?^ {0,4}\}\n?", re.MULTILINE | re.DOTALL)

@@ -63,6 +63,35 @@ def test_stacks_of_all_threads_idle_ones_too(working: Started) -> None:
     assert segment.time_ns + last <= segment.until_ns + segment.error_ns
 
 
+# Another function in each 20 ms of the one clock.
+CHANGING = """
+import os, time
+def even(until):
+    while time.monotonic() < until: pass
+def odd(until):
+    while time.monotonic() < until: pass
+print("ready", os.getpid(), flush=True)
+while True:
+    number = int(time.monotonic() / 0.02)
+    (odd if number % 2 else even)((number + 1) * 0.02)
+"""
+
+
+def test_stacks_are_on_the_one_clock() -> None:
+    with job(sys.executable, "-c", CHANGING) as started:
+        samples = watch(StacksProbe(), started.pid, 3)
+    (segment,) = [sample for sample in samples if isinstance(sample, StackSegment)]
+    assert segment.error_ns <= 1_000_000
+    seen = [
+        (event["name"].split()[0], (segment.time_ns + event["ts"] * 1000) // 20_000_000 % 2)
+        for event in json.loads(zlib.decompress(segment.trace))
+        if event["ph"] == "B" and event["name"].split()[0] in ("even", "odd")
+    ]
+    assert len(seen) > 20
+    # By chance half would be; where no core is free some are read long before py-spy looks at its clock.
+    assert sum(("even", "odd")[number] == name for name, number in seen) >= 2 / 3 * len(seen)
+
+
 # Calls that are deep and change all the time, in the second half of each second: CPython maps and unmaps memory for the
 # frames, under the eyes of py-spy.
 DEEP = """

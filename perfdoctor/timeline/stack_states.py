@@ -1,0 +1,67 @@
+"""In which states threads were seen at which stack: a call into C that blocks has no frame of its own.
+
+``time.sleep``, ``os.fsync`` or a database's driver are a line of whoever calls them. Where steps are shorter than the
+time between two samples, the nearest stack is often that of another part of the step: then it helps to know that a
+thread never runs at one line, and never sleeps at another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.threads import SLEEPS
+from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.stacks import StackSeries
+from perfdoctor.timeline.threads import ThreadSeries, ThreadState
+
+_RUNNABLE = "R"
+
+
+class StackStates:
+    """Learns from looks at a stack and at a state at almost the same time.
+
+    Args:
+        threads: their stacks and their states; ranks run the same code, so that all of them say something of a stack.
+    """
+
+    def __init__(self, threads: Iterable[tuple[StackSeries, ThreadSeries]]) -> None:
+        self._looks: Counter[int] = Counter()
+        self._seen: Counter[tuple[int, str]] = Counter()
+        for stacks, states in threads:
+            for stack, kind, near in _pairs(stacks, states):
+                self._looks[stack] += near
+                self._seen[stack, kind] += near
+
+    def is_usual(self, stack: int, state: ThreadState) -> bool:
+        """Whether a state is not one in which threads were hardly ever seen at a stack.
+
+        Whether a thread runs at a line at all, and whether it sleeps there, shows in a few looks. Who mostly runs
+        somewhere may still wait for a lock, a disk or other threads now and then, which takes more of them.
+
+        Args:
+            stack: index into ``Stacks.frames``.
+            state: of the thread.
+        """
+        kind = _kind(state.state, state.syscall)
+        least = thresholds.UNUSUAL_STATE if kind == _RUNNABLE or kind in SLEEPS else thresholds.UNUSUAL_WAIT
+        # Half a look is added (Jeffreys' prior): what was not seen in few looks may well be there.
+        return (self._seen[stack, kind] + 0.5) / (self._looks[stack] + 1) >= least
+
+
+def _kind(state: str, syscall: str | None) -> str:
+    return state if state == _RUNNABLE or syscall is None else syscall
+
+
+def _pairs(stacks: StackSeries, states: ThreadSeries) -> Iterator[tuple[int, str, float]]:
+    """Each stack with the states before and after it: the stack, the kind of state, and how near it is, from 0 to 1."""
+    reach_ns = thresholds.SAME_INSTANT_S * NS_PER_S
+    times = states.times_ns.tolist()
+    after = np.searchsorted(states.times_ns, stacks.times_ns).tolist()
+    for time_ns, stack, following in zip(stacks.times_ns.tolist(), stacks.stacks.tolist(), after, strict=True):
+        for index in (following - 1, following):
+            if stack >= 0 and 0 <= index < len(times) and (apart_ns := abs(times[index] - time_ns)) < reach_ns:
+                yield stack, _kind(states.states[index], states.syscalls[index]), 1 - apart_ns / reach_ns

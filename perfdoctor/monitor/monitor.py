@@ -120,6 +120,7 @@ class Monitor:
         self._looked_s, self._looked_at_ns = float("-inf"), 0
         self._job: Job | None = None
         self._stopped = ""
+        self._ended_ticks = 0
         self._unseen: set[str] = set()
 
     def run(self, pid: int) -> None:
@@ -166,6 +167,7 @@ class Monitor:
                 self._stopped = why
             if why in ("job ended", "interrupted"):
                 break
+        self._ended_ticks = ticks_now()  # a window may take its time to end
         self._end_window()
         self._note(self._beats.end(now_ns()))
         return identity
@@ -188,7 +190,7 @@ class Monitor:
 
     def _await(self, identity: Identity) -> int | None:
         """Waits for the job to come again; returns its process, None if it does not."""
-        search = Search(identity, ticks_now() - _MARGIN_S * CLOCK_TICKS_PER_S)
+        search = Search(identity, self._ended_ticks - _MARGIN_S * CLOCK_TICKS_PER_S)
         until_s = time.monotonic() + self._plan.wait_s
         while time.monotonic() < until_s and not self._stopped:
             if (pid := search.find()) is not None:

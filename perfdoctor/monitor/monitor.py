@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from perfdoctor.capture.job import Job
+from perfdoctor.capture.job import Job, find_root
 from perfdoctor.capture.recorder import record
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.monitor.apart import Apart, Attaching
@@ -151,9 +151,7 @@ class Monitor:
 
     def _watch_one(self, pid: int, what: Appeared) -> Identity | None:
         """Watches from here to the job's end; returns who it was, None where that could not be read."""
-        self._job = Job(pid)
-        top = self._job.root_pids[0]
-        self._job.close()
+        top = find_root(pid)
         identity = Identity.of(top)
         self._note(Presence(time.time(), what, top, "" if identity is None else identity.command))
         self._beats = Beats(epoch_on_the_clock()[0], self._plan.beat_s)

@@ -144,6 +144,8 @@ class Monitor:
                 if again is None:
                     break
                 pid, what = again, Appeared.STARTED_AGAIN
+        if self._report is not None:
+            self._report.end()
         end = Appeared.INTERRUPTED if self._stopped else Appeared.GIVEN_UP
         self._note(Presence(time.time(), end, pid))
 
@@ -190,9 +192,12 @@ class Monitor:
         """Waits for the job to come again; returns its process, None if it does not."""
         search = Search(identity, self._ended_ticks - _MARGIN_S * CLOCK_TICKS_PER_S)
         until_s = time.monotonic() + self._plan.wait_s
-        while time.monotonic() < until_s and not self._stopped:
+        while not self._stopped:
+            self._compare()
             if (pid := search.find()) is not None:
                 return pid
+            if time.monotonic() >= until_s and self._report is None:  # one that was begun is brought to its end
+                break
             time.sleep(STEPS_EVERY_S)
         return None
 
@@ -273,8 +278,6 @@ class Monitor:
                 self._window = None
                 self._note(window)
             time.sleep(_POLL_S)
-        if self._report is not None:
-            self._report.end()
 
     def _compare(self) -> None:
         """Has the recordings of what happened compared, one pair after the other."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
 
+_HOSTS_NAMED = 5  # of those on which something was not examined
 _WATCH_LONGER = say("coverage.watch_longer")
 _WATCH_TRAINING = say("coverage.watch_training")
 _TRACE_IT = say("coverage.trace_it")
@@ -44,6 +45,25 @@ def not_examined(job: JobTimeline, *, traced: bool) -> tuple[NotExamined, ...]:
         *_several_in_one(job),
         *dict.fromkeys([*gpus, *_unavailable(job), *frames]),
     )
+
+
+def on_hosts(of_each: Sequence[tuple[str, Iterable[NotExamined]]]) -> list[NotExamined]:
+    """What was not examined on several hosts: first what is the same on all, then the rest with where that is.
+
+    Args:
+        of_each: the name of each host, and what was not examined there.
+    """
+    where: dict[NotExamined, list[str]] = {}
+    for host, items in of_each:
+        for item in dict.fromkeys(items):
+            where.setdefault(item, []).append(host)
+    everywhere = [item for item, hosts in where.items() if len(hosts) == len(of_each)]
+    return [*everywhere, *(_on(hosts, item) for item, hosts in where.items() if len(hosts) < len(of_each))]
+
+
+def _on(hosts: Sequence[str], item: NotExamined) -> NotExamined:
+    some, more = tuple(hosts[:_HOSTS_NAMED]), len(hosts[_HOSTS_NAMED:])
+    return replace(item, reason=say("cluster.on_some", reason=item.reason, hosts=some, more=more))
 
 
 def _of_gpus(job: JobTimeline) -> list[NotExamined]:

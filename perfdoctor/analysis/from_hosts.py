@@ -9,7 +9,7 @@ the host on which most of the bottleneck lies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build
-from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.coverage import not_examined, of_stuck, on_hosts, why_no_verdict
 from perfdoctor.analysis.crowd import describe_crowd
 from perfdoctor.analysis.from_recording import (
     collector_paused,
@@ -45,6 +45,7 @@ from perfdoctor.rules.verdict import decide
 from perfdoctor.stuck.follow import find_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
+from perfdoctor.timeline.missing_ranks import missing_ranks
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def examine_hosts(recordings: Sequence[Recording]) -> Diagnosis:
     case = _join(hosts, leading.case, accounts)
     stuck = find_stuck({host.name: host.job for host in hosts})
     diagnosis = build(case, accounts, level, _why_no_verdict(hosts) if stuck is None else of_stuck(stuck))
-    unseen = (*_ranks_unseen(hosts), *_clocks_unknown(hosts), *_unseen(hosts), *diagnosis.not_examined)
+    of_each = on_hosts([(host.name, not_examined(host.job, traced=False)) for host in hosts])
+    unseen = (*_ranks_unseen(hosts), *_clocks_unknown(hosts), *of_each, *diagnosis.not_examined)
     straggler = diagnosis.verdict.straggler_rank
     drawn = [read_activity(host.job, host.accounts, straggler) for host in hosts]
     activity = replace(
@@ -182,10 +184,11 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
     """What rules read of the whole job: shares and trainers of all hosts, and the rest of the one that matters most."""
     shares = Amounts.summed(account.causes() for account in accounts).fractions()
 
+    owners = _where_most(hosts, shares)
+
     def of_most(name: str) -> dict[str, Any]:
         """By cause, from the host on which most of it lies."""
-        owners = {cause: _where_most(hosts, cause).case for cause in shares}
-        return {cause: found for cause, case in owners.items() if (found := getattr(case, name).get(cause))}
+        return {cause: found for cause, host in owners.items() if (found := getattr(host.case, name).get(cause))}
 
     return replace(
         leading,
@@ -205,41 +208,31 @@ def _leading(hosts: Sequence[_WatchedHost], level: str) -> _WatchedHost:
     """The host on which most of the cause lies that is to be named; the first one where there is none."""
     accounts = [account for host in hosts for account in host.accounts]
     cause = decide(Amounts.summed(account.causes() for account in accounts).fractions(), accounts, level)
-    return _where_most(hosts, cause) if isinstance(cause, str) else hosts[0]
+    return _where_most(hosts, [cause])[cause] if isinstance(cause, str) else hosts[0]
 
 
-def _where_most(hosts: Sequence[_WatchedHost], cause: str) -> _WatchedHost:
-    """The host on which most of a cause lies, that of ranks for which others wait included."""
+def _where_most(hosts: Sequence[_WatchedHost], causes: Iterable[str]) -> dict[str, _WatchedHost]:
+    """By cause the host on which most of it lies, that of ranks for which others wait included."""
     by_rank = Amounts.summed(account.by_rank() for host in hosts for account in host.accounts)
-    return max(hosts, key=lambda host: sum(by_rank[cause, rank] for rank in host.ranks))
+
+    def most(cause: str) -> _WatchedHost:
+        return max(hosts, key=lambda host: sum(by_rank[cause, rank] for rank in host.ranks))
+
+    return {cause: most(cause) for cause in causes}
 
 
-def _ranks_unseen(hosts: Sequence[_WatchedHost]) -> Iterator[NotExamined]:
+def _ranks_unseen(hosts: Sequence[_WatchedHost]) -> list[NotExamined]:
     """Ranks of which nobody looked at the host."""
-    size = max(host.job.processes.world_size for host in hosts)
-    missing = sorted(set(range(size)) - {rank for host in hosts for rank in host.ranks})
-    if missing:
-        yield NotExamined("ranks", say("hosts.unseen", ranks=tuple(missing), of=size), say("hosts.watch_all"))
+    ranks = {rank for host in hosts for rank in host.ranks}
+    return missing_ranks(
+        len(ranks), max(host.job.processes.world_size for host in hosts), say("hosts.watch_all"), ranks
+    )
 
 
 def _clocks_unknown(hosts: Sequence[_WatchedHost]) -> Iterator[NotExamined]:
     names = tuple(host.name for host in hosts if host.offset.error_ns is None)
     if names:
         yield NotExamined("clock", say("hosts.clock_unknown", names=names), say("hosts.keep_clocks"))
-
-
-def _unseen(hosts: Sequence[_WatchedHost]) -> list[NotExamined]:
-    """What was not examined on each host; once where it is the same on all."""
-    found = [(host, item) for host in hosts for item in not_examined(host.job, traced=False)]
-    everywhere = [item for item, times in Counter(item for _, item in found).items() if times == len(hosts)]
-    return [
-        *everywhere,
-        *(
-            replace(item, reason=say("hosts.on", host=host.name, reason=item.reason))
-            for host, item in found
-            if item not in everywhere
-        ),
-    ]
 
 
 def _cost(costs: Sequence[dict[str, Any]]) -> dict[str, Any]:

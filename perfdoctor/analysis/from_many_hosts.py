@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perfdoctor.analysis.build import build
+from perfdoctor.analysis.coverage import on_hosts
 from perfdoctor.analysis.crowd import MANY, describe_crowd
 from perfdoctor.analysis.from_recording import describe_rank
 from perfdoctor.analysis.host import HostSummary, renumbered
@@ -58,12 +59,13 @@ def diagnose_hosts(hosts: Sequence[HostSummary]) -> Diagnosis:
     if len(hosts) > 1:
         notes += [NotExamined("hosts", say("cluster.no_common_clock"), say("cluster.attach_trace"))]
         notes += [NotExamined("hosts", say("cluster.numbers_of", host=leading.name), say("cluster.report_host"))]
+    of_each = on_hosts([(host.name, host.not_examined) for host in hosts])
     return replace(
         diagnosis,
         ranks=ranks,
         crowd=describe_crowd(ranks),
         steps=leading.steps.get(leading.accounts[0].trainer.pid, {}),
-        not_examined=(*notes, *dict.fromkeys(_not_examined(hosts)), *diagnosis.not_examined),
+        not_examined=(*notes, *of_each, *diagnosis.not_examined),
         job=_job(hosts, case, world),
         activity=Activity(watched_s=case.watched_s),
         not_drawn=(say("cluster.not_drawn"),),
@@ -71,7 +73,7 @@ def diagnose_hosts(hosts: Sequence[HostSummary]) -> Diagnosis:
 
 
 _WATCH = say("coverage.watch_training")
-_RECORD = say("cluster.record_all")
+_RECORD = say("hosts.watch_all")
 
 
 def _silent(host: HostSummary) -> NotExamined:
@@ -239,18 +241,6 @@ def _ranks(hosts: Sequence[HostSummary], trainers: Sequence[Trainer]) -> Iterato
             "host": host.name,
             "recording": host.source,
         }
-
-
-def _not_examined(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
-    """What was not examined on all of them, or on some."""
-    counted = Counter(item for host in hosts for item in set(host.not_examined))
-    for item, count in counted.items():
-        if count == len(hosts):
-            yield item
-        else:
-            on = [host.name for host in hosts if item in host.not_examined]
-            told = say("cluster.on_some", reason=item.reason, hosts=tuple(on[:_NAMED]), more=len(on[_NAMED:]))
-            yield replace(item, reason=told)
 
 
 def _job(hosts: Sequence[HostSummary], case: Case, world: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfdoctor.causes import BANDWIDTH, PYTHON_OVERHEAD
 from perfdoctor.knowledge import thresholds
-from perfdoctor.timeline.amounts import Amounts, summed_by_block
+from perfdoctor.timeline.amounts import Amounts, sum_by_place, summed_by_block
 from perfdoctor.timeline.code_location import PREPARES
 
 if TYPE_CHECKING:
@@ -218,10 +218,7 @@ class Account:
 
     def late_by_block(self) -> dict[int, Amounts[str]]:
         """Causes in other ranks that this one waited for, by second of the recording."""
-        found: dict[int, Amounts[str]] = {}
-        for (block, _), amounts in self.waits.items():
-            found[block] = Amounts.summed([found.get(block, {}), amounts])
-        return found
+        return sum_by_place((block, amounts) for (block, _), amounts in self.waits.items())
 
     def causes(self) -> Amounts[str]:
         """All causes."""

@@ -156,7 +156,8 @@ class Recorder:
         return used_so_far(but=self._apart.union(self.job.pids()))
 
     def _sleep(self, end_ns: int) -> None:
-        due = min([end_ns, *self._due_ns.values()])
+        # Where all probes are slow the job's end and Ctrl-C are still noticed within a second.
+        due = min([end_ns, now_ns() + NS_PER_S, *self._due_ns.values()])
         time.sleep(max(0.0005, seconds(due - now_ns())))
 
     def _conclude(self) -> None:

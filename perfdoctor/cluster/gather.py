@@ -68,7 +68,7 @@ def gather(files: Sequence[File], engine: Engine, kept: Kept | None, progress: P
     gathered.known = len(found)
     progress(gathered.known)
     left = [file for file in files if file not in found]
-    for count, done in enumerate(fan_out(summarise_file, left, engine), start=gathered.known + 1):
+    for count, done in enumerate(fan_out(summarise, left, engine), start=gathered.known + 1):
         summary = None if done.result is None else _unpacked(done.result, shared)
         if summary is None:
             gathered.leave_out(done.item, done.why or "its summary did not arrive whole")
@@ -83,11 +83,6 @@ def gather(files: Sequence[File], engine: Engine, kept: Kept | None, progress: P
     gathered.left_out.sort()
     gathered.summaries = [found[file] for file in files if file in found]
     return gathered
-
-
-def summarise_file(file: File) -> bytes:
-    """``summarise``, of a file."""
-    return summarise(file.address, file.kind)
 
 
 def _unpacked(packed: bytes, shared: Shared) -> Any:

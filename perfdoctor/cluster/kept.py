@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +16,6 @@ from perfdoctor.errors import PerfDoctorError
 # Raised whenever what is kept changes between two releases.
 _FORM = 1
 _DAYS = 7.0  # without being used
-_COMMIT_S = 1.0
 _TABLE = """
     CREATE TABLE IF NOT EXISTS summaries (
         address TEXT, state TEXT, version TEXT, used REAL, summary BLOB, PRIMARY KEY (address, state, version)
@@ -34,23 +34,26 @@ class Kept:
 
     Args:
         path: the SQLite file; made where there is none.
+        tell: is told once that it cannot be read or written; then nothing is found or kept. None to raise that.
 
     Raises:
-        PerfDoctorError: it cannot be read or written.
+        PerfDoctorError: it cannot be read or written, here and in all that follows.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, tell: Callable[[PerfDoctorError], None] | None = None) -> None:
+        self._path, self._tell = path, tell
         self._version = f"{__version__} {_FORM}"
-        self._committed = time.monotonic()
+        self._db: sqlite3.Connection | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path)
+            # Each statement is a transaction of its own, so that another analysis never waits for this one; it costs
+            # little where nobody waits for the disk. A power failure may damage the file, which then is only of no use.
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("PRAGMA synchronous = OFF")
             self._db.execute(_TABLE)
             self._db.execute("DELETE FROM summaries WHERE used < ?", (time.time() - _DAYS * 86400,))
-            self._db.commit()
         except (OSError, sqlite3.Error) as error:
-            raise self._unusable(error) from None
+            self._give_up(error)
 
     def __enter__(self) -> Kept:
         return self
@@ -58,42 +61,47 @@ class Kept:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._db.commit()
-        finally:
+        if self._db is not None:
             self._db.close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether anything is kept."""
+        return self._db is not None
 
     def find(self, file: File) -> bytes | None:
         """The summary of a file as it is now; None if there is none."""
+        if self._db is None or not file.state:
+            return None
         key = (file.address, file.state, self._version)
         where = "WHERE address = ? AND state = ? AND version = ?"
         try:
-            row = self._db.execute(f"SELECT summary FROM summaries {where}", key).fetchone() if file.state else None
+            row = self._db.execute(f"SELECT summary FROM summaries {where}", key).fetchone()
             if row is not None:
                 self._db.execute(f"UPDATE summaries SET used = ? {where}", (time.time(), *key))
         except sqlite3.Error as error:
-            raise self._unusable(error) from None
+            self._give_up(error)
+            return None
         return None if row is None else bytes(row[0])
 
     def keep(self, file: File, summary: bytes) -> None:
-        """Keeps the summary of a file; on disk within a second.
-
-        Raises:
-            PerfDoctorError: there is no room for it.
-        """
-        if not file.state:
+        """Keeps the summary of a file."""
+        if self._db is None or not file.state:
             return
         row = (file.address, file.state, self._version, time.time(), summary)
         try:
             self._db.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?, ?)", row)
-            if time.monotonic() - self._committed > _COMMIT_S:
-                self._db.commit()
-                self._committed = time.monotonic()
         except sqlite3.Error as error:
-            raise self._unusable(error) from None
+            self._give_up(error)
 
-    def _unusable(self, error: Exception) -> PerfDoctorError:
-        return PerfDoctorError(
+    def _give_up(self, error: Exception) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+        unusable = PerfDoctorError(
             f"Summaries cannot be kept in {self._path}: {error}.",
             hint="Name another file: perfdoctor analyze FOLDER --summaries FILE.sqlite",
         )
+        if self._tell is None:
+            raise unusable from None
+        self._tell(unusable)

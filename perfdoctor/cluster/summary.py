@@ -1,20 +1,16 @@
-"""One file to what remains of it: a function of an address, which runs in any process, on any machine."""
+"""One file to what remains of it: a function of its address, which runs in any process, on any machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from perfdoctor.cluster.condensing import condense, condense_host
-from perfdoctor.cluster.files import Kind
+from perfdoctor.cluster.files import File
 from perfdoctor.recording.remote import at_hand
 
 
-def summarise(address: str, kind: Kind) -> bytes:
+def summarise(file: File) -> bytes:
     """What remains of a trace or of a recording: at most 10 KB for each rank in it.
-
-    Args:
-        address: its path or URL.
-        kind: what it is.
 
     Returns:
         What ``perfdoctor.cluster.packing.unpack`` makes a ``Rank`` or a ``Host`` of.
@@ -22,8 +18,8 @@ def summarise(address: str, kind: Kind) -> bytes:
     Raises:
         PerfDoctorError: it cannot be read, or holds no trace or recording.
     """
-    with at_hand(address) as path:
-        return _of_trace(path) if kind == "trace" else _of_recording(path)
+    with at_hand(file.address) as path:
+        return _of_trace(path) if file.kind == "trace" else _of_recording(path)
 
 
 def _of_trace(path: Path) -> bytes:

@@ -184,26 +184,23 @@ def _gather(files: Sequence[File], scheduler: str | None, summaries: Path | None
         show(completed=files_done, description=f"reading files, {files_done} of {len(files)} done")
 
     with ExitStack() as stack:
-        kept, engine = _kept(summaries, stack), _engine(files, scheduler, stack)
+        kept, engine = stack.enter_context(_kept(summaries)), _engine(files, scheduler, stack)
         show = stack.enter_context(progress_bar("reading files", len(files)))
         try:
             return gather(files, engine, kept, count)
         except KeyboardInterrupt:
-            hint = "Repeat the command: it goes on where it was." if kept else ""
+            hint = "Repeat the command: it goes on where it was." if kept.usable else ""
             raise PerfDoctorError(f"Interrupted after {done} of {len(files)} files.", hint=hint) from None
 
 
-def _kept(summaries: Path | None, stack: ExitStack) -> Kept | None:
-    """Where summaries are kept; None if the usual place takes none, which only costs time."""
+def _kept(summaries: Path | None) -> Kept:
+    """Where summaries are kept; that the usual place takes none only costs time."""
     from perfdoctor.cluster.kept import Kept, usual_place
 
-    try:
-        return stack.enter_context(Kept(summaries or usual_place()))
-    except PerfDoctorError as error:
-        if summaries is not None:
-            raise
+    def tell(error: PerfDoctorError) -> None:
         print(f"perfdoctor: {error}", file=sys.stderr)
-        return None
+
+    return Kept(usual_place(), tell) if summaries is None else Kept(summaries)
 
 
 def _engine(files: Sequence[File], scheduler: str | None, stack: ExitStack) -> Engine:

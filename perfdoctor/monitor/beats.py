@@ -106,7 +106,7 @@ class Beats:
         self.steps = StepCounter()
         self._began_ns = 0
         self._steps: list[tuple[float, int, int]] = []
-        self._values: dict[tuple[str, str, str], float] = {}
+        self._values: dict[tuple[str, str, str], tuple[int, float]] = {}
         self._since: dict[str, tuple[int, float]] = {}
 
     def date(self, time_ns: int) -> float:
@@ -126,7 +126,7 @@ class Beats:
                     self._steps.append((step[0], step[1].time_ns, self.steps.count - 1))
             elif isinstance(sample, Reading) and sample.value is not None:
                 subject = sample.subject.partition(":")[0]
-                self._values[sample.probe, sample.name, sample.subject] = sample.value
+                self._values[sample.probe, sample.name, sample.subject] = sample.time_ns, sample.value
                 for name, signal in SIGNALS.items():
                     if signal.how == "rate" and (sample.probe, subject, sample.name) == signal[:3]:
                         self._since.setdefault(name, (sample.time_ns, sample.value))
@@ -148,7 +148,7 @@ class Beats:
             steps=len(self._steps),
             steps_s=round(sum(length for length, *_ in self._steps), 6),
             long=tuple(self._long_steps()),
-            readings=dict(self._read(now_ns)),
+            readings=dict(self._read()),
         )
         self._began_ns = now_ns
         self._steps.clear()
@@ -169,18 +169,18 @@ class Beats:
             began = self.date(ended_ns) - length
             yield LongStep(round(began, 3), round(length - usual, 6), number)
 
-    def _read(self, now_ns: int) -> Iterator[tuple[str, float]]:
+    def _read(self) -> Iterator[tuple[str, float]]:
         for name, signal in SIGNALS.items():
             found = [value for key, value in self._values.items() if _is_of(key, signal)]
             if not found:
                 continue
             if signal.how != "rate":
-                value = {"sum": math.fsum, "least": min, "most": max}[signal.how](found)  # type: ignore[operator]
-                yield name, value
-            elif name in self._since and now_ns > self._since[name][0]:
-                began_ns, before = self._since[name]
-                self._since[name] = now_ns, found[0]
-                yield name, round(max(0.0, (found[0] - before) / seconds(now_ns - began_ns)), 3)
+                values = [value for _, value in found]
+                yield name, {"sum": math.fsum, "least": min, "most": max}[signal.how](values)  # type: ignore[operator]
+            elif name in self._since and found[0][0] > self._since[name][0]:
+                (began_ns, before), (ended_ns, after) = self._since[name], found[0]
+                self._since[name] = found[0]
+                yield name, round(max(0.0, (after - before) / seconds(ended_ns - began_ns)), 3)
 
 
 def _is_of(key: tuple[str, str, str], signal: Signal) -> bool:

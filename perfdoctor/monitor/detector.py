@@ -52,7 +52,7 @@ class Detector:
     def take(self, line: Line) -> list[Incident]:
         """What the next line tells that was not known."""
         if isinstance(line, Incident):
-            self.incidents[line.number] = line
+            self._know(line)
             return []
         found = list(self._take(line))
         self.incidents.update({incident.number: incident for incident in found})
@@ -67,11 +67,12 @@ class Detector:
     def expected_long_step(self, now: float, ahead_s: float) -> bool:
         """Whether a long step that keeps a rhythm, and that no window has seen yet, is due so soon."""
         for rhythm in self._rhythms:
-            if rhythm.every_s is None or self._windows.at(rhythm.steps):
+            if rhythm.every_s is None:
                 continue
             since = now - rhythm.steps[-1].at
             due_s = rhythm.every_s - since % rhythm.every_s
-            if since < 10 * rhythm.every_s and due_s <= ahead_s:
+            # The windows last: they are many, and this is asked once a second.
+            if since < 10 * rhythm.every_s and due_s <= ahead_s and not self._windows.at(rhythm.steps):
                 return True
         return False
 
@@ -263,6 +264,17 @@ class Detector:
 
     # --- incidents ------------------------------------------------------------------------------------------------
 
+    def _know(self, told: Incident) -> None:
+        """Takes an incident that was told before.
+
+        Of a history that was shortened other incidents may be found than were told, under the same numbers: they are
+        not those that are open.
+        """
+        found = self.incidents.get(told.number)
+        if found is not None and _kind(found.what) != _kind(told.what):
+            self._open = {key: number for key, number in self._open.items() if number != told.number}
+        self.incidents[told.number] = told
+
     def _incident(self, key: object, what: Happened, since: float, values: Mapping[str, float | None]) -> Incident:
         """The open incident of a key with new values, or a new one."""
         number = self._open.setdefault(key, max(self.incidents, default=0) + 1)
@@ -270,6 +282,10 @@ class Detector:
         incident = updated(known, what=what, since=since, values=_known(values))
         self.incidents[number] = incident
         return incident
+
+
+def _kind(what: Happened) -> str:
+    return _PACE if what in (Happened.SLOWER, Happened.FASTER, Happened.DIP) else what.name
 
 
 def _known(values: Mapping[str, float | None]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from perfdoctor.capture.job import arguments_of, find_root
 from perfdoctor.capture.redact import mask_command
 from perfdoctor.knowledge.environment import RANK_VARIABLES
 from perfdoctor.probes.readers.environment import environment_of
-from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
+from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, ENDED, stat_fields
 
 _STARTED = 19  # the field of /proc/PID/stat behind the name, in clock ticks since boot
 # How often a new process is looked at: it runs its parent's program for a moment before its own.
@@ -99,7 +99,7 @@ def started_ticks(pid: int) -> int | None:
         fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
     except OSError:
         return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[_STARTED])
+    return None if fields[0] in ENDED else int(fields[_STARTED])
 
 
 def ticks_now() -> int:

@@ -16,7 +16,7 @@ from perfdoctor.live import beside
 from perfdoctor.live.exporter import Server
 from perfdoctor.monitor.history import read
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.results.history import Appeared, Beat, Incident, Presence, Window
+from perfdoctor.results.history import Appeared, Beat, Incident, Line, Presence, Window
 
 _POLL_S = 1.0  # whether the watching has ended
 _HERE = (Appeared.FOUND, Appeared.STARTED_AGAIN)
@@ -77,6 +77,8 @@ class Figures:
             self._file, self._read_to = status.st_ino, 0  # another file: moved away, or shortened
         for line, end in read(self._path, self._read_to):
             self._read_to = end
+            if self._is_counted(line):
+                continue
             if isinstance(line, Beat):
                 self._beat = line
                 self._totals["steps"] += line.steps
@@ -89,6 +91,14 @@ class Figures:
             else:
                 self._presence = line
                 self._totals["job_starts"] += line.what in _HERE
+
+    def _is_counted(self, line: Line) -> bool:
+        """Whether a line was there before its file was shortened."""
+        if isinstance(line, Beat):
+            return self._beat is not None and line.began <= self._beat.began
+        if isinstance(line, Window):
+            return self._window is not None and line.began <= self._window.began
+        return isinstance(line, Presence) and self._presence is not None and line.at <= self._presence.at
 
     def _metrics(self) -> Iterator[ExportedMetric]:
         beat, window = self._beat, self._window

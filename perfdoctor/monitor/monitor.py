@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from perfdoctor.capture.job import Job
+from perfdoctor.capture.job import Job, find_root
 from perfdoctor.capture.recorder import record
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.monitor.apart import Apart, Attaching
@@ -120,6 +120,7 @@ class Monitor:
         self._looked_s, self._looked_at_ns = float("-inf"), 0
         self._job: Job | None = None
         self._stopped = ""
+        self._ended_ticks = 0
         self._unseen: set[str] = set()
 
     def run(self, pid: int) -> None:
@@ -143,6 +144,8 @@ class Monitor:
                 if again is None:
                     break
                 pid, what = again, Appeared.STARTED_AGAIN
+        if self._report is not None:
+            self._report.end()
         end = Appeared.INTERRUPTED if self._stopped else Appeared.GIVEN_UP
         self._note(Presence(time.time(), end, pid))
 
@@ -150,9 +153,7 @@ class Monitor:
 
     def _watch_one(self, pid: int, what: Appeared) -> Identity | None:
         """Watches from here to the job's end; returns who it was, None where that could not be read."""
-        self._job = Job(pid)
-        top = self._job.root_pids[0]
-        self._job.close()
+        top = find_root(pid)
         identity = Identity.of(top)
         self._note(Presence(time.time(), what, top, "" if identity is None else identity.command))
         self._beats = Beats(epoch_on_the_clock()[0], self._plan.beat_s)
@@ -166,6 +167,7 @@ class Monitor:
                 self._stopped = why
             if why in ("job ended", "interrupted"):
                 break
+        self._ended_ticks = ticks_now()  # a window may take its time to end
         self._end_window()
         self._note(self._beats.end(now_ns()))
         return identity
@@ -188,11 +190,14 @@ class Monitor:
 
     def _await(self, identity: Identity) -> int | None:
         """Waits for the job to come again; returns its process, None if it does not."""
-        search = Search(identity, ticks_now() - _MARGIN_S * CLOCK_TICKS_PER_S)
+        search = Search(identity, self._ended_ticks - _MARGIN_S * CLOCK_TICKS_PER_S)
         until_s = time.monotonic() + self._plan.wait_s
-        while time.monotonic() < until_s and not self._stopped:
+        while not self._stopped:
+            self._compare()
             if (pid := search.find()) is not None:
                 return pid
+            if time.monotonic() >= until_s and self._report is None:  # one that was begun is brought to its end
+                break
             time.sleep(STEPS_EVERY_S)
         return None
 
@@ -273,8 +278,6 @@ class Monitor:
                 self._window = None
                 self._note(window)
             time.sleep(_POLL_S)
-        if self._report is not None:
-            self._report.end()
 
     def _compare(self) -> None:
         """Has the recordings of what happened compared, one pair after the other."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeVar
 
-from perfdoctor.recording.reader import Recording, by_field
+from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Profile, Sample, StackSegment
 
 S = TypeVar("S", bound=Sample)
 
 # Fields that are instants on the one clock.
-_INSTANTS = frozenset(("time_ns", "started_ns", "until_ns", "at_ns"))
+_INSTANTS = frozenset(("time_ns", "started_ns", "until_ns", "ends_ns", "at_ns"))
 
 
 class ClockOffset(NamedTuple):
@@ -33,6 +33,11 @@ class ClockOffset(NamedTuple):
     def there(self, time_ns: int) -> int:
         """What the other clock shows when this one shows so much."""
         return time_ns - self.ahead_ns - round(self.drift * (time_ns - self.at_ns))
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the two always show the same."""
+        return not self.ahead_ns and not self.drift
 
 
 def on_other_clock(recording: Recording, offset: ClockOffset, span: tuple[int, int] | None = None) -> Recording:
@@ -58,11 +63,18 @@ class _Moved:
         """As ``Recording.rows``."""
         rows = self._recording.rows(kind)
         fields = [name for name in kind._fields if name in _INSTANTS]
-        return [self._moved(row, fields) for row in rows] if fields or kind is Profile else rows
+        moves = (fields or kind is Profile) and not self._offset.is_none
+        return [self._moved(row, fields) for row in rows] if moves else rows
 
     def columns(self, kind: type[Sample], *names: str) -> list[list[Any]]:
         """As ``Tables.columns``."""
-        return by_field(self.rows(kind), names)
+        columns = self._recording.columns(kind, *names)
+        if self._offset.is_none:
+            return columns
+        return [
+            list(map(self._there, column)) if name in _INSTANTS else column
+            for name, column in zip(names, columns, strict=True)
+        ]
 
     def left_stacks(self) -> list[StackSegment]:
         """As ``Tables.left_stacks``; those that the recording holds are among them."""
@@ -73,7 +85,9 @@ class _Moved:
         self._recording.close()
 
     def _moved(self, row: Any, fields: list[str]) -> Any:
-        there = self._offset.there
         if isinstance(row, Profile):  # what the trace's clock shows when the one clock stands at zero
-            return row._replace(epoch_ns=row.epoch_ns - there(0))
-        return row._replace(**{name: there(getattr(row, name)) for name in fields})
+            return row._replace(epoch_ns=row.epoch_ns - self._offset.there(0))
+        return row._replace(**{name: self._there(getattr(row, name)) for name in fields})
+
+    def _there(self, time_ns: int | None) -> int | None:
+        return None if time_ns is None else self._offset.there(time_ns)

@@ -30,7 +30,12 @@ class SeenStack(Generic[F]):
     @cached_property
     def frames(self) -> tuple[F, ...]:
         """Its calls, the outermost first."""
-        return self._call if self._outer is None else self._outer.frames + self._call
+        calls: list[F] = []
+        stack: SeenStack[F] | None = self
+        while stack is not None:  # not by recursion: the job's may be as deep as Python lets one be
+            calls += stack._call
+            stack = stack._outer
+        return tuple(reversed(calls))
 
     def begin(self, file: str, function: str, line: int) -> SeenStack[F]:
         """The stack in which this one calls something."""

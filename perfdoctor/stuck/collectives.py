@@ -76,17 +76,15 @@ def _answers(call: Call, dump: Dump, other: Dump, number: int) -> bool:
 
 def _that_differ(dumps: Mapping[int, Dump], world: int) -> tuple[int, ...]:
     """The ranks whose call is another one than the others' of the same number in the same group; all if none is odd."""
-    for dump in dumps.values():
-        for call in dump.open_calls():
-            if call.peer is not None:
-                continue
-            members = [rank for rank in members_of(call.group, dumps, world) if rank in dumps]
-            calls = {rank: found for rank in members if (found := dumps[rank].find(call)) is not None}
-            looks = Counter(map(_look, calls.values()))
-            if len(looks) > 1:
-                usual, count = looks.most_common(1)[0]
-                odd = tuple(rank for rank, one in calls.items() if _look(one) != usual)
-                return odd if 2 * count > len(calls) else tuple(calls)
+    opened = [call for dump in dumps.values() for call in dump.open_calls() if call.peer is None]
+    for group, sequence in dict.fromkeys((call.group, call.sequence) for call in opened):
+        members = [rank for rank in members_of(group, dumps, world) if rank in dumps]
+        calls = {rank: found for rank in members if (found := dumps[rank].find(group, sequence)) is not None}
+        looks = Counter(map(_look, calls.values()))
+        if len(looks) > 1:
+            usual, count = looks.most_common(1)[0]
+            odd = tuple(rank for rank, one in calls.items() if _look(one) != usual)
+            return odd if 2 * count > len(calls) else tuple(calls)
     return ()
 
 

@@ -12,6 +12,7 @@ import json
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from perfdoctor.knowledge.flight_recorder import ALL_RANKS, ENDED, RETIRED_HAVE_ENDED
@@ -94,12 +95,19 @@ class Dump:
 
     def last_in(self, group: str) -> int:
         """Number of the last collective of a group that was called; 0 if none was."""
-        return max((call.sequence for call in self.calls if call.group == group and call.peer is None), default=0)
+        return self._last.get(group, 0)
 
-    def find(self, like: Call) -> Call | None:
-        """The collective of the same number in the same group; None where it was not called, or is forgotten."""
-        key = like.group, like.sequence
-        return next((one for one in self.calls if one.peer is None and (one.group, one.sequence) == key), None)
+    def find(self, group: str, sequence: int) -> Call | None:
+        """The collective of that number in a group; None where it was not called, or is forgotten."""
+        return self._collectives.get((group, sequence))
+
+    @cached_property
+    def _collectives(self) -> dict[tuple[str, int], Call]:
+        return {(call.group, call.sequence): call for call in reversed(self.calls) if call.peer is None}
+
+    @cached_property
+    def _last(self) -> dict[str, int]:
+        return dict(sorted(self._collectives))  # of each group the last number
 
 
 class _PlainData(pickle.Unpickler):

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from perfdoctor.diagnosis import say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.knowledge.threads import AWAITS_PROCESSES
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import Halt, Stuck
@@ -162,11 +163,11 @@ class _Following:
         if halt.kind == LOADER:
             busy = [one for one in roles.workers_of(halt.pid) if one.ended_ns is None]
             return [one for one in busy if self._standing(OnHost(halt.host, one)).location.detail != "worker idle"]
-        if halt.call in ("wait4", "waitid"):
+        if halt.call in AWAITS_PROCESSES:
             return [one for one in roles.children_of(halt.pid) if one.ended_ns is None]
         wait = job.waits.get(halt.pid)
         others = (json.loads(wait.others) or []) if wait is not None and wait.call == halt.call else []
-        above = set(_above(job, halt.pid))
+        above = roles.ancestors_of(halt.pid)
         return [
             roles.by_pid[pid]
             for pid in others
@@ -253,11 +254,3 @@ def _kind_of(chain: Sequence[Halt]) -> str:
 
 def _place_in(order: Sequence[str], kind: str) -> int:
     return order.index(kind) if kind in order else len(order)
-
-
-def _above(job: JobTimeline, pid: int) -> list[int]:
-    found: list[int] = []
-    while (process := job.processes.by_pid.get(pid)) is not None and process.parent_pid not in found:
-        pid = process.parent_pid
-        found.append(pid)
-    return found

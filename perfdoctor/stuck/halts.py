@@ -34,7 +34,6 @@ FOR_RANKS = (COLLECTIVE, RENDEZVOUS_OF_RANKS, kinds.GPU_WAIT)
 # What an exception's handler, or the interpreter's exit, does not tell more of.
 _TOLD = (*FOR_RANKS, LOADER, kinds.STOPPED, kinds.DEBUGGER)
 _STOPPED, _TRACED = "T", "t"
-_READY_SETS = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
 _GIL_ASKED = 20  # instants of a span at which its holder is looked up
 
 

@@ -74,6 +74,10 @@ class ProcessRoles:
         """Processes that another one started, or that serve it: a download, a decompressor; no workers or trainers."""
         return self._by_parent.get(pid, [])
 
+    def ancestors_of(self, pid: int) -> list[int]:
+        """Whoever started a process, and whoever started that."""
+        return _ancestors(pid, {one: process.parent_pid for one, process in self.by_pid.items()})
+
     @cached_property
     def _by_trainer(self) -> dict[tuple[str, int], list[Process]]:
         found: dict[tuple[str, int], list[Process]] = {}

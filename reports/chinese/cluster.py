@@ -34,10 +34,6 @@ def all_traces() -> str:
     return "给出所有 rank 的 trace：perfdoctor analyze FOLDER"
 
 
-def record_all() -> str:
-    return "在每台主机上同时运行 perfdoctor attach --job --gather FOLDER"
-
-
 def silent_host(*, host: str, why: str) -> str:
     return f"主机 {host} 未纳入：{worded(why)}"
 

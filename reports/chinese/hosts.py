@@ -1,15 +1,6 @@
 """What is said of a job on several hosts."""
 
 
-def on(*, host: str, reason: str) -> str:
-    return f"{host}：{reason}"
-
-
-def unseen(*, ranks: tuple[int, ...], of: int) -> str:
-    named = "、".join(map(str, ranks[:8])) + (f" 等 {len(ranks)} 个" if len(ranks) > 8 else "")
-    return f"{of} 个 rank 中，rank {named} 没有被观测：其他 rank 在等它们做什么，无从得知。"
-
-
 def watch_all() -> str:
     return "在作业的每台主机上同时运行 perfdoctor attach --job --gather FOLDER"
 

@@ -32,10 +32,6 @@ def all_traces() -> str:
     return "give the traces of all ranks: perfdoctor analyze FOLDER"
 
 
-def record_all() -> str:
-    return "perfdoctor attach --job --gather FOLDER on every host, at the same time"
-
-
 def silent_host(*, host: str, why: str) -> str:
     return f"Host {host} is left out: {why}"
 

@@ -1,16 +1,6 @@
 """What is said of a job on several hosts."""
 
 
-def on(*, host: str, reason: str) -> str:
-    return f"On {host}: {reason}"
-
-
-def unseen(*, ranks: tuple[int, ...], of: int) -> str:
-    named = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
-    subject = f"Rank {named} was" if len(ranks) == 1 else f"Ranks {named} were"
-    return f"{subject} not watched, of {of}: what others wait for in them is not known."
-
-
 def watch_all() -> str:
     return "perfdoctor attach --job --gather FOLDER on every host of the job, at the same time"
 

@@ -77,6 +77,20 @@ def test_a_job_that_is_started_again_is_followed(tmp_path: Path) -> None:
                 monitor.communicate(timeout=PATIENCE_S)
 
 
+def test_a_job_that_is_started_again_at_once_is_followed_without_its_steps(tmp_path: Path) -> None:
+    with job(*PACED) as first, monitoring(first.pid, tmp_path, steps=False) as monitor:
+        assert until(lambda: kept(tmp_path, Window), PATIENCE_S)
+        first.process.kill()
+        first.process.wait()
+        with job(*PACED) as again:
+            assert until(lambda: kept(tmp_path, Presence)[-1].what is Appeared.STARTED_AGAIN, PATIENCE_S)
+            assert kept(tmp_path, Presence)[-1].pid == again.pid
+            told = time.monotonic()
+            monitor.terminate()
+            monitor.communicate(timeout=PATIENCE_S)
+            assert time.monotonic() - told < 15.0  # not when the next reading is due
+
+
 def test_who_is_not_started_again_is_given_up(tmp_path: Path) -> None:
     with job(*PACED) as only, monitoring(only.pid, tmp_path, wait_s=1.0) as monitor:
         assert until(lambda: kept(tmp_path, Presence), PATIENCE_S)

@@ -103,7 +103,7 @@ def test_steps_that_are_all_alike_leave_the_time_of_day(hold: ExitStack) -> None
 def test_ranks_that_nobody_watched_are_named(hold: ExitStack) -> None:
     found = examine_hosts(on_hosts(hold, [rank(0, "RRSS", size=4), rank(2, "RRSS", size=4)]))
     (said,) = [item.reason for item in found.not_examined if item.probe == "ranks"]
-    assert dict(said.values) == {"ranks": (1, 3), "of": 4}  # type: ignore[union-attr]
+    assert dict(said.values) == {"ranks": ((1, 1), (3, 3)), "more": 0, "seen": 2, "world": 4}  # type: ignore[union-attr]
 
 
 def probes_not_examined(found: Diagnosis) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,27 @@ def test_a_place_that_takes_no_summaries_is_said(tmp_path: Path) -> None:
     with pytest.raises(PerfDoctorError, match="cannot be kept in") as caught:
         Kept(tmp_path / "kept.sqlite")
     assert "--summaries" in caught.value.hint
+
+
+def test_two_may_keep_their_summaries_in_one_place_at_the_same_time(files: list[File], tmp_path: Path) -> None:
+    place = tmp_path / "kept.sqlite"
+    with Kept(place) as one, Kept(place) as other:
+        one.keep(files[0], b"first")
+        other.keep(files[1], b"second")
+        assert (one.find(files[1]), other.find(files[0])) == (b"second", b"first")
+
+
+def test_a_place_that_nobody_named_is_given_up_with_a_line(files: list[File], tmp_path: Path) -> None:
+    place = tmp_path / "kept.sqlite"
+    told: list[PerfDoctorError] = []
+    with Kept(place, told.append) as kept:
+        kept.keep(files[0], b"summary")
+        with closing(sqlite3.connect(place)) as db:
+            db.execute("DROP TABLE summaries")
+        assert kept.find(files[0]) is None
+        kept.keep(files[1], b"summary")
+        assert not kept.usable
+    assert [str(error).partition(" in ")[0] for error in told] == ["Summaries cannot be kept"]
 
 
 def test_traces_and_recordings_together_are_two_jobs(files: list[File]) -> None:

@@ -114,3 +114,15 @@ def test_readings_are_summed_or_taken_as_rates() -> None:
     beat = beats.next(2 * NS_PER_S)
     assert beat is not None
     assert beat.readings == {"job_memory_bytes": 150.0, "gpu_temperature_celsius": 70.0, "job_cores": 1.5}
+
+
+def test_a_rate_is_that_of_the_time_between_its_readings() -> None:
+    beats = Beats(EPOCH_NS, 30.0)
+    beats.next(1)
+    found = []
+    for number in range(7):  # every 40 s, in which two cores are used
+        beats.take([Reading(40 * number * NS_PER_S, "cpu", "job", "cpu_seconds_total", 80.0 * number)])
+        for later_s in (20, 39):
+            if (beat := beats.next((40 * number + later_s) * NS_PER_S)) is not None:
+                found.append(beat.readings.get("job_cores"))
+    assert set(found) == {2.0, None}

@@ -5,6 +5,7 @@ from itertools import chain
 
 import pytest
 
+from perfdoctor.monitor.detector import Detector
 from perfdoctor.results.history import Appeared, Beat, Happened, Incident, Presence, Window
 from tests.builders.histories import BEAT_S, BEGAN, HOUR, beats, told, with_long_steps
 
@@ -167,6 +168,18 @@ def test_without_steps_shares_tell_of_a_change() -> None:
     found = told([read(number) for number in range(60)])
     assert [(one.what, one.cause) for one in found] == [(Happened.CAUSE, "io.storage_read")]
     assert found[0].since == pytest.approx(BEGAN + 40 * 300, abs=300)
+
+
+def test_of_two_incidents_of_one_number_that_of_the_file_is_meant() -> None:
+    detector = Detector()
+    detector.take(window(HOUR, cpu__model_compute=1.0))
+    made = beats(4, lambda at: 0.1 * (1.3 if at >= 3 * HOUR else 1))
+    *_, slower = chain.from_iterable(map(detector.take, made))
+    # As if lines from before were forgotten: what is found now has the number of what was told then.
+    silent = Incident(slower.number, Happened.NO_STEPS, slower.since, values={"ordinary_s": 0.1})
+    detector.take(silent)
+    assert detector.take(window(5 * HOUR, cpu__model_compute=1.0)) == []
+    assert detector.incidents == {silent.number: silent}
 
 
 def test_a_history_that_is_read_again_tells_no_news() -> None:

@@ -40,6 +40,25 @@ def test_figures_follow_the_history(tmp_path: Path) -> None:
     assert found["perfdoctor_job_up", ""] == 0
 
 
+def test_totals_stay_when_a_history_is_shortened(tmp_path: Path) -> None:
+    history, figures = History(tmp_path), Figures(tmp_path / "history.jsonl")
+    lines = (
+        Presence(1.0, Appeared.FOUND, 7),
+        Beat(1.0, 30.0, 300, 30.0),
+        Window(20.0, 10.0, "interval"),
+        Beat(31.0, 30.0, 300, 30.0),
+    )
+    for line in lines:
+        history.add(line)
+    before = told(figures)
+    shortened = tmp_path / "history.part"
+    shortened.write_bytes(b"".join(history.path.read_bytes().splitlines(keepends=True)[i] for i in (0, 2, 3)))
+    shortened.replace(history.path)
+    assert told(figures) == before
+    history.add(Beat(61.0, 30.0, 200, 30.0))
+    assert told(figures)["perfdoctor_steps_total", ""] == 800
+
+
 def test_a_history_that_is_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
     history, figures = History(tmp_path), Figures(tmp_path / "history.jsonl")
     history.add(Beat(1.0, 30.0, 300, 30.0))

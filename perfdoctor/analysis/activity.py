@@ -110,7 +110,7 @@ def _busy(samples: Sequence[Sampled]) -> float:
 
 
 def _of_worker(job: JobTimeline, worker: Process, most: int, writing: Writing) -> list[Sampled]:
-    """What a worker does at its samples, "" where it idles; at evenly chosen ones where there are more."""
+    """What a worker does at its samples, "" where it idles; at drawn ones where there are more."""
     times = job.threads.main_times(worker.pid, most=most)
     if len(times) < 2:
         return []

@@ -17,6 +17,7 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.marks import Segment
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.stand_ins import drawn
 from perfdoctor.timeline.steps import Step, Steps
 
 # Fewer looks at a step do not show how it went.
@@ -87,8 +88,7 @@ def _of_alike(
     """What workers did in the mean at each place of all steps of about the same length."""
     step, lengths = steps.all[number], steps.lengths_ns
     alike = [steps.all[one] for one in np.flatnonzero(np.abs(lengths / lengths[number] - 1) <= _ALIKE).tolist()]
-    looks = [look for worker in workers for look in _looks_in(job, worker, alike)]
-    looks = looks[:: 1 + len(looks) // _MOST_LOOKS]
+    looks = drawn([look for worker in workers for look in _looks_in(job, worker, alike)], _MOST_LOOKS)
     lane, bins = Lane(WORKER, "", every_s=every_s, steps=len(alike)), min(_BINS, len(looks) // _LOOKS_PER_BIN)
     if bins < _LEAST_LOOKS:
         return lane

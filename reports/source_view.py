@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.reports.bands import Entry
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import brief, clean_lines, percent
-from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.reports.text import brief, clean_lines, percent, shown_cause
+from perfdoctor.reports.wording import page_words
 from perfdoctor.results.activity import Excerpt, ExcerptLine, SourceView
 
 _LEAST = 0.001  # a smaller share is not written
@@ -156,7 +155,7 @@ def _line(
         percent(line.share) if seen else "",
         round(100 * line.share / most, 1) if seen else 0.0,
         palette.of(cause),
-        cause_title(cause) if cause in CAUSES else brief(cause),
+        shown_cause(cause),
         line.share >= _HOT,
         anchor,
         findings.get(cause, 0),

@@ -202,13 +202,6 @@ def read_marks(recording: Recording) -> dict[int, Marks]:
     return found
 
 
-def with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
-    """What the marks of one process tell, those of its host's ordinary track under ""."""
-    found = in_order(tracks.pop("", []))
-    found.tracks = tracks
-    return found
-
-
 def in_order(marks: Iterable[Mark]) -> Marks:
     """What the marks of one process tell, in order of time."""
     return _in_order(_Track.of(*by_field(list(marks), ("time_ns", "edge", "what", "value"))))

@@ -52,13 +52,15 @@ class ShownExcerpt:
     """An excerpt.
 
     Attributes:
+        file: as the job named it, by which lines are told apart; it is not shown.
         name: of the file.
-        path: all of it.
+        path: all of it, as it is shown.
         share: of all its lines.
         changed: the file was written after the job had been started.
         legend: what the colours of its bars stand for.
     """
 
+    file: str
     name: str
     path: str
     function: str
@@ -99,7 +101,7 @@ def source_view(source: SourceView, palette: Palette, findings: Mapping[str, int
 def anchor_of(excerpts: Sequence[ShownExcerpt], line: str) -> str:
     """Where a line, ``/home/me/train.py:41 main``, is in the excerpts; "" if it is in none."""
     anchors = (
-        shown.anchor for one in excerpts for shown in one.lines if line.startswith(f"{one.path}:{shown.number} ")
+        shown.anchor for one in excerpts for shown in one.lines if line.startswith(f"{one.file}:{shown.number} ")
     )
     return next(anchors, "")
 
@@ -127,6 +129,7 @@ def _excerpt(one: Excerpt, name: str, most: float, palette: Palette, findings: M
     lines = tuple(shown[slice(*_without_blank_ends(texts))])
     looks = {line.look: line.cause for line in lines if line.cause}
     return ShownExcerpt(
+        one.file,
         brief(one.file.rpartition("/")[2]),
         brief(one.file),
         brief(one.function),

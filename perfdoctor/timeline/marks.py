@@ -16,6 +16,7 @@ Times = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+# Bits of the values of marks, as ``perfdoctor.probes.inside.wrappers`` sets them.
 GRAD, TRAINING = 1, 2
 WORKERS, EXHAUSTED = 1, 2
 OWN = "own: "

@@ -86,10 +86,7 @@ def table(longer):
         f"| {what} | {statistics.median(longer[call]):.1f} | {min(longer[call]):.1f} to {max(longer[call]):.1f} |"
         for call, what in CALLS.items()
     ]
-    step = sum(
-        statistics.median(longer[call]) * times
-        for call, times in (("passed over", 2), ("optimizer", 1), ("backward", 1))
-    )
+    step = sum(statistics.median(longer[call]) * times for call, times in ORDINARY_STEP.items())
     return "\n".join(
         [
             "| call | longer, µs | of five turns |",

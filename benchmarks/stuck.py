@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-JOBS = Path(__file__).with_name("stuck_jobs.py")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.processes import stuck
 
 
 class Planted(NamedTuple):
@@ -111,26 +111,8 @@ NEW_SLOW = (
 )
 
 
-@contextmanager
-def running(planted: Planted) -> Iterator[subprocess.Popen[str]]:
-    """The job, once it has come to what was planted; it is ended with all that it has started."""
-    with subprocess.Popen(
-        [sys.executable, str(JOBS), planted.name, str(planted.ranks)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as job:
-        try:
-            assert job.stdout is not None
-            assert job.stdout.readline().startswith("ready")
-            yield job
-        finally:
-            os.killpg(job.pid, signal.SIGKILL)
-
-
-def watch(jobs: Sequence[subprocess.Popen[str]], seconds: float) -> list[dict[str, object] | None]:
-    """What perfdoctor says of each job: the part ``stuck`` of its JSON."""
+def watch(jobs: Sequence[int], seconds: float) -> list[dict[str, object] | None]:
+    """What perfdoctor says of each job, by the process id of its launcher: the part ``stuck`` of its JSON."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{number}.json") for number in range(len(jobs))]
         commands = [
@@ -139,14 +121,14 @@ def watch(jobs: Sequence[subprocess.Popen[str]], seconds: float) -> list[dict[st
                 "-m",
                 "perfdoctor",
                 "attach",
-                str(job.pid),
+                str(pid),
                 "--duration",
                 str(seconds),
                 "--flight-recorder",
                 "--json",
                 str(file),
             ]
-            for job, file in zip(jobs, files, strict=True)
+            for pid, file in zip(jobs, files, strict=True)
         ]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         for watching in [subprocess.Popen(command, **quiet) for command in commands]:
@@ -185,7 +167,7 @@ def main() -> None:
 def round_of(planted: Sequence[Planted], seconds: float) -> list[str]:
     """Rows of some jobs that are watched at the same time."""
     with ExitStack() as stack:
-        jobs = [stack.enter_context(running(one)) for one in planted]
+        jobs = [stack.enter_context(stuck.planted(one.name, one.ranks)) for one in planted]
         time.sleep(1.0)  # what was planted takes a moment to come to rest
         return [judge(one, said) for one, said in zip(planted, watch(jobs, seconds), strict=True)]
 

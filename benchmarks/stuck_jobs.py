@@ -27,7 +27,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch  # noqa: TID253
@@ -125,11 +125,20 @@ def _killed(_: int) -> None:
 def locked_file() -> None:
     """Another process holds the lock of a file."""
     path = FOLDER / "cache.lock"
-    code = f"import fcntl, time; f = open({str(path)!r}, 'w'); fcntl.flock(f, 2); print(1, flush=True); time.sleep(9e4)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder, path.open("w") as file:
+    with _holder(path, "flock"), path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+@contextmanager
+def _holder(path: Path, lock: str) -> Iterator[None]:
+    """Another process that holds the lock of a file, which it took with this function."""
+    code = (
+        f"import fcntl, time; f = open({str(path)!r}, 'w'); fcntl.{lock}(f, 2); print(1, flush=True); time.sleep(9e4)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def silent_fifo() -> None:
@@ -154,15 +163,23 @@ def unread_output() -> None:
         print("loss 0.1234 " * 1000, flush=True)
 
 
+@contextmanager
+def _server(does: str) -> Iterator[int]:
+    """A program that listens on this host at the port, as ``s``, and then does something."""
+    code = "import socket, time\ns = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+    with subprocess.Popen([sys.executable, "-c", code + does], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield int(server.stdout.readline())
+
+
+_SAYS_NOTHING = "c = s.accept(); time.sleep(9e4)"
+
+
 def silent_server() -> None:
     """A server on this host accepts a request and never answers."""
-    code = "import socket, time\ns = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
-    code += "c = s.accept(); time.sleep(9e4)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as connection:
-            connection.sendall(b"GET /batch\n")
-            connection.recv(1)
+    with _server(_SAYS_NOTHING) as port, socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET /batch\n")
+        connection.recv(1)
 
 
 def dropped_connection() -> None:
@@ -401,23 +418,23 @@ def evaluation() -> None:
             model(matrix).argmax(1).sum().item()
 
 
+_SLOW_TO_COMPILE = '#include <regex>\n#include <map>\n#include <iostream>\nint main() { std::regex r("a+"); }\n'
+
+
 def compilation() -> None:
     """A compiler works for minutes."""
     source = FOLDER / "kernel.cpp"
-    source.write_text('#include <regex>\n#include <map>\n#include <iostream>\nint main() { std::regex r("a+"); }\n')
+    source.write_text(_SLOW_TO_COMPILE)
     while True:
         subprocess.run(["g++", "-O2", "-o", str(FOLDER / "kernel"), str(source)], check=True)
 
 
 def slow_download() -> None:
     """A server sends 20 kB a second."""
-    code = "import socket, time\ns = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
-    code += "c = s.accept()[0]\nwhile True: c.sendall(b'x' * 10000); time.sleep(0.5)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as connection:
-            while connection.recv(1 << 20):
-                pass
+    sends = "c = s.accept()[0]\nwhile True: c.sendall(b'x' * 10000); time.sleep(0.5)"
+    with _server(sends) as port, socket.create_connection(("127.0.0.1", port)) as connection:
+        while connection.recv(1 << 20):
+            pass
 
 
 def slow_worker() -> None:
@@ -434,14 +451,11 @@ def slow_worker() -> None:
 
 def rare_answers() -> None:
     """A server answers after four seconds, each time."""
-    code = "import socket, time\ns = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
-    code += "c = s.accept()[0]\nwhile c.recv(9): time.sleep(4); c.sendall(b'x')"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as connection:
-            while True:
-                connection.sendall(b"batch")
-                connection.recv(1)
+    answers = "c = s.accept()[0]\nwhile c.recv(9): time.sleep(4); c.sendall(b'x')"
+    with _server(answers) as port, socket.create_connection(("127.0.0.1", port)) as connection:
+        while True:
+            connection.sendall(b"batch")
+            connection.recv(1)
 
 
 def sleeping_steps() -> None:
@@ -475,21 +489,14 @@ def silent_child() -> None:
 def record_lock() -> None:
     """Another process holds a lock on a record of a file."""
     path = FOLDER / "index"
-    path.touch()
-    code = f"import fcntl, time; f = open({str(path)!r}, 'w'); fcntl.lockf(f, 2); print(1, flush=True); time.sleep(9e4)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder, path.open("r+") as file:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with _holder(path, "lockf"), path.open("r+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
 
 
 def request_with_timeout() -> None:
     """A request over HTTP that gives up after ten minutes."""
-    code = "import socket, time\ns = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
-    code += "c = s.accept(); time.sleep(9e4)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        urllib.request.urlopen(f"http://127.0.0.1:{int(server.stdout.readline())}/", timeout=600).read()
+    with _server(_SAYS_NOTHING) as port:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=600).read()
 
 
 def gathers_objects() -> None:
@@ -562,7 +569,7 @@ def download_in_thread() -> None:
 def polls_compiler() -> None:
     """It looks twice a second whether a compiler is through."""
     source = FOLDER / "kernel.cpp"
-    source.write_text('#include <regex>\n#include <map>\n#include <iostream>\nint main() { std::regex r("a+"); }\n')
+    source.write_text(_SLOW_TO_COMPILE)
     with subprocess.Popen(["sh", "-c", f"while true; do g++ -O2 -o {FOLDER}/kernel {source}; done"]) as compiler:
         while compiler.poll() is None:
             time.sleep(0.5)

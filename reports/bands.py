@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Finding
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import lower_first, percent
-from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.reports.text import lower_first, percent, shown_cause
+from perfdoctor.reports.wording import page_words
 from perfdoctor.results.activity import TRAINER, Activity, Track
 
 _SAID = 4  # causes of a band that are named for those who cannot see it
@@ -84,7 +83,7 @@ def bands(activity: Activity, palette: Palette) -> list[Band]:
 
 def legend(activity: Activity, palette: Palette) -> list[Entry]:
     """What the colours stand for, in the order in which they are stacked from below."""
-    return [Entry(palette.of(cause), _title(cause)) for cause in _order(activity.tracks)]
+    return [Entry(palette.of(cause), shown_cause(cause)) for cause in _order(activity.tracks)]
 
 
 def when(activity: Activity, finding: Finding, palette: Palette) -> When | None:
@@ -119,10 +118,6 @@ def _order(tracks: Sequence[Track]) -> list[str]:
     return sorted(total, key=lambda cause: -total[cause])
 
 
-def _title(cause: str) -> str:
-    return cause_title(cause) if cause in CAUSES else cause
-
-
 def _band(track: Track, order: Sequence[str], palette: Palette) -> Band:
     bins = len(track.seen)
     floors = [0.0] * bins
@@ -132,7 +127,7 @@ def _band(track: Track, order: Sequence[str], palette: Palette) -> Band:
             tops = [floor + share for floor, share in zip(floors, track.shares[cause], strict=True)]
             path = "".join(_boxes([(round(100 * a), round(100 * b)) for a, b in zip(floors, tops, strict=True)]))
             if path:
-                layers.append(Layer(palette.of(cause), _title(cause), path))
+                layers.append(Layer(palette.of(cause), shown_cause(cause), path))
             floors = tops
     unseen = "".join(_boxes([(0, 0 if seen else 100) for seen in track.seen]))
     return Band(track.role == TRAINER, track.rank, track.pid, bins, _label(track), tuple(layers), unseen)
@@ -155,4 +150,4 @@ def _label(track: Track) -> str:
     seen = sum(track.seen) or 1
     means = {cause: sum(shares) / seen for cause, shares in track.shares.items()}
     first = sorted(means.items(), key=lambda item: -item[1])[:_SAID]
-    return ", ".join(f"{percent(mean)} {lower_first(_title(cause))}" for cause, mean in first)
+    return ", ".join(f"{percent(mean)} {lower_first(shown_cause(cause))}" for cause, mean in first)

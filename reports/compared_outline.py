@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import BACKWARD_PASSES, Message, Text, say
-from perfdoctor.reports.outline import Rows
-from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, speedup
-from perfdoctor.reports.wording import cause_title, label, worded
+from perfdoctor.reports.step_rows import Rows
+from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, shown_cause, speedup
+from perfdoctor.reports.wording import label, worded
 from perfdoctor.results.comparison import (
     Answer,
     CauseChange,
@@ -179,12 +178,7 @@ def _with_share(said: Message, comparison: Comparison) -> Message:
         return said
     most = max(changed, key=lambda one: abs(one.change.value))
     shares = percent(most.before), percent(most.after)
-    return say("compared.and_share", said=said, cause=_title(most.cause), before=shares[0], after=shares[1])
-
-
-def _title(cause: str) -> str:
-    """The words for a cause; its id where another version of perfdoctor knows it."""
-    return cause_title(cause) if cause in CAUSES else clean(cause)
+    return say("compared.and_share", said=said, cause=shown_cause(most.cause), before=shares[0], after=shares[1])
 
 
 def _how_sure(pace: Pace, step_is: str) -> Message:
@@ -296,7 +290,7 @@ def _row(one: CauseChange, longest: float, *, per_step: bool) -> CauseRow:
     written = duration if per_step else percent
     return CauseRow(
         cause=clean(one.cause),
-        title=sentence(_title(one.cause)),
+        title=sentence(shown_cause(one.cause)),
         before=written(one.before),
         after=written(one.after),
         change=_changed(one.change, per_step=per_step),

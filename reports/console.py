@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.reports.cards import Card
 from perfdoctor.reports.language import can_write
-from perfdoctor.reports.outline import Outline, Part, RankBar, Rows, outline
+from perfdoctor.reports.outline import Outline, Part, RankBar, outline
+from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import lower_first
 from perfdoctor.reports.wording import label
 from perfdoctor.reports.wrapping import wrapped

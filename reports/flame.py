@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import brief, percent
-from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.reports.text import brief, percent, shown_cause
+from perfdoctor.reports.wording import page_words
 from perfdoctor.results.activity import CodeNode, CodeTree
 
 MAX_BOXES = 400  # a box is about 300 bytes of the page
@@ -93,7 +92,7 @@ def _box(node: CodeNode, left: float, depth: int, palette: Palette) -> Box:
 
 
 def _title(cause: str) -> str:
-    return cause_title(cause) if cause in CAUSES else cause or page_words().WORDS["idle"]
+    return shown_cause(cause) or page_words().WORDS["idle"]
 
 
 def _short(file: str) -> str:

@@ -59,7 +59,7 @@ def _blocks(lines: Sequence[Line]) -> Iterator[RenderableType]:
         yield console.indented(f"{date(at)}  {sentence(what)}", 2, tone)
         if isinstance(what, Incident) and len(what.recordings) == 2:
             files = " ".join(map(shlex.quote, what.recordings))
-            yield console.indented(worded(say("monitor.recordings", files=files)), 23, console.FAINT)
+            yield console.indented(f"perfdoctor compare {files}", 23, console.FAINT)
 
 
 def _happened(lines: Iterable[Line]) -> list[Incident | Presence]:

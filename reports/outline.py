@@ -11,13 +11,11 @@ from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, say
 from perfdoctor.reports.cards import Card, ShortPaths, card, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
-from perfdoctor.reports.step_rows import step_rows
+from perfdoctor.reports.step_rows import Rows, step_rows
 from perfdoctor.reports.text import clean, duration, fact, percent, sentence, speedup
 from perfdoctor.reports.wording import cause_title, label, worded
 from perfdoctor.results.crowd import RankGroup
 from perfdoctor.results.stuck import Stuck
-
-Rows = tuple[tuple[str, str], ...]
 
 # Names of the recorder's that say little to a reader.
 _COSTS = {

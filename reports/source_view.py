@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.reports.bands import Entry
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import brief, clean_lines, percent
-from perfdoctor.reports.wording import cause_title, page_words
+from perfdoctor.reports.text import brief, clean_lines, percent, shown_cause
+from perfdoctor.reports.wording import page_words
 from perfdoctor.results.activity import Excerpt, ExcerptLine, SourceView
 
 _LEAST = 0.001  # a smaller share is not written
@@ -53,13 +52,15 @@ class ShownExcerpt:
     """An excerpt.
 
     Attributes:
+        file: as the job named it, by which lines are told apart; it is not shown.
         name: of the file.
-        path: all of it.
+        path: all of it, as it is shown.
         share: of all its lines.
         changed: the file was written after the job had been started.
         legend: what the colours of its bars stand for.
     """
 
+    file: str
     name: str
     path: str
     function: str
@@ -100,7 +101,7 @@ def source_view(source: SourceView, palette: Palette, findings: Mapping[str, int
 def anchor_of(excerpts: Sequence[ShownExcerpt], line: str) -> str:
     """Where a line, ``/home/me/train.py:41 main``, is in the excerpts; "" if it is in none."""
     anchors = (
-        shown.anchor for one in excerpts for shown in one.lines if line.startswith(f"{one.path}:{shown.number} ")
+        shown.anchor for one in excerpts for shown in one.lines if line.startswith(f"{one.file}:{shown.number} ")
     )
     return next(anchors, "")
 
@@ -128,6 +129,7 @@ def _excerpt(one: Excerpt, name: str, most: float, palette: Palette, findings: M
     lines = tuple(shown[slice(*_without_blank_ends(texts))])
     looks = {line.look: line.cause for line in lines if line.cause}
     return ShownExcerpt(
+        one.file,
         brief(one.file.rpartition("/")[2]),
         brief(one.file),
         brief(one.function),
@@ -156,7 +158,7 @@ def _line(
         percent(line.share) if seen else "",
         round(100 * line.share / most, 1) if seen else 0.0,
         palette.of(cause),
-        cause_title(cause) if cause in CAUSES else brief(cause),
+        shown_cause(cause),
         line.share >= _HOT,
         anchor,
         findings.get(cause, 0),

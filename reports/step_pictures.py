@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfdoctor.causes import CAUSES
 from perfdoctor.reports.bands import Entry
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import brief, duration, percent, sentence
-from perfdoctor.reports.wording import cause_title, page_words, worded
+from perfdoctor.reports.text import brief, duration, percent, sentence, shown_cause
+from perfdoctor.reports.wording import page_words, worded
 from perfdoctor.results.activity import GPU, TRAINER, Lane, LanePart, StepParts, StepTimes
 
 _STEP_LINES = 600  # steps that can be told apart on a wide screen
@@ -241,9 +240,7 @@ def _says(spent: Mapping[str, float], length_s: float) -> str:
 
 
 def _title(cause: str) -> str:
-    if not cause:
-        return str(page_words().WORDS["idle"])
-    return cause_title(cause) if cause in CAUSES else brief(cause)
+    return shown_cause(cause) or str(page_words().WORDS["idle"])
 
 
 def _part_name(name: str) -> str:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Message, Text
-from perfdoctor.reports.wording import label, worded
+from perfdoctor.reports.wording import cause_title, label, worded
 
 # Control characters (terminal escapes begin with one), marks that reorder text, and what UTF-8 cannot carry.
 _UNPRINTABLE = re.compile(
@@ -56,6 +57,11 @@ def brief(text: Text, most: int = 120) -> str:
     """A name of the job's as a label: one line of printable text, the middle of a very long one left out."""
     said = clean(text)
     return said if len(said) <= most else f"{said[: most // 2 - 1]}…{said[-(most // 2) :]}"
+
+
+def shown_cause(cause: str) -> str:
+    """What a cause is; its id where another version of perfdoctor knows it."""
+    return cause_title(cause) if cause in CAUSES else brief(cause)
 
 
 def is_prose(change: str) -> bool:

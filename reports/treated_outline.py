@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import Fix, Message, Text, say
-from perfdoctor.reports.outline import Rows
+from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import (
     clean,
     clean_lines,

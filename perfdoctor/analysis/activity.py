@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -14,11 +15,11 @@ from perfdoctor.analysis.step_lanes import step_lanes
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
 from perfdoctor.attribution.settled import settled_samples
-from perfdoctor.attribution.share import read_writing
+from perfdoctor.attribution.share import Writing, read_writing
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.diagnosis import Text, say
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.results.activity import TRAINER, WORKER, Activity, CodeTree, HotLine, StepParts, StepTimes, Track
+from perfdoctor.results.activity import TRAINER, WORKER, Activity, CodeTree, HotLine, Lane, StepParts, StepTimes, Track
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import longest_ordinary
@@ -50,9 +51,10 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
         straggler: the rank of which the code is drawn; None for the first one: ranks mostly run the same.
     """
     trainers = [(account.trainer, settled_samples(account, job.span[0], BLOCK_NS)) for account in accounts]
-    workers = [(account.trainer, worker) for account in accounts for worker in _workers(job, account)]
+    writings = {account.trainer.pid: read_writing(job, account.trainer) for account in accounts}
+    workers = [(writings[one.trainer.pid], worker) for one in accounts for worker in _workers(job, one)]
     most = min(_WORKER_SAMPLES, _ALL_WORKER_SAMPLES // max(1, len(workers)))
-    worked = [(worker, _of_worker(job, trainer, worker, most)) for trainer, worker in workers]
+    worked = [(worker, _of_worker(job, worker, most, writing)) for writing, worker in workers]
     seen = [found for found in worked if found[1]]
     shown = _longest_seen(seen)
     until = max((samples[-1].time_ns for _, samples in (*trainers, *seen) if samples), default=job.span[1])
@@ -64,7 +66,7 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
         code=tuple(_code(job, trainers, seen, straggler)),
         lines=_hot_lines(shares),
         source=read_source(job, shares),
-        steps=tuple(_steps_of(job, accounts, straggler)),
+        steps=tuple(_steps_of(job, accounts, straggler, writings)),
         workers_left_out=len(seen) - len(shown),
     )
 
@@ -107,9 +109,8 @@ def _busy(samples: Sequence[Sampled]) -> float:
     return sum(amount for sample in samples for cause, amount in sample.causes.items() if cause)
 
 
-def _of_worker(job: JobTimeline, trainer: Process, worker: Process, most: int) -> list[Sampled]:
-    """What a worker does at its samples, "" where it idles; at evenly chosen ones where there are more."""
-    writing = read_writing(job, trainer)
+def _of_worker(job: JobTimeline, worker: Process, most: int, writing: Writing) -> list[Sampled]:
+    """What a worker does at its samples, "" where it idles; at drawn ones where there are more."""
     times = job.threads.main_times(worker.pid, most=most)
     if len(times) < 2:
         return []
@@ -160,20 +161,23 @@ def _hot_lines(shares: Amounts[tuple[str, str]]) -> tuple[HotLine, ...]:
     return tuple(HotLine(line, cause, share) for (line, cause), share in first if share >= _LEAST_LINE)
 
 
-def _steps_of(job: JobTimeline, accounts: Sequence[Account], straggler: int | None) -> Iterator[StepTimes]:
+def _steps_of(
+    job: JobTimeline, accounts: Sequence[Account], straggler: int | None, writings: Mapping[int, Writing]
+) -> Iterator[StepTimes]:
     """The steps of each rank; of the first one, and of the straggler, with what workers and GPUs did in two of them."""
     trainers = [(account.trainer, job.timed_steps(account.trainer.pid)) for account in accounts]
     timed = [(trainer, steps) for trainer, steps in trainers if steps is not None]
     for number, (trainer, steps) in enumerate(timed):
         times = _step_times(job, trainer.rank or 0, trainer.pid, steps)
         if times.usual.parts and (number == 0 or times.rank == straggler):
-            times = replace(times, usual=_with_lanes(job, trainer, steps, times.usual))
-            times = replace(times, slowest=_with_lanes(job, trainer, steps, times.slowest))
+            lanes = partial(step_lanes, job, trainer, steps, writing=writings[trainer.pid])
+            times = replace(times, usual=_with_lanes(times.usual, lanes))
+            times = replace(times, slowest=_with_lanes(times.slowest, lanes))
         yield times
 
 
-def _with_lanes(job: JobTimeline, trainer: Process, steps: Steps, parts: StepParts) -> StepParts:
-    return replace(parts, lanes=step_lanes(job, trainer, steps, parts.number - 1))
+def _with_lanes(parts: StepParts, lanes: Callable[[int], tuple[Lane, ...]]) -> StepParts:
+    return replace(parts, lanes=lanes(parts.number - 1))
 
 
 def _step_times(job: JobTimeline, rank: int, pid: int, steps: Steps) -> StepTimes:

@@ -20,7 +20,6 @@ from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined, of_stuck, on_hosts, why_no_verdict
 from perfdoctor.analysis.crowd import describe_crowd
 from perfdoctor.analysis.from_recording import (
-    collector_paused,
     describe_job,
     describe_rank,
     gather_case,
@@ -37,6 +36,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.clock import NS_PER_S, seconds
+from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.other_clock import ClockOffset, on_other_clock
 from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case

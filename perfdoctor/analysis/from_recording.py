@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +26,7 @@ from perfdoctor.metrics.own_code import below, below_lines, by_function, outside
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
+from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
@@ -39,18 +38,6 @@ from perfdoctor.timeline.missing_ranks import missing_ranks
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.steps import Steps
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Rows of tables make no cycles, and the collector would look through millions of them again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @collector_paused()

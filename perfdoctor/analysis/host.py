@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfdoctor.analysis.coverage import not_examined, why_no_verdict
-from perfdoctor.analysis.from_recording import collector_paused, gather_case, level_of, step_summaries
+from perfdoctor.analysis.from_recording import gather_case, level_of, step_summaries
 from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import TRACED, NotExamined, Text
+from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case
 from perfdoctor.timeline.amounts import sum_by_place

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.attribution.share import Writing, read_writing
+from perfdoctor.attribution.share import Writing
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.metrics.overlap import device_track
 from perfdoctor.recording.clock import seconds
@@ -17,6 +17,7 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.marks import Segment
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.stand_ins import drawn
 from perfdoctor.timeline.steps import Step, Steps
 
 # Fewer looks at a step do not show how it went.
@@ -29,7 +30,7 @@ _ALIKE, _BINS, _LOOKS_PER_BIN, _MOST_LOOKS = 0.25, 16, 8, 800
 _TIMES = 10_000
 
 
-def step_lanes(job: JobTimeline, trainer: Process, steps: Steps, number: int) -> tuple[Lane, ...]:
+def step_lanes(job: JobTimeline, trainer: Process, steps: Steps, number: int, writing: Writing) -> tuple[Lane, ...]:
     """The loader workers of a trainer, then its GPUs, during one of its steps.
 
     Where workers are looked at too rarely for a single step, it is all steps of about its length that are shown, each
@@ -40,14 +41,15 @@ def step_lanes(job: JobTimeline, trainer: Process, steps: Steps, number: int) ->
         trainer: whose step it is.
         steps: all that it marked.
         number: which one, from 0.
+        writing: what the trainer's files are written for.
     """
-    step, writing = steps.all[number], read_writing(job, trainer)
+    step = steps.all[number]
     workers = job.processes.workers_of(trainer.pid)
     present = [one for one in workers if _overlap(one, step) is not None]
     present.sort(key=lambda worker: (worker.started_ns, worker.pid))
     lanes = [_of_worker(job, worker, step, writing) for worker in present[:_WORKERS]]
     if lanes and not any(lane.parts for lane in lanes):
-        lanes = [_of_alike(job, workers, steps, number, lanes[0].every_s)]
+        lanes = [_of_alike(job, workers, steps, number, writing, every_s=lanes[0].every_s)]
     return (*lanes, *_of_gpus(job, trainer, steps, step))
 
 
@@ -80,19 +82,19 @@ def _does(job: JobTimeline, worker: Process, time_ns: int, writing: Writing) -> 
     return max(shares, key=lambda share: share.weight).cause if shares else ""
 
 
-def _of_alike(job: JobTimeline, workers: Sequence[Process], steps: Steps, number: int, every_s: float | None) -> Lane:
+def _of_alike(
+    job: JobTimeline, workers: Sequence[Process], steps: Steps, number: int, writing: Writing, *, every_s: float | None
+) -> Lane:
     """What workers did in the mean at each place of all steps of about the same length."""
     step, lengths = steps.all[number], steps.lengths_ns
     alike = [steps.all[one] for one in np.flatnonzero(np.abs(lengths / lengths[number] - 1) <= _ALIKE).tolist()]
-    looks = [look for worker in workers for look in _looks_in(job, worker, alike)]
-    looks = looks[:: 1 + len(looks) // _MOST_LOOKS]
+    looks = drawn([look for worker in workers for look in _looks_in(job, worker, alike)], _MOST_LOOKS)
     lane, bins = Lane(WORKER, "", every_s=every_s, steps=len(alike)), min(_BINS, len(looks) // _LOOKS_PER_BIN)
     if bins < _LEAST_LOOKS:
         return lane
-    writing = {worker.pid: read_writing(job, worker) for worker in workers}
     found: list[Amounts[str]] = [Amounts() for _ in range(bins)]
     for worker, time_ns, place in looks:
-        found[int(place * bins)][_does(job, worker, time_ns, writing[worker.pid])] += 1
+        found[int(place * bins)][_does(job, worker, time_ns, writing)] += 1
     width_s = seconds(step.end_ns - step.from_ns) / bins
     return replace(lane, parts=tuple(_stacked(found, width_s)))
 

@@ -100,7 +100,7 @@ def _waits_awake(job: JobTimeline, trainer: Process, code: CodeMix) -> frozenset
     spins -= TRAINING_PHASES
     if not spins or not job.gpus.used_by(trainer.pid):
         return frozenset()
-    seen = [job.observe(trainer, time) for time in drawn(job.threads.main_times(trainer.pid), ENOUGH)]
+    seen = [job.observe(trainer, time) for time in job.threads.main_times(trainer.pid, most=ENOUGH)]
     found = {phase: [one.is_runnable for one in seen if phase_of(one.location) == phase] for phase in spins}
     return frozenset(phase for phase, runs in found.items() if sum(runs) >= thresholds.MOSTLY * len(runs) > 0)
 
@@ -176,5 +176,5 @@ def kernel_time(job: JobTimeline, pid: int, start_ns: int, end_ns: int) -> float
 
 
 def _contended(job: JobTimeline, pid: int) -> bool:
-    times = drawn(job.threads.main_times(pid), ENOUGH)
+    times = job.threads.main_times(pid, most=ENOUGH)
     return sum(job.gil.is_taken(pid, time) for time in times) >= thresholds.CONTENDED_GIL * len(times) > 0

@@ -25,7 +25,7 @@ _OF_A_RECORDER = re.compile(r"^perfdoctor-\d+-")
 ASIDE = "~"
 _HEADER = 100
 
-_DAY_S = 24 * 3600
+_DAY_S = 24 * 3600  # what a killed run left before that is no news
 
 
 @contextmanager

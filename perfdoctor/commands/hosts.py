@@ -17,6 +17,7 @@ from perfdoctor.capture.target import require_target
 if TYPE_CHECKING:
     from perfdoctor.capture.jobs import TrainingJob
 
+# Two looks so far apart that find the same ranks have found all that begin together.
 _LOOK_AGAIN_S = 1.0
 
 

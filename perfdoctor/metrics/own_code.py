@@ -12,7 +12,7 @@ from perfdoctor.timeline.amounts import Amounts
 if TYPE_CHECKING:
     from perfdoctor.timeline.stacks import Stacks  # traces do without
 
-_SHOWN = 5
+_SHOWN = 5  # functions: as many as a report has lines for
 _MODULE = "<module>"
 # Comprehensions and lambdas are part of the function that they are written in.
 _INNER = re.compile(r"\.<locals>\.<(?:listcomp|dictcomp|setcomp|genexpr|lambda)>")

@@ -79,6 +79,11 @@ class Halt:
     group: str = ""
     tensors: str = ""
 
+    @property
+    def watched(self) -> bool:
+        """The process itself was watched: it is not only a dump that tells of it."""
+        return self.pid != 0
+
 
 @dataclass(frozen=True, slots=True)
 class Stuck:

@@ -11,6 +11,7 @@ from perfdoctor.rules.input import no_more_workers, worker_fixes
 from perfdoctor.rules.rule import Rule, times_rarer
 from perfdoctor.rules.workers import plan_workers
 
+# The kernel counts refaults in pages: of 4 KiB on x86-64, and mostly on ARM.
 _PAGE_MB = 4096 / 1e6
 
 

@@ -18,6 +18,7 @@ from perfdoctor.timeline.amounts import Amounts, summed_by_block
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
 
+# How many of them agree is known to 3.5 % at worst, which is the standard error of a half.
 RESAMPLES = 200
 _SEED = 20
 

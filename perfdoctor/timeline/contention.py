@@ -17,7 +17,7 @@ from perfdoctor.timeline.gil import Gil
 from perfdoctor.timeline.locator import Locator
 from perfdoctor.timeline.processes import ProcessRoles
 from perfdoctor.timeline.readings import Counters
-from perfdoctor.timeline.stand_ins import ENOUGH, drawn
+from perfdoctor.timeline.stand_ins import ENOUGH
 from perfdoctor.timeline.threads import Floats, Threads, ThreadSeries, ThreadState
 
 Kind = Literal["trainer", "pool", "supplier", "GIL holder", "collective", "other"]
@@ -100,7 +100,7 @@ class ThreadKinds:
     def _is_supplied_by_threads(self, pid: int) -> bool:
         """Whether a trainer was seen waiting for something that threads of its own may hand to it."""
         if pid not in self._supplied:
-            times = drawn(self._threads.main_times(pid), ENOUGH)
+            times = self._threads.main_times(pid, most=ENOUGH)
             waits = sum(self._waits_for_others(pid, time) for time in times)
             self._supplied[pid] = waits >= thresholds.SUPPLIED_BY_THREADS * len(times)
         return self._supplied[pid]

@@ -16,6 +16,7 @@ Times = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+# Bits of the values of marks, as ``perfdoctor.probes.inside.wrappers`` sets them.
 GRAD, TRAINING = 1, 2
 WORKERS, EXHAUSTED = 1, 2
 OWN = "own: "
@@ -199,13 +200,6 @@ def read_marks(recording: Recording) -> dict[int, Marks]:
             made.tracks["device"] = on_device
         if pid in isolated:
             made.tracks[SERIALISED] = isolated[pid]
-    return found
-
-
-def with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
-    """What the marks of one process tell, those of its host's ordinary track under ""."""
-    found = in_order(tracks.pop("", []))
-    found.tracks = tracks
     return found
 
 

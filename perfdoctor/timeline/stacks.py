@@ -175,15 +175,18 @@ class Stacks:
             number for one in found.values() if one and not one.is_main for number in one.stacks.tolist() if number >= 0
         }
         for pid, several in by_process.items():
-            training = found[pid] or self._most(several, self._within_ns(theirs))
+            training = found[pid]
+            if training is None and theirs:
+                training = self._most(several, self._within_ns(theirs))
             if training is not None:
                 self._make_main(training)
 
     @staticmethod
     def _most(several: list[StackSeries], time_ns: Callable[[StackSeries], float]) -> StackSeries | None:
         """The thread with the most of some time; of those with any a main one stays so."""
-        some = [one for one in several if time_ns(one) > 0]
-        return max(some, key=lambda one: (one.is_main, time_ns(one)), default=None)
+        some = [(one, spent_ns) for one in several if (spent_ns := time_ns(one)) > 0]
+        most, _ = max(some, key=lambda found: (found[0].is_main, found[1]), default=(None, 0))
+        return most
 
     @staticmethod
     def _within_ns(numbers: set[int]) -> Callable[[StackSeries], float]:

@@ -17,6 +17,7 @@ from perfdoctor.knowledge.threads import AUTOGRAD, NETWORK_TARGETS, ON_CONNECTIO
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import ThreadSample
+from perfdoctor.timeline.stand_ins import drawn
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -321,11 +322,11 @@ class Threads:
         main = self.main(pid)
         return main.at(time_ns) if main is not None else GONE
 
-    def main_times(self, pid: int, most: int | None = None) -> list[int]:
-        """When the main thread of a process was sampled, in ns; evenly chosen ones where ``most`` are enough."""
+    def main_times(self, pid: int, most: int | None = None) -> Sequence[int]:
+        """When the main thread of a process was sampled, in ns; drawn ones where ``most`` are enough."""
         main = self.main(pid)
         times: list[int] = [] if main is None else main.times_ns.tolist()
-        return times if most is None else times[:: 1 + len(times) // most]
+        return times if most is None else drawn(times, most)
 
     @property
     def pids(self) -> Iterable[int]:

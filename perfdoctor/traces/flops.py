@@ -133,6 +133,8 @@ def _attention(first: int, causal_at: int, products: int) -> Callable[[Inputs], 
     return counted
 
 
+# Matrix products of attention: scores and output; backward the scores once more, then a gradient each of weights,
+# value, query and key.
 _FORWARD, _BACKWARD = 2, 5
 # Operators that call none of the others, so that nothing counts twice.
 COUNTED: Mapping[str, Callable[[Inputs], _Amount]] = MappingProxyType({

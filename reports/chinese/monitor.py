@@ -105,10 +105,6 @@ def nothing_happened() -> str:
     return "没有超出噪声的变化。"
 
 
-def recordings(*, files: str) -> str:
-    return f"perfdoctor compare {files}"
-
-
 def watched(*, since: str, until: str, beats: str, windows: int, cost: str) -> str:
     return f"从 {since} 到 {until}：计步 {beats}，perfdoctor attach 窗口 {windows} 个（{cost}）。"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from perfdoctor.reports.shared_words import first_ranks
 from perfdoctor.results.stuck import Halt
 
 TITLES = {
@@ -65,8 +66,6 @@ REFUTED = {
 }
 REFUTED_ELSE = "再次观测时，作业已经前进。"
 
-_NAMED = 8  # ranks at most
-
 
 def title(*, kind: str) -> str:
     return TITLES.get(kind, kind)
@@ -79,7 +78,8 @@ def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks:
         here = "被观测的主机" if any(halt.host for halt in waiting) else "本机"
         return f"作业卡住了：{_ranks(ranks)} 不在{here}的作业进程中，{_waits(waiting)}。{still}"
     if kind == "unwatched_rank":
-        unseen = f"{_ranks(ranks)} 没有被观测" if _watched(waiting) else f"没有 {_ranks(ranks)} 的转储"
+        watched = any(halt.watched for halt in waiting)
+        unseen = f"{_ranks(ranks)} 没有被观测" if watched else f"没有 {_ranks(ranks)} 的转储"
         return f"作业中已知的部分卡住了：{_waits(waiting)}。{still}{unseen}：是谁拖住了其他 rank 还不知道。"
     if kind == "collective_mismatch":
         return f"作业卡住了：各 rank 的集合通信对不上：{_waits((*chain, *waiting), tensors=True)}。{still}"
@@ -128,11 +128,7 @@ def _who(halt: Halt, *, several: bool) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    return "rank " + "、".join(map(str, ranks[:_NAMED])) + ("……" if len(ranks) > _NAMED else "")
-
-
-def _watched(halts: Sequence[Halt]) -> bool:
-    return any(halt.pid for halt in halts)
+    return "rank " + first_ranks(ranks, "、", "……")
 
 
 def _waits(halts: Sequence[Halt], *, tensors: bool = False) -> str:

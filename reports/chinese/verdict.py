@@ -1,5 +1,7 @@
 """What a verdict says beside its finding, and why there is none."""
 
+from perfdoctor.reports.shared_words import TERMINALS, first_ranks
+
 # System calls that say more by another name, and what a descriptor leads to.
 _WAITS = {
     "futex": "等待锁或其他线程（futex）",
@@ -12,8 +14,6 @@ _ON = {
     "socket:udp": "网络连接",
     "socket:unix": "本机套接字",
 }
-_NAMED = 8  # ranks at most
-_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 def most(*, cause: str) -> str:
@@ -46,7 +46,7 @@ def slow_rank(*, rank: int, slowdown: float) -> str:
 
 
 def heavy_stage(*, stage: int, ranks: tuple[int, ...], slowdown: float) -> str:
-    named = "、".join(map(str, ranks[:_NAMED])) + ("……" if len(ranks) > _NAMED else "")
+    named = first_ranks(ranks, "、", "……")
     return f"流水线阶段 {stage} 的工作量比其他阶段大（rank {named}）{_if_equal(slowdown)}"
 
 
@@ -97,6 +97,6 @@ def _wait(call: str | None, target: str) -> str:
     kind, _, name = target.partition(":")
     if target in _ON:
         return f"在等待{_ON[target]}（{call}）"
-    if name.startswith(_TERMINALS):
+    if name.startswith(TERMINALS):
         return f"在等待终端 {name}（{call}）"
     return f"停在 {call} 中" + (f"，对象是 {name if kind == 'file' else target}" if target else "")

@@ -105,10 +105,6 @@ def nothing_happened() -> str:
     return "Nothing that exceeds the noise."
 
 
-def recordings(*, files: str) -> str:
-    return f"perfdoctor compare {files}"
-
-
 def watched(*, since: str, until: str, beats: str, windows: int, cost: str) -> str:
     return f"From {since} to {until}: steps counted over {beats}, {windows} windows of perfdoctor attach ({cost})."
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from perfdoctor.reports.shared_words import first_ranks
 from perfdoctor.results.stuck import Halt
 
 TITLES = {
@@ -69,8 +70,6 @@ REFUTED = {
 }
 REFUTED_ELSE = "Watched again, the job has moved on."
 
-_NAMED = 8  # ranks at most
-
 
 def title(*, kind: str) -> str:
     return TITLES.get(kind, kind)
@@ -87,7 +86,8 @@ def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks:
         )
     if kind == "unwatched_rank":
         was = "was not watched" if len(ranks) == 1 else "were not watched"
-        unseen = f"{_first_upper(_ranks(ranks))} {was}" if _watched(waiting) else f"There is no dump of {_ranks(ranks)}"
+        watched = any(halt.watched for halt in waiting)
+        unseen = f"{_first_upper(_ranks(ranks))} {was}" if watched else f"There is no dump of {_ranks(ranks)}"
         return (
             f"What is known of this job is stuck: {_waits(waiting)}. {still} {unseen}: who holds the others up is not "
             "known."
@@ -146,12 +146,7 @@ def _who(halt: Halt, *, several: bool) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    named = ", ".join(map(str, ranks[:_NAMED])) + (" …" if len(ranks) > _NAMED else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}"
-
-
-def _watched(halts: Sequence[Halt]) -> bool:
-    return any(halt.pid for halt in halts)
+    return f"rank{'s' if len(ranks) > 1 else ''} {first_ranks(ranks, ', ', ' …')}"
 
 
 def _waits(halts: Sequence[Halt], *, tensors: bool = False) -> str:

@@ -1,5 +1,7 @@
 """What a verdict says beside its finding, and why there is none."""
 
+from perfdoctor.reports.shared_words import TERMINALS, first_ranks
+
 # System calls that say more by another name, and what a descriptor leads to.
 _WAITS = {
     "futex": "for a lock or another thread (futex)",
@@ -12,8 +14,6 @@ _ON = {
     "socket:udp": "a network connection",
     "socket:unix": "a socket of this host",
 }
-_NAMED = 8  # ranks at most
-_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 def most(*, cause: str) -> str:
@@ -46,7 +46,7 @@ def slow_rank(*, rank: int, slowdown: float) -> str:
 
 
 def heavy_stage(*, stage: int, ranks: tuple[int, ...], slowdown: float) -> str:
-    named = ", ".join(map(str, ranks[:_NAMED])) + (" …" if len(ranks) > _NAMED else "")
+    named = first_ranks(ranks, ", ", " …")
     return f"Stage {stage} of the pipeline has more work than the others (ranks {named}){_if_equal(slowdown)}"
 
 
@@ -102,6 +102,6 @@ def _wait(call: str | None, target: str) -> str:
     kind, _, name = target.partition(":")
     if target in _ON:
         return f"on {_ON[target]} ({call})"
-    if name.startswith(_TERMINALS):
+    if name.startswith(TERMINALS):
         return f"on the terminal {name} ({call})"
     return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")

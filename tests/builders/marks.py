@@ -1,10 +1,17 @@
 """Marks as a training loop with ``diagnose()`` leaves them."""
 
 from perfdoctor.recording.schema import Mark
-from perfdoctor.timeline.marks import in_order
+from perfdoctor.timeline.marks import Marks, in_order
 from perfdoctor.timeline.steps import Steps
 
 MS = 1_000_000
+
+
+def with_tracks(tracks: dict[str, list[Mark]]) -> Marks:
+    """What the marks of one process tell, those of its host's ordinary track under ""."""
+    found = in_order(tracks.pop("", []))
+    found.tracks = tracks
+    return found
 
 
 class Script:

@@ -21,7 +21,7 @@ from tests.processes.attaching import (
     perfdoctor,
     refused,
 )
-from tests.processes.hosts import NEEDS_HOSTS, on_host
+from tests.processes.hosts import NEEDS_HOSTS, free_port, on_host
 from tests.processes.interpreters import interpreter
 
 pytestmark = NEEDS_HOSTS
@@ -52,11 +52,11 @@ TORCHRUN = (
 )
 
 
-def test_two_nodes_of_torchrun_become_one_job(tmp_path: Path, free_port: int) -> None:
+def test_two_nodes_of_torchrun_become_one_job(tmp_path: Path) -> None:
     """perfdoctor is started before there is a rank on either."""
     shared = tmp_path / "shared"
     attach = f"perfdoctor attach --job night-run --wait 200 --duration 5 --gather {shared}"
-    launch = {"port": free_port, "script": TARGETS / "job_ranks.py", "folder": tmp_path}
+    launch = {"port": free_port(), "script": TARGETS / "job_ranks.py", "folder": tmp_path}
     hosts = [start(f"node{number}", TORCHRUN.format(number=number, **launch) + attach) for number in range(2)]
     said = told(*hosts)
     names = sorted(path.name for path in shared.iterdir())
@@ -75,24 +75,15 @@ def test_two_nodes_of_torchrun_become_one_job(tmp_path: Path, free_port: int) ->
     assert any(one["probe"] == "ranks" for one in one_is_missing["not_examined"])
 
 
-@pytest.fixture
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 LISTS = "until perfdoctor ps --json > {to} && {python} -c '{check}' {to}; do sleep 0.5; done"
 CHECK = 'import json, sys; jobs = json.load(open(sys.argv[1]))["jobs"]; sys.exit([one["ranks"] for one in jobs] != [2])'
 
 
 @pytest.mark.parametrize("way", ["", "names"])
-def test_tasks_of_srun_are_one_job(way: str, tmp_path: Path, free_port: int) -> None:
+def test_tasks_of_srun_are_one_job(way: str, tmp_path: Path) -> None:
     """Each is a tree of its own; torch's variables are set by the script itself, or not at all."""
     task = (
-        f"export MEETING=tcp://127.0.0.1:{free_port} SLURM_STEP_NUM_TASKS=2\n"
+        f"export MEETING=tcp://127.0.0.1:{free_port()} SLURM_STEP_NUM_TASKS=2\n"
         "for one in 0 1; do\n"
         f"  SLURM_PROCID=$one SLURM_LOCALID=$one setsid {sys.executable} {TARGETS / 'job_tasks.py'} {way} &\n"
         "done\n"

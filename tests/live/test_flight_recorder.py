@@ -12,8 +12,8 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import FlightDump, Unavailable
 from tests.builders.flight_dumps import ALL, call, written
-from tests.live.test_stuck import planted
 from tests.processes.attaching import is_a_diagnosis, job, perfdoctor
+from tests.processes.stuck import planted
 
 pytestmark = pytest.mark.alone
 
@@ -24,8 +24,10 @@ def test_ranks_in_two_groups_are_told_apart_by_dumps_that_they_are_asked_for(tmp
     """From outside both are in all_reduce at the same line."""
     recording = tmp_path / "job.perfdoctor"
     asking = ("--duration", "7", "--flight-recorder", "--recording", recording, "--json", tmp_path / "a.json")
+    began = time.time()
     with planted("other_group") as pid:
         answer = perfdoctor("attach", pid, *asking, "--lang", "en")
+    most_s = time.time() - began
     assert answer.status == 0, answer.err
     is_a_diagnosis(answer.told)
     stuck = answer.told["stuck"]
@@ -36,11 +38,11 @@ def test_ranks_in_two_groups_are_told_apart_by_dumps_that_they_are_asked_for(tmp
         ("all_reduce", 1, "Float [8]"),
     ]
     assert len({halt["group"] for halt in halts}) == 2
-    _read_as_a_folder(recording, tmp_path / "dumps")
+    _read_as_a_folder(recording, tmp_path / "dumps", most_s)
 
 
-def _read_as_a_folder(recording: Path, folder: Path) -> None:
-    """The same dumps by themselves, as if they had been written two minutes later."""
+def _read_as_a_folder(recording: Path, folder: Path, most_s: float) -> None:
+    """The same dumps by themselves, as if they had been written two minutes later; the job ran for so long at most."""
     folder.mkdir()
     with Recording.open(recording) as opened:
         rows = opened.rows(FlightDump)
@@ -53,7 +55,7 @@ def _read_as_a_folder(recording: Path, folder: Path) -> None:
     assert answer.status == 0, answer.err
     is_a_diagnosis(answer.told)
     assert (answer.told["stuck"]["kind"], answer.told["stuck"]["ranks"]) == ("collective_mismatch", [0, 1])
-    assert answer.told["stuck"]["since_s"] == pytest.approx(120, abs=20)
+    assert 120 <= answer.told["stuck"]["since_s"] <= 120 + most_s
 
 
 def test_a_dump_that_a_rank_has_left_is_read_and_one_of_an_earlier_run_is_not(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A job's figures for others while it is watched, by the command as users run it."""
 
 import json
+import signal
 import socket
 import subprocess
 import urllib.error
@@ -11,33 +12,29 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.builders.collector import collecting
-from tests.processes.attaching import ENVIRONMENT, PERFDOCTOR, TRAINING, job, perfdoctor, refused, until
+from tests.processes.attaching import PATIENCE_S, TRAINING, attached, job, perfdoctor, refused, until
 
 
 def test_a_job_is_scraped_while_it_is_watched_and_reported_to_a_collector(tmp_path: Path) -> None:
     told = tmp_path / "a.json"
     with job(*TRAINING, "--wait-ms", "0.5") as training, collecting() as collector:
-        words = ["attach", str(training.pid), "--duration", "6", "--metrics-port", "0", "--otlp", collector.url]
-        with subprocess.Popen(
-            [*PERFDOCTOR, *words, "--json", str(told)],
-            env=ENVIRONMENT,
-            text=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as watching:
+        words = ("--duration", "600", "--metrics-port", "0", "--otlp", collector.url, "--json", told)
+        with attached(training.pid, *words, stdout=subprocess.DEVNULL) as watching:
             assert watching.stderr is not None
             said, url = watching.stderr.readline().rsplit(maxsplit=1)
             assert said == "perfdoctor: metrics at"
 
-            def threads() -> list[dict[str, str]]:
+            def scraped(name: str) -> list[dict[str, str]]:
                 with urllib.request.urlopen(url, timeout=30) as answer:
                     families = text_string_to_metric_families(answer.read().decode())
-                return [one.labels for family in families for one in family.samples if one.name.endswith("cpu_threads")]
+                return [one.labels for family in families for one in family.samples if one.name.endswith(name)]
 
-            assert until(lambda: threads() == [{"subject": f"pid:{training.pid}"}])
+            assert until(lambda: scraped("cpu_threads") == [{"subject": f"pid:{training.pid}"}])
+            assert until(lambda: scraped("cause_share"), PATIENCE_S)
+            watching.send_signal(signal.SIGINT)
             assert watching.wait(120) == 0, watching.stderr.read()
         with pytest.raises(urllib.error.URLError):
-            threads()
+            scraped("cpu_threads")
         with socket.create_server(("127.0.0.1", 0)) as taken:
             answer = perfdoctor("attach", training.pid, "--metrics-port", taken.getsockname()[1])
         refused(answer, "Address already in use", "--metrics-port")

@@ -33,10 +33,10 @@ def paced() -> Iterator[Started]:
         yield started
 
 
-def of_pace(into: Path) -> list[Incident]:
-    """What was told of the pace, as it is known last."""
+def of_pace(into: Path, since: float) -> list[Incident]:
+    """What was told of the pace since then, as it is known last: on a busy machine there is more."""
     found = {one.number: one for one in kept(into, Incident) if one.what in (Happened.SLOWER, Happened.DIP)}
-    return [one for one in found.values() if one.cause is not None]
+    return [one for one in found.values() if one.cause is not None and one.since > since]
 
 
 def test_a_job_that_becomes_slower_is_dated_with_its_cause(paced: Started, tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_a_job_that_becomes_slower_is_dated_with_its_cause(paced: Started, tmp_p
         assert until(lambda: len(kept(tmp_path, Beat)) > 12 and kept(tmp_path, Window), PATIENCE_S)
         slowed = time.time()
         os.kill(paced.pid, signal.SIGUSR1)
-        assert until(lambda: of_pace(tmp_path), PATIENCE_S)
-        incident = of_pace(tmp_path)[-1]
+        assert until(lambda: of_pace(tmp_path, slowed - 8), PATIENCE_S)
+        incident = of_pace(tmp_path, slowed - 8)[0]
         assert incident.since == pytest.approx(slowed, abs=8)
         assert incident.values["after_s"] > 1.5 * incident.values["before_s"]
         assert incident.cause == "cpu.input_preprocessing"
@@ -104,10 +104,12 @@ def test_who_is_not_started_again_is_given_up(tmp_path: Path) -> None:
 def test_what_was_counted_survives_a_kill(paced: Started, tmp_path: Path) -> None:
     with monitoring(paced.pid, tmp_path, beat_s=600.0) as monitor:
         assert until(lambda: last_call(tmp_path) - first_call(tmp_path) > 5, PATIENCE_S)
+        # A second between two looks, another one of a busy machine.
+        assert until(lambda: time.monotonic() - last_call(tmp_path) < 3.0, PATIENCE_S)
+        seen_until = last_call(tmp_path)
         monitor.kill()
         monitor.wait()
-        seen_until, now = last_call(tmp_path), time.clock_gettime(time.CLOCK_MONOTONIC)
-    assert now - seen_until < 3.0  # a second between two looks, another one of a busy machine
+    assert last_call(tmp_path) >= seen_until
     assert kept(tmp_path, Beat) == []
     with monitoring(paced.pid, tmp_path):
         assert until(lambda: kept(tmp_path, Beat), PATIENCE_S)
@@ -154,6 +156,6 @@ def test_no_history_is_one_sentence_and_the_next_move(tmp_path: Path) -> None:
 def test_the_watching_is_light(paced: Started, tmp_path: Path) -> None:
     """No numpy, no pandas, and the probes of `attach` in a process that ends with its window."""
     with monitoring(paced.pid, tmp_path, every_s=600.0) as monitor:
-        assert until(lambda: kept(tmp_path, Beat), PATIENCE_S)
+        assert until(lambda: kept(tmp_path, Window), PATIENCE_S)
         mapped = subprocess.run(["grep", "-c", "numpy", f"/proc/{monitor.pid}/maps"], capture_output=True, check=False)
     assert mapped.stdout.strip() == b"0"

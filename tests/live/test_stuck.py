@@ -1,35 +1,13 @@
 """Jobs that hang, and one that only steps slowly, watched from outside as users do it."""
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.files import ROOT
-from tests.processes.attaching import ENVIRONMENT, is_a_diagnosis, perfdoctor
+from tests.processes.attaching import is_a_diagnosis, perfdoctor
+from tests.processes.stuck import planted
 
 pytestmark = pytest.mark.alone
-
-JOBS = ROOT / "benchmarks" / "stuck_jobs.py"
-
-
-@contextmanager
-def planted(name: str) -> Iterator[int]:
-    """A job of two ranks that has come to what is planted in its last one; its launcher's process id."""
-    command = [sys.executable, str(JOBS), name, "2"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, start_new_session=True, env=ENVIRONMENT, **pipes) as job:
-        try:
-            assert job.stdout is not None
-            assert job.stdout.readline().startswith("ready")
-            yield job.pid
-        finally:
-            os.killpg(job.pid, signal.SIGKILL)
 
 
 def test_a_rank_that_waits_for_a_lock_is_found_by_way_of_the_one_that_waits_for_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.files import ROOT
-from tests.processes.attaching import ENVIRONMENT, is_a_diagnosis, perfdoctor
+from tests.processes.attaching import ENVIRONMENT, PATIENCE_S, is_a_diagnosis, perfdoctor
+from tests.processes.hosts import NEEDS_HOSTS, free_port, on_host
+from tests.processes.stuck import JOBS
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, *NEEDS_HOSTS]
 
-JOBS = ROOT / "benchmarks" / "stuck_jobs.py"
-NAMESPACES = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-# On each host: its rank, and perfdoctor as soon as all ranks have come to where they hang.
+# On each host: its rank, and perfdoctor as soon as all ranks have come to where they hang. No rank is ended while the
+# other host still looks: it would be gone there.
 HOST = """
-hostname node$RANK
 "$PYTHON" "$JOBS" "$NAME" & rank=$!
 until [ -e "$STUCK_FOLDER/ready.0" ] && [ -e "$STUCK_FOLDER/ready.1" ]; do sleep 0.2; done
 "$PYTHON" -m perfdoctor attach $rank --duration 8 --recording "$STUCK_FOLDER/host$RANK.perfdoctor"
+touch "$STUCK_FOLDER/done.$RANK"
+until [ -e "$STUCK_FOLDER/done.0" ] && [ -e "$STUCK_FOLDER/done.1" ]; do sleep 0.2; done
 kill -9 $rank
 """
 
@@ -44,7 +44,7 @@ def host(rank: int, name: str, port: int, folder: Path) -> Iterator["subprocess.
         "MASTER_PORT": str(port),
     }
     quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    command = [*NAMESPACES, "bash", "-c", HOST]
+    command = on_host(f"node{rank}", HOST)
     with subprocess.Popen(command, env=environment, start_new_session=True, **quiet) as process:
         try:
             yield process
@@ -55,14 +55,11 @@ def host(rank: int, name: str, port: int, folder: Path) -> Iterator["subprocess.
 
 def recorded(name: str, folder: Path) -> list[Path]:
     """Recordings of both hosts of a job in which something was planted."""
-    if subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("may not make a pid namespace here")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     with ExitStack() as stack:
         hosts = [stack.enter_context(host(rank, name, port, folder)) for rank in (0, 1)]
         for process in hosts:
-            process.wait()
+            process.wait(timeout=PATIENCE_S)
     return [folder / f"host{rank}.perfdoctor" for rank in (0, 1)]
 
 

@@ -182,11 +182,10 @@ def attached(pid: int, *arguments: object, **how: Any) -> Iterator["subprocess.P
     """perfdoctor while it watches, in a process group of its own, as a shell would start it."""
     with subprocess.Popen(
         [*PERFDOCTOR, "attach", str(pid), *map(str, arguments)],
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        **{"env": ENVIRONMENT, **how},
+        **{"env": ENVIRONMENT, "stdout": subprocess.PIPE, **how},
     ) as process:
         try:
             yield process

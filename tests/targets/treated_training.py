@@ -17,11 +17,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--objects", type=int, default=0, help="collected after each step")
     parser.add_argument("--crash-with", default="", help="this loader argument, as `num_workers`, is not to be 0")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--orphan", type=Path, help="leave a process behind, and write its number here")
     parser.add_argument("--save", type=Path, help="where to save after each step")
     options = parser.parse_args()
     torch.manual_seed(1)
-    torch.set_num_threads(2)
+    torch.set_num_threads(options.threads)
     rows = torch.randn(64, 3, 8, 8)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=8)
     if options.crash_with and getattr(loader, options.crash_with):

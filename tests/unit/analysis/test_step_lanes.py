@@ -5,7 +5,9 @@ from collections.abc import Iterable
 import pytest
 
 from perfdoctor.analysis.step_lanes import step_lanes
-from perfdoctor.recording.schema import Mark, Sample
+from perfdoctor.attribution.share import Writing
+from perfdoctor.causes import CHECKPOINT_WRITE
+from perfdoctor.recording.schema import Mark, Sample, ThreadSample
 from perfdoctor.results.activity import GPU, WORKER, Lane
 from tests.builders import jobs
 
@@ -39,11 +41,11 @@ def worker(pid: int, states: str, *, started_s: float = -9.0, ended_s: float | N
     return [*alive, *jobs.thread(pid, pid, states, name="pt_data_worker", run=0.5, **IDLES)]  # type: ignore[arg-type]
 
 
-def lanes(samples: Iterable[Sample], number: int = 3) -> tuple[Lane, ...]:
+def lanes(samples: Iterable[Sample], number: int = 3, writing: Writing = Writing()) -> tuple[Lane, ...]:  # noqa: B008
     """Of one step of a trainer."""
     trainer = [*jobs.process(TRAINER), *jobs.thread(TRAINER, TRAINER, run=1.0)]
     job = jobs.timeline([*trainer, *samples])
-    return step_lanes(job, job.processes.by_pid[TRAINER], job.steps[TRAINER], number)
+    return step_lanes(job, job.processes.by_pid[TRAINER], job.steps[TRAINER], number, writing)
 
 
 def spent(lane: Lane, what: str) -> float:
@@ -81,6 +83,16 @@ def test_short_steps_are_put_one_upon_the_other() -> None:
         assert part.base == pytest.approx(by_bin.get(part.start_s, 0.0))
         by_bin[part.start_s] = part.base + part.fraction
     assert list(by_bin.values()) == pytest.approx([1.0] * len(by_bin))
+
+
+@pytest.mark.parametrize("step_s", [0.4, 0.042])
+def test_a_worker_writes_for_what_the_files_of_its_trainer_are_written_for(step_s: float) -> None:
+    samples = [
+        one._replace(syscall="write", target="file:/state") if isinstance(one, ThreadSample) else one
+        for one in worker(20, "D")
+    ]
+    (lane,) = lanes([*marked(step_s), *samples], writing=Writing({"file:/state": CHECKPOINT_WRITE}))
+    assert {part.what for part in lane.parts} == {CHECKPOINT_WRITE}
 
 
 def test_a_worker_that_was_hardly_seen_has_an_empty_lane() -> None:

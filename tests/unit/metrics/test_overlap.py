@@ -4,9 +4,8 @@ import pytest
 
 from perfdoctor.metrics.overlap import device_parts, measure_longer, measure_overlap, serialised_parts, summary
 from perfdoctor.recording.schema import Mark
-from perfdoctor.timeline.marks import with_tracks
 from perfdoctor.timeline.steps import Steps
-from tests.builders.marks import Script
+from tests.builders.marks import Script, with_tracks
 
 
 def observed(step_ms: float) -> Script:

@@ -286,6 +286,16 @@ def test_a_finding_and_the_lines_where_its_time_goes_lead_to_each_other() -> Non
     assert text.count('href="#source-') == 3, "the third is in the table of lines; no other finding has any"
 
 
+def test_a_line_of_a_file_far_down_leads_to_its_source() -> None:
+    base = diagnoses.input_bound()
+    (excerpt,), (line,) = base.activity.source.excerpts, base.activity.lines
+    far = f"/home/me/{'folder/' * 20}dataset.py"
+    source = SourceView((replace(excerpt, file=far),))
+    lines = (replace(line, line=line.line.replace(excerpt.file, far)),)
+    text = render(replace(base, activity=replace(base.activity, source=source, lines=lines)))
+    assert text.count('href="#source-1-41"') == 2, "from the finding, and from the table of lines"
+
+
 def test_a_page_of_a_stuck_job_gives_its_time_to_no_cause() -> None:
     moving = diagnoses.input_bound()
     text = render(replace(diagnoses.stuck(), activity=replace(moving.activity, steps=())))

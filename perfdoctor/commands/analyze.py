@@ -9,7 +9,6 @@ each rank, say why the collectives of a job that hung did not end.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.commands.progress import progress_bar
 from perfdoctor.diagnosis import Diagnosis, NotExamined, say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.collector import collector_paused
 from perfdoctor.reports.outputs import add_output_arguments, asked_files, conclude, deliver, require_places
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def _diagnose_files(addresses: list[str], scheduler: str | None, summaries: Path
         except PerfDoctorError as error:  # then they are compared without one
             apart.append(NotExamined("clock", str(error), error.hint))
     gathered = _gather(files, scheduler, summaries)
-    gc.freeze()  # thousands of ranks stay until the end: the collector need not walk through them
-    diagnosis = _diagnose_summaries(gathered, files[0].kind)
+    with collector_paused():  # it would walk through the summaries of thousands of ranks
+        diagnosis = _diagnose_summaries(gathered, files[0].kind)
     return replace(diagnosis, not_examined=(*gathered.not_examined(), *apart, *diagnosis.not_examined))
 
 

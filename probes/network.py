@@ -24,7 +24,7 @@ KINDS = ("tcp", "udp", "unix", "other")
 
 # So many open files are looked at in one sample; of more, those of some processes in turn.
 MOST_DESCRIPTORS = 2000
-# Listing all sockets may take so long; where it takes longer, they are listed more rarely in proportion.
+# Listing sockets may take so long; where it takes longer, they are listed more rarely in proportion.
 _SOCKETS_BUDGET_NS = 20_000_000
 _ESTABLISHED = "01"  # include/net/tcp_states.h
 _INFINIBAND = 32  # ARPHRD_INFINIBAND in include/uapi/linux/if_arp.h
@@ -85,7 +85,8 @@ class NetworkProbe:
         self._sockets_next_ns = 0
         self._waiting: list[int] = []  # processes whose sockets are still to be looked at in this round
         self._seen: set[int] = set()
-        self._inodes: dict[int, list[str]] = {}
+        self._tcp: dict[int, set[str]] = {}  # inodes of the sockets seen last, by process
+        self._skipped = 0  # samples without the send queues that are still to come
 
     def check(self, process: Candidate) -> Availability:
         """Interfaces are seen by everybody; the sockets of a process need the right to read it."""
@@ -112,7 +113,8 @@ class NetworkProbe:
         if self._waiting or now_ns >= self._sockets_next_ns:
             self._waiting = [pid for pid in self._waiting or pids if pid in pids]
             yield from self._some_sockets(now_ns)
-        yield from self._send_queue(now_ns, pids)
+        self._tcp = {pid: self._tcp[pid] for pid in pids if self._tcp.get(pid)}
+        yield from self._send_queue(now_ns)
 
     def close(self) -> Iterator[Sample]:
         """Closes all files, and says whose sockets there was no time to look at."""
@@ -145,13 +147,16 @@ class NetworkProbe:
             yield Reading(time_ns, "network", "network", "tcp_retransmits_total", tcp.get("RetransSegs"))
             return
 
-    def _send_queue(self, time_ns: int, pids: Iterable[int]) -> Iterator[Reading]:
+    def _send_queue(self, time_ns: int) -> Iterator[Reading]:
         """What the job's connections hold that the other side has not yet confirmed, by the sockets seen last."""
-        held = {inode for pid in pids for inode in self._inodes.get(pid, ())}
-        namespace = next(iter(pids), None)
-        if held and namespace is not None:
-            queued = queued_bytes(self._root / f"proc/{namespace}/net", held)
+        held = set().union(*self._tcp.values())
+        if self._skipped:
+            self._skipped -= 1
+        elif held:
+            start_ns = now_ns()
+            queued = queued_bytes(self._root / f"proc/{next(iter(self._tcp))}/net", held)
             yield Reading(time_ns, "network", "network", "send_queue_bytes", queued)
+            self._skipped = _times_rarer(start_ns) - 1
 
     def _some_sockets(self, time_ns: int) -> Iterator[Sample]:
         start_ns = now_ns()
@@ -164,17 +169,17 @@ class NetworkProbe:
                 descriptors = os.listdir(self._root / f"proc/{pid}/fd")
                 looked_at += len(descriptors)
                 inodes = socket_inodes(f"{self._root}/proc/{pid}/fd", descriptors)
-                self._inodes[pid] = inodes
                 if inodes and table is None:
                     table = socket_table(self._root / f"proc/{pid}/net")
+                kinds = [(table or {}).get(inode, ("other", "")) for inode in inodes]
+                self._tcp[pid] = {inode for inode, (kind, _) in zip(inodes, kinds, strict=True) if kind == "tcp"}
             except PermissionError:
                 yield from self._refusal(pid)
             except OSError:
                 continue
             else:
-                yield from self._sockets(time_ns, pid, [(table or {}).get(inode, ("other", "")) for inode in inodes])
-        spent_ns = now_ns() - start_ns
-        self._sockets_next_ns = time_ns + SOCKETS_PERIOD_NS * max(1, spent_ns // _SOCKETS_BUDGET_NS)
+                yield from self._sockets(time_ns, pid, kinds)
+        self._sockets_next_ns = time_ns + SOCKETS_PERIOD_NS * _times_rarer(start_ns)
 
     def _sockets(self, time_ns: int, pid: int, sockets: list[tuple[str, str]]) -> Iterator[Sample]:
         subject = f"pid:{pid}"
@@ -190,6 +195,11 @@ class NetworkProbe:
         if not self._refused:
             self._refused = True
             yield Unavailable(self.name, *_unseen(pid, why_not(pid, self._root)))
+
+
+def _times_rarer(start_ns: int) -> int:
+    """How many times as rarely as planned sockets are to be listed, after a listing that began then."""
+    return max(1, (now_ns() - start_ns) // _SOCKETS_BUDGET_NS)
 
 
 def _read_number(file: Path) -> int | None:
@@ -226,16 +236,24 @@ def socket_inodes(folder: str, descriptors: Iterable[str]) -> list[str]:
     return inodes
 
 
+def _rows(net: Path, name: str) -> list[list[str]]:
+    """The columns of all sockets in one of a namespace's tables.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return [line.split() for line in (net / name).read_text(errors="replace").splitlines()[1:]]
+
+
 def queued_bytes(net: Path, inodes: Collection[str]) -> int | None:
     """Bytes in the send queues of some TCP sockets of a namespace; None where its tables cannot be read."""
     found = None
     for name in ("tcp", "tcp6"):
         try:
-            lines = (net / name).read_text(errors="replace").splitlines()[1:]
+            rows = _rows(net, name)
         except OSError:
             continue
-        queues = ((fields[4].partition(":")[0], fields[9]) for fields in map(str.split, lines))
-        found = (found or 0) + sum(int(queue, 16) for queue, inode in queues if inode in inodes)
+        found = (found or 0) + sum(int(row[4].partition(":")[0], 16) for row in rows if row[9] in inodes)
     return found
 
 
@@ -249,11 +267,10 @@ def socket_table(net: Path) -> dict[str, tuple[str, str]]:
     ):
         for name in names:
             try:
-                lines = (net / name).read_text(errors="replace").splitlines()[1:]
+                rows = _rows(net, name)
             except OSError:
                 continue  # No IPv6 here, for instance.
-            for line in lines:
-                fields = line.split()
+            for fields in rows:
                 connected = kind == "tcp" and fields[3] == _ESTABLISHED
                 table[fields[inode_at]] = (kind, address(fields[2]) if connected else "")
     return table

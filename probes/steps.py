@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,8 +74,12 @@ class _CountedProcess:
             OSError: the kernel refuses it.
         """
         found = self._probes.setdefault(tid, [])
-        for function in self._functions:
-            found.append((function.what, CallProbe(tid, function.file, function.offset, function.only)))
+        try:
+            for function in self._functions:
+                found.append((function.what, CallProbe(tid, function.file, function.offset, function.only)))
+        except OSError:
+            self._close(tid)
+            raise
 
     def read(self) -> list[CountedCall]:
         """The calls since the last one that was read."""
@@ -96,14 +101,17 @@ class _CountedProcess:
         grown = {tid: ran - before.get(tid, ran) for tid, ran in self._ran_ns.items() if tid not in self._probes}
         busy = sorted((tid for tid, ran in grown.items() if ran > 0), key=lambda tid: -grown[tid])
         for tid in busy[: _MOST_THREADS + 1 - len(self._probes)]:
-            self.watch(tid)
+            with suppress(ProcessLookupError):  # it has just ended
+                self.watch(tid)
 
     def close(self) -> None:
         """Takes the probes out."""
-        for probes in self._probes.values():
-            for _, probe in probes:
-                probe.close()
-        self._probes.clear()
+        for tid in list(self._probes):
+            self._close(tid)
+
+    def _close(self, tid: int) -> None:
+        for _, probe in self._probes.pop(tid):
+            probe.close()
 
 
 def _run_times(tasks: Path) -> dict[int, int]:

@@ -65,13 +65,8 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that say where reports go, and in which language."""
     for one in reversed(OUTPUTS):
         parser.add_argument(f"--{one.name}", type=Path, metavar=one.file, help=one.says)
-    add_language_argument(parser)
-    parser.add_argument("--force", action="store_true", help="replace files that perfdoctor would leave as they are")
-
-
-def add_language_argument(parser: argparse.ArgumentParser) -> None:
-    """The option that says in which language reports are."""
     parser.add_argument("--lang", choices=LANGUAGES, help="language of what is said (default: by the locale; JSON: en)")
+    parser.add_argument("--force", action="store_true", help="replace files that perfdoctor would leave as they are")
 
 
 def asked_files(arguments: argparse.Namespace) -> dict[str, Path | None]:

@@ -10,16 +10,14 @@ samples), the time of day stands, and how far it may be off is not known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.attribution.collectives import CollectiveWaits
 from perfdoctor.knowledge import thresholds
-from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.clock import NS_PER_S, epoch_of
 from perfdoctor.recording.other_clock import ClockOffset
-from perfdoctor.recording.reader import Recording
 from perfdoctor.timeline.job import JobTimeline
 
 Floats = npt.NDArray[np.float64]
@@ -47,7 +45,7 @@ def _offset(first: JobTimeline, theirs: Floats, job: JobTimeline, own: Floats) -
     clock, reference = (one.recording.meta.get("clock", "") for one in (job, first))
     if job is first or (clock and clock == reference):
         return ClockOffset(shared=True)
-    by_day = _time_of_day(first.recording) - _time_of_day(job.recording)
+    by_day = epoch_of(first.recording.meta) - epoch_of(job.recording.meta)
     found = _fit(own - by_day, theirs)
     if found is None:
         return ClockOffset(by_day, error_ns=None)
@@ -64,14 +62,6 @@ def _offset(first: JobTimeline, theirs: Floats, job: JobTimeline, own: Floats) -
     drift, ahead = np.polyfit(at, [fitted[0] for _, fitted in pieces], 1)
     error = max(fitted[1] for _, fitted in pieces)
     return ClockOffset(by_day + round(found[0] + ahead), begin, float(drift), round(error))
-
-
-def _time_of_day(recording: Recording) -> int:
-    """Nanoseconds since 1970 when the recording's clock stood at zero, as far as its host knew."""
-    if "epoch_ns" in recording.meta:
-        return int(recording.meta["epoch_ns"])
-    started = datetime.strptime(recording.meta["started"], "%Y-%m-%dT%H:%M:%S%z")
-    return int(started.timestamp()) * NS_PER_S - recording.start_ns
 
 
 def _left_collectives(job: JobTimeline) -> Floats:

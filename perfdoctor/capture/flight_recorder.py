@@ -12,13 +12,17 @@ import socket
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import NamedTuple
 
-from perfdoctor.capture.trace_check import environment_of
 from perfdoctor.knowledge.flight_recorder import HANDLERS, IN_CACHE, IN_TMP, PIPE, PREFIX, SERVER
+from perfdoctor.knowledge.launchers import LAUNCHERS, Launcher, number_of
+from perfdoctor.probes.readers.environment import environment_of
+from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock
 from perfdoctor.recording.schema import FlightDump, Sample, Unavailable
 
@@ -33,6 +37,19 @@ _ENABLE = (
 )
 
 
+class _Rank(NamedTuple):
+    """A rank of the job's on this host.
+
+    Attributes:
+        number: as its launcher told it, or its script.
+        variables: its environment, as it is now.
+    """
+
+    pid: int
+    number: int
+    variables: Mapping[str, str]
+
+
 def flight_dumps(processes: Mapping[int, int], *, ask: bool) -> Iterator[Sample]:
     """What the Flight Recorder of a job's ranks holds.
 
@@ -40,64 +57,56 @@ def flight_dumps(processes: Mapping[int, int], *, ask: bool) -> Iterator[Sample]
         processes: when each that uses torch was started, on the one clock, in ns.
         ask: for new dumps, where the job was started so that it gives them.
     """
-    environments = _of_ranks(processes)
+    ranks = _ranks(processes)
     asked_ns = time.time_ns()
     answered: set[int] = set()
     if ask:
-        for dump in _from_servers(environments.values()):
+        for dump in _from_servers(ranks):
             answered.add(dump.rank)
             yield dump
-        piped = {int(one["RANK"]) for pid, one in environments.items() if _knock(pid, one)}
-        _wait_for(piped, environments, asked_ns)
-        answered |= piped
-    for dump in _written(environments, processes):
+        piped = [rank for rank in ranks if _knock(rank)]
+        _wait_for(piped, asked_ns)
+        answered |= {rank.number for rank in piped}
+    for dump in _written(ranks, processes):
         answered.add(dump.rank)
         yield dump
     if ask and not answered:
         yield Unavailable(_PROBE, "No rank of this job can be asked for a dump of its Flight Recorder.", _ENABLE)
 
 
-def _of_ranks(processes: Mapping[int, int]) -> dict[int, Mapping[str, str]]:
-    """The environment of each rank; what a rank starts inherits it, and is left out."""
-    first: dict[str, tuple[int, Mapping[str, str]]] = {}
+def _ranks(processes: Mapping[int, int]) -> list[_Rank]:
+    """The ranks among processes; what a rank starts inherits its number, and is left out.
+
+    So is what only an outer launcher has numbered: srun's number of a task is not that of a rank that torchrun starts.
+    """
+    told: dict[Launcher, dict[int, _Rank]] = {}
     for pid in sorted(processes, key=lambda pid: (processes[pid], pid)):
-        if found := _environment(pid):
-            first.setdefault(found["RANK"], (pid, found))
-    return dict(first.values())
+        variables = environment_of(pid) or {}
+        if (number := number_of(variables)) is not None and number.rank is not None:
+            told.setdefault(number.launcher, {}).setdefault(number.rank, _Rank(pid, number.rank, variables))
+    return list(told[min(told, key=LAUNCHERS.index)].values()) if told else []
 
 
-def _environment(pid: int) -> Mapping[str, str]:
-    """What a rank was started with; nothing if it is gone, may not be looked at, or is no rank by its environment."""
-    with suppress(OSError):
-        found = environment_of(pid)
-        return found if found.get("RANK", "").isdigit() else {}
-    return {}
-
-
-def _written(environments: Mapping[int, Mapping[str, str]], started: Mapping[int, int]) -> Iterator[FlightDump]:
-    """Dumps that were written since the job was started, each once."""
+def _written(ranks: Iterable[_Rank], started: Mapping[int, int]) -> Iterator[FlightDump]:
+    """Dumps that were written since the job was started."""
     epoch_ns, _ = epoch_on_the_clock()
-    read: set[tuple[int, int]] = set()
-    for pid, variables in environments.items():
-        for path in _places(pid, variables):
-            with suppress(OSError):
-                found = path.stat()
-                written_ns = found.st_mtime_ns
-                key = found.st_dev, found.st_ino
-                if key in read or found.st_size > _MOST_BYTES or written_ns - epoch_ns < started[pid]:
-                    continue
-                read.add(key)
-                data = zlib.compress(path.read_bytes())
-                yield FlightDump(written_ns - epoch_ns, int(variables["RANK"]), written_ns, data)
+    for rank in ranks:
+        with suppress(OSError), closing(FileView(rank.pid)) as files:
+            for path in _places(rank):
+                with suppress(OSError):
+                    content, written_ns = files.read(path, _MOST_BYTES)
+                    if written_ns - epoch_ns >= started[rank.pid]:
+                        yield FlightDump(written_ns - epoch_ns, rank.number, written_ns, zlib.compress(content))
 
 
-def _places(pid: int, variables: Mapping[str, str]) -> Iterator[Path]:
-    """Where a rank's dump may lie, as this process sees its files."""
+def _places(rank: _Rank) -> Iterator[str]:
+    """Where a rank's dump may lie, as it names the files itself."""
+    variables = rank.variables
     named = next((variables[name] for name in PREFIX if variables.get(name)), None)
     cache = variables.get("XDG_CACHE_HOME") or f"{variables.get('HOME', '/tmp')}/.cache"
     prefixes = [named] if named else [*(f"{cache}/{name}" for name in IN_CACHE), IN_TMP]
     for prefix in prefixes:
-        yield _seen_from_here(pid, prefix + variables["RANK"])
+        yield f"{prefix}{rank.number}"
 
 
 def _seen_from_here(pid: int, path: str) -> Path:
@@ -105,11 +114,11 @@ def _seen_from_here(pid: int, path: str) -> Path:
     return Path(f"/proc/{pid}/root{path}") if path.startswith("/") else Path(f"/proc/{pid}/cwd", path)
 
 
-def _knock(pid: int, variables: Mapping[str, str]) -> bool:
+def _knock(rank: _Rank) -> bool:
     """Asks a rank for a dump through its named pipe; False if it has none, or nobody reads from it."""
-    if not variables.get(PIPE):
+    if not rank.variables.get(PIPE):
         return False
-    pipe = _seen_from_here(pid, f"{variables[PIPE]}{variables['RANK']}.pipe")
+    pipe = _seen_from_here(rank.pid, f"{rank.variables[PIPE]}{rank.number}.pipe")
     try:
         if not stat.S_ISFIFO(pipe.stat().st_mode):
             return False
@@ -124,44 +133,53 @@ def _knock(pid: int, variables: Mapping[str, str]) -> bool:
         os.close(descriptor)
 
 
-def _wait_for(piped: set[int], environments: Mapping[int, Mapping[str, str]], asked_ns: int) -> None:
+def _wait_for(waiting: Sequence[_Rank], asked_ns: int) -> None:
     """Waits until the ranks that were asked have written their dumps, some seconds at most."""
-    waiting = {pid: one for pid, one in environments.items() if int(one["RANK"]) in piped}
     ends = time.monotonic() + _PATIENCE_S
     while waiting and time.monotonic() < ends:
         time.sleep(0.1)
-        waiting = {pid: one for pid, one in waiting.items() if not _is_newer(_places(pid, one), asked_ns)}
+        waiting = [rank for rank in waiting if not _is_newer(rank, asked_ns)]
 
 
-def _is_newer(places: Iterable[Path], asked_ns: int) -> bool:
-    """Whether a file was written since then, and not in the last moment: it may not be whole yet."""
-    for path in places:
+def _is_newer(rank: _Rank, asked_ns: int) -> bool:
+    """Whether a dump was written since then, and not in the last moment: it may not be whole yet."""
+    for path in _places(rank):
         with suppress(OSError):
-            written_ns = path.stat().st_mtime_ns
+            written_ns = _seen_from_here(rank.pid, path).stat().st_mtime_ns
             if asked_ns <= written_ns <= time.time_ns() - NS_PER_S // 2:
                 return True
     return False
 
 
-def _from_servers(environments: Iterable[Mapping[str, str]]) -> Iterator[FlightDump]:
-    """Dumps of ranks that answer requests; torch answers in threads of its own, whatever the main thread does."""
-    epoch_ns, _ = epoch_on_the_clock()
-    for variables in environments:
-        if not variables.get(SERVER):
-            continue
-        with suppress(OSError, HTTPException):
-            offered = _ask(variables[SERVER], "/handler/", "GET").decode(errors="replace")
-            for handler in HANDLERS:
-                if handler in re.findall(r"\w+", offered):
-                    data = _ask(variables[SERVER], f"/handler/{handler}", "POST")
-                    now_ns = time.time_ns()
-                    yield FlightDump(now_ns - epoch_ns, int(variables["RANK"]), now_ns, zlib.compress(data))
-                    break
+def _from_servers(ranks: Iterable[_Rank]) -> Iterator[FlightDump]:
+    """Dumps of ranks that answer requests; torch answers in threads of its own, whatever the main thread does.
+
+    All are asked at once: one that does not answer holds up no other.
+    """
+    serving = [rank for rank in ranks if rank.variables.get(SERVER)]
+    if serving:
+        ends = time.monotonic() + _PATIENCE_S
+        with ThreadPoolExecutor(len(serving)) as pool:
+            yield from filter(None, pool.map(lambda rank: _from_server(rank, ends), serving))
+
+
+def _from_server(rank: _Rank, ends: float) -> FlightDump | None:
+    """The dump of a rank that answers requests until an instant of ``time.monotonic``."""
+    server = str(_seen_from_here(rank.pid, rank.variables[SERVER]))
+    with suppress(OSError, HTTPException):
+        offered = re.findall(r"\w+", _ask(server, "/handler/", "GET", ends).decode(errors="replace"))
+        handler = next((one for one in HANDLERS if one in offered), None)
+        if handler is not None:
+            data = _ask(server, f"/handler/{handler}", "POST", ends)
+            epoch_ns, _ = epoch_on_the_clock()
+            now_ns = time.time_ns()
+            return FlightDump(now_ns - epoch_ns, rank.number, now_ns, zlib.compress(data))
+    return None
 
 
 class _OverUnixSocket(HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_PATIENCE_S)
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
@@ -170,13 +188,16 @@ class _OverUnixSocket(HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _ask(path: str, what: str, method: str) -> bytes:
+def _ask(path: str, what: str, method: str, ends: float) -> bytes:
     """What a rank's server answers.
 
     Raises:
         OSError, HTTPException: it does not, or refuses.
     """
-    connection = _OverUnixSocket(path)
+    left_s = ends - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    connection = _OverUnixSocket(path, left_s)
     try:
         connection.request(method, what)
         answer = connection.getresponse()

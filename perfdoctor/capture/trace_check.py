@@ -80,7 +80,7 @@ def unfit(pid: int) -> Refusal | None:
         return Refusal(f"Process {pid} is stopped.", f"kill -CONT {pid}")
     if uses_torch(pid) is False:
         return refused_inside("no_torch")
-    tool = next((name for name in _OTHER_TOOLS if name in environment_of(pid)), None)
+    tool = next((name for name in _OTHER_TOOLS if name in started_with(pid)), None)
     if tool is not None:
         return Refusal(f"Another profiler is in process {pid} ({tool} is set).", "run the job without it")
     return None
@@ -97,7 +97,7 @@ def ladder(pid: int, *, functions: bool = False) -> tuple[Rung, ...]:
     Raises:
         OSError: it is gone, or may not be looked at.
     """
-    environment = environment_of(pid)
+    environment = started_with(pid)
     checks: tuple[tuple[str, Callable[[], Refusal | None]], ...] = (
         (KINETO, lambda: _BY_SCRIPT if functions else kineto_daemon.refusal([pid], environment)),
         (REMOTE_EXEC, lambda: _denied(pid) or remote_exec.refusal(pid, environment)),
@@ -117,7 +117,7 @@ def availability(pid: int) -> list[Availability]:
         return [Availability("trace", False, *rights_over(pid).why_not)]
 
 
-def environment_of(pid: int) -> Mapping[str, str]:
+def started_with(pid: int) -> Mapping[str, str]:
     """The environment that a process was started with.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfdoctor.capture.kineto_daemon import TRACE_S, daemon
 from perfdoctor.capture.shared_folder import NoRoomError
-from perfdoctor.capture.trace_check import GDB, KINETO, environment_of, ladder, refused_inside, unfit
+from perfdoctor.capture.trace_check import GDB, KINETO, ladder, refused_inside, started_with, unfit
 from perfdoctor.capture.trace_run import PATIENCE_S, TraceRun, wait_until
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.inside.brief_trace import PROBE, PROBE_S, TRACE
@@ -129,7 +129,7 @@ def _by_kineto(pids: Sequence[int]) -> Iterator[Profile | TraceCost]:
     if not pids:
         return
     try:
-        with daemon(pids, environment_of(pids[0])) as ours:
+        with daemon(pids, started_with(pids[0])) as ours:
             ours.trace_all()
             for client in ours.clients:
                 if client.trace.exists():

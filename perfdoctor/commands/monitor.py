@@ -16,12 +16,11 @@ from pathlib import Path
 from perfdoctor.capture.jobs import find_jobs
 from perfdoctor.capture.recording_file import report_leftovers
 from perfdoctor.capture.target import process_id, require_target, require_torch
-from perfdoctor.commands.arguments import add_metrics_arguments, duration
+from perfdoctor.commands.arguments import add_language_argument, add_metrics_arguments, duration
 from perfdoctor.commands.job_list import choose
 from perfdoctor.monitor.budget import BUDGET
 from perfdoctor.monitor.folder import Folder
 from perfdoctor.monitor.monitor import Monitor, Plan
-from perfdoctor.reports.outputs import add_language_argument
 from perfdoctor.results.history import Incident, Presence
 
 FOLDER = Path("perfdoctor-monitor")

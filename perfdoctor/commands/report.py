@@ -6,7 +6,6 @@ in a folder.
 """
 
 import argparse
-from contextlib import ExitStack
 from pathlib import Path
 
 from perfdoctor.commands.analyze import diagnose
@@ -31,18 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads the recording, prints the diagnosis and writes the reports."""
     require_places(*asked_files(arguments).values(), force=arguments.force)
-    folders = [path for path in arguments.recording if path.is_dir()]
-    diagnosis = diagnose(arguments.recording) if folders else _examine(arguments.recording)
-    recording = None if folders else arguments.recording[0]
+    recording = arguments.recording[0] if len(arguments.recording) == 1 else None
+    if recording is None or recording.is_dir():
+        recording, diagnosis = None, diagnose(arguments.recording)
+    else:
+        diagnosis = _examine(recording)
     deliver(diagnosis, recording=recording, force=arguments.force, **asked_files(arguments))
     conclude(diagnosis)
     return 0
 
 
-def _examine(paths: list[Path]) -> Diagnosis:
-    from perfdoctor.analysis.from_hosts import examine_hosts
+def _examine(path: Path) -> Diagnosis:
     from perfdoctor.analysis.from_recording import examine
 
-    with ExitStack() as held:
-        recordings = [held.enter_context(Recording.open(path)) for path in paths]
-        return examine_hosts(recordings) if len(recordings) > 1 else examine(recordings[0])
+    with Recording.open(path) as recording:
+        return examine(recording)

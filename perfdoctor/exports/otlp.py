@@ -10,14 +10,13 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.exports.metrics import ExportedMetric, Figures
-from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.clock import epoch_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export as sdk
@@ -146,15 +145,14 @@ def _metric(metric: ExportedMetric, zero_ns: int) -> sdk.Metric:
 
 
 def _zero_ns(meta: Mapping[str, str]) -> int:
-    """What the time since 1970 was when the one clock stood at zero, as the recording says it: up to a second early.
+    """What the time since 1970 was when the one clock stood at zero, as the recording says it.
 
     Raises:
         PerfDoctorError: it does not say.
     """
     try:
-        began = datetime.strptime(meta["started"], "%Y-%m-%dT%H:%M:%S%z")
+        return epoch_of(meta)
     except (KeyError, ValueError):
         raise PerfDoctorError(
             "The recording does not say when it began, which OTLP asks for.", hint="Use --to prometheus FILE.prom."
         ) from None
-    return int(began.timestamp()) * NS_PER_S - int(meta["start_ns"])

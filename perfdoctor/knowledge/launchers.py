@@ -128,9 +128,10 @@ def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number
 
 def local_rank(variables: Mapping[str, str]) -> int | None:
     """The number of a process among those of its host; None where no launcher told it."""
-    number = number_of(variables)
     told = _read(variables, LAUNCHERS[0].local_rank)
-    return told if told is not None or number is None else number.local
+    if told is not None:
+        return told
+    return next((one.local for one in _numbers(variables, True) if one.local is not None), None)
 
 
 def is_numbered_anew(variables: Mapping[str, str], parents: Mapping[str, str]) -> bool:

@@ -151,18 +151,21 @@ class _NewestFigures:
 
 
 def _metrics(analyst: Analyst[Figures]) -> Sequence[ExportedMetric]:
-    newest = analyst.newest()
-    return newest.metrics if newest is not None else ()
+    with suppress(PerfDoctorError):  # the recording is damaged, or gone: the process is about to end
+        if (newest := analyst.newest()) is not None:
+            return newest.metrics
+    return ()
 
 
 def _send(sender: Sender, analyst: Analyst[Figures]) -> None:
     first_s = time.monotonic() + interval_s()
-    while ((newest := analyst.newest()) is None or not newest.diagnosed) and time.monotonic() < first_s:
-        time.sleep(min(_POLL_S, interval_s()))
-    while True:
-        # What cannot be sent is said by `attach` when the watching has ended, and the last figures are.
-        with suppress(PerfDoctorError):
-            if newest is not None:
-                sender.send(newest)
-        time.sleep(interval_s())
-        newest = analyst.newest()
+    with suppress(PerfDoctorError):  # the recording is damaged, or gone: there will be no more
+        while ((newest := analyst.newest()) is None or not newest.diagnosed) and time.monotonic() < first_s:
+            time.sleep(min(_POLL_S, interval_s()))
+        while True:
+            # What cannot be sent is said by `attach` when the watching has ended, and the last figures are.
+            with suppress(PerfDoctorError):
+                if newest is not None:
+                    sender.send(newest)
+            time.sleep(interval_s())
+            newest = analyst.newest()

@@ -1,6 +1,8 @@
 """The one clock: CLOCK_MONOTONIC in nanoseconds. Other clocks are converted here, at the border."""
 
 import time
+from collections.abc import Mapping
+from datetime import datetime
 
 NS_PER_S = 1_000_000_000  # nanoseconds in a second
 NS_PER_US = 1_000
@@ -28,3 +30,17 @@ def epoch_on_the_clock() -> tuple[int, int]:
         readings.append((after - before, epoch - (before + after) // 2))
     width, offset = min(readings)
     return offset, (width + 1) // 2
+
+
+def epoch_of(meta: Mapping[str, str]) -> int:
+    """What the time since 1970 was, in nanoseconds, when the one clock of a recording stood at zero.
+
+    Older recordings say it to the second: then it is up to one early.
+
+    Raises:
+        KeyError, ValueError: the recording does not say it.
+    """
+    if "epoch_ns" in meta:
+        return int(meta["epoch_ns"])
+    started = datetime.strptime(meta["started"], "%Y-%m-%dT%H:%M:%S%z")
+    return int(started.timestamp()) * NS_PER_S - int(meta["start_ns"])

@@ -67,9 +67,10 @@ class Gpus:
         used = tuple(gpu for gpu in shown or self._all if self._is_used(gpu)) or shown or self._all
         if pid not in self._local_ranks:
             return used
-        place = self._local_ranks.index(pid)
-        if place < len(shown) > 1:
-            return (shown[place],)
+        number = self._local_ranks[pid]
+        if number < len(shown) > 1:
+            return (shown[number],)
+        place = list(self._local_ranks).index(pid)
         return (used[place],) if not shown and len(used) == len(self._local_ranks) else used
 
     def _is_used(self, gpu: str) -> bool:
@@ -116,14 +117,14 @@ def _by_number(gpu: str) -> list[int]:
     return [int(number) for number in gpu.split(":")[1:]]
 
 
-def _local_ranks(recording: Recording, on_gpu: frozenset[int]) -> list[int]:
-    """Processes on a GPU in order of the local ranks that a launcher gave them, those aside that inherited theirs."""
+def _local_ranks(recording: Recording, on_gpu: frozenset[int]) -> dict[int, int]:
+    """The local ranks that a launcher gave processes on a GPU, in their order; those aside that inherited theirs."""
     ranks: dict[int, int] = {}
     for pid, process in recording.processes.items():
         rank = local_rank(variables_of(process))
         if pid in on_gpu and rank is not None and not process.forked and rank not in ranks.values():
             ranks[pid] = rank
-    return sorted(ranks, key=lambda pid: ranks[pid])
+    return dict(sorted(ranks.items(), key=lambda one: one[1]))
 
 
 def _read_users(series: Mapping[tuple[str, str], object]) -> tuple[dict[int, tuple[str, ...]], tuple[str, ...]]:

@@ -119,7 +119,13 @@ class JobTimeline:
         distributed = self.processes.world_size > 1
         in_collectives = frozenset(self.threads.pids) - self.gpus.processes if distributed else frozenset()
         self.locator = Locator(
-            self.stacks, rows(StackMissed), self.code, self.steps, self.gil, self.threads, in_collectives
+            self.stacks,
+            rows(StackMissed),
+            self.code,
+            self.steps,
+            self.gil,
+            threads=self.threads,
+            in_collectives=in_collectives,
         )
         self.kinds = ThreadKinds(self.threads, self.processes, self.gil, self.locator)
         self.cores = self.counters.median("usable_cores") or float(recording.meta.get("cores", "1"))

@@ -42,6 +42,7 @@ class Locator:
         code: CodeSamples,
         steps: Mapping[int, Steps],
         gil: Gil,
+        *,
         threads: Threads,
         in_collectives: frozenset[int],
     ) -> None:

@@ -7,7 +7,6 @@ thread never runs at one line, and never sleeps at another.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import SLEEPS
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.stacks import StackSeries
 from perfdoctor.timeline.threads import ThreadSeries, ThreadState
 
@@ -29,8 +29,8 @@ class StackStates:
     """
 
     def __init__(self, threads: Iterable[tuple[StackSeries, ThreadSeries]]) -> None:
-        self._looks: Counter[int] = Counter()
-        self._seen: Counter[tuple[int, str]] = Counter()
+        self._looks: Amounts[int] = Amounts()
+        self._seen: Amounts[tuple[int, str]] = Amounts()
         for stacks, states in threads:
             for stack, kind, near in _pairs(stacks, states):
                 self._looks[stack] += near

@@ -12,7 +12,7 @@ from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import FlightDump, Unavailable
 from tests.builders.flight_dumps import ALL, call, written
-from tests.processes.attaching import is_a_diagnosis, job, perfdoctor
+from tests.processes.attaching import is_a_diagnosis, job, needs_root, perfdoctor
 from tests.processes.stuck import planted
 
 pytestmark = pytest.mark.alone
@@ -71,6 +71,42 @@ def test_a_dump_that_a_rank_has_left_is_read_and_one_of_an_earlier_run_is_not(tm
         assert abs(found.at_ns - now_ns()) < 60 * NS_PER_S
         os.utime(file, (time.time() - 3600, time.time() - 3600))
         assert list(flight_dumps(started, ask=False)) == []
+
+
+@needs_root
+def test_a_dump_is_found_where_the_rank_finds_it(tmp_path: Path) -> None:
+    """In a container, here one that is only a root of its own, a link leads to a file of the container's."""
+    (tmp_path / "data").write_bytes(b"calls")
+    (tmp_path / "dump_0").symlink_to("/data")
+    program = "import os, sys; os.chroot(sys.argv[1]); print('ready', os.getpid(), flush=True); sys.stdin.read()"
+    environment = {**os.environ, "RANK": "0", "TORCH_FR_DUMP_TEMP_FILE": "/dump_"}
+    with job("python3", "-c", program, tmp_path, env=environment) as rank:
+        (found,) = flight_dumps({rank.pid: 0}, ask=False)
+    assert isinstance(found, FlightDump)
+    assert zlib.decompress(found.data) == b"calls"
+
+
+def test_a_rank_is_asked_at_the_socket_that_it_sees(tmp_path: Path) -> None:
+    program = """
+import http.server, os, socketserver
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("", 0)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ping fr_trace_json" if self.path == "/handler/" else b"calls")
+    do_POST = do_GET
+with Server("server", Handler) as server:
+    print("ready", os.getpid(), flush=True)
+    server.serve_forever()
+"""
+    environment = {**os.environ, "RANK": "0", "TORCH_WORKER_SERVER_SOCKET": "server"}
+    with job("python3", "-c", program, env=environment, cwd=tmp_path) as rank:
+        (found,) = flight_dumps({rank.pid: now_ns()}, ask=True)
+    assert isinstance(found, FlightDump)
+    assert (found.rank, zlib.decompress(found.data)) == (0, b"calls")
 
 
 def test_a_rank_is_asked_through_its_named_pipe(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perfdoctor.probes import network
 from perfdoctor.probes.network import NetworkProbe, address, parse_interfaces, parse_tcp, queued_bytes
 from perfdoctor.recording.schema import Fact, Sample
 from tests.processes.watching import as_nobody, facts, looked, number, opened, plant, program, readings
@@ -65,6 +66,26 @@ def test_bytes_that_nobody_takes_are_queued(server: socket.socket) -> None:
             while True:
                 talk.send(bytes(MIB))
         assert (queued_bytes(Path("/proc/self/net"), {inode}) or 0) > 64 * 1024
+
+
+def test_the_queues_of_a_job_without_tcp_are_not_looked_at_and_those_of_many_sockets_more_rarely(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[set[str]] = []
+    monkeypatch.setattr(network, "queued_bytes", lambda _, inodes: looks.append(inodes) or 0)
+    with program("import socket\nkept = socket.socketpair()\ndone()") as job:
+        job.step()
+        opened(NetworkProbe(), job.pid)
+    assert looks == []
+    port = server.getsockname()[1]
+    with program(f"import socket\ntalk = socket.create_connection(('127.0.0.1', {port}))\ndone()") as job:
+        job.step()
+        monkeypatch.setattr(network, "_times_rarer", lambda _: 3)
+        probe = NetworkProbe()
+        opened(probe, job.pid)
+        for _ in range(3):
+            looked(probe)
+    assert [len(inodes) for inodes in looks] == [1, 1]
 
 
 def test_counts_sockets_by_kind() -> None:

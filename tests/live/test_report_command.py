@@ -89,6 +89,13 @@ def test_a_folder_with_the_recording_of_one_host(tmp_path: Path) -> None:
     assert perfdoctor("report", tmp_path).out == perfdoctor("report", recording).out != ""
 
 
+def test_hosts_of_which_one_is_damaged_are_read_as_analyze_reads_them(tmp_path: Path) -> None:
+    sound = write(tmp_path / "rank00000-a.perfdoctor")
+    damaged = write(tmp_path / "rank00001-b.perfdoctor", (Event(START + i, "kind", "x" * 99) for i in range(2000)))
+    damaged.write_bytes(damaged.read_bytes()[:50_000])
+    assert perfdoctor("report", sound, damaged).out == perfdoctor("analyze", sound, damaged).out != ""
+
+
 def test_a_report_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
     recording = write(tmp_path / "a")
     refused(perfdoctor("report", recording, "--report", tmp_path / "no" / "a.html"), "There is no folder", "mkdir")

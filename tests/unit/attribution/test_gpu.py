@@ -323,6 +323,14 @@ def test_ranks_of_a_container_have_the_gpus_of_their_local_ranks() -> None:
     assert [gpus.of(PID), gpus.of(PID + 10)] == [("gpu:0",), ("gpu:1",)]
 
 
+def test_a_rank_beside_one_that_is_not_seen_on_a_gpu_has_the_gpu_of_its_own_number() -> None:
+    levels = {"busy_fraction": 1.0, "sm_active_fraction": 0.45}
+    samples = of_container((levels, levels), CUDA_VISIBLE_DEVICES="0,1")
+    gpus = jobs.timeline([row for row in samples if getattr(row, "pid", None) != PID or isinstance(row, ProcessSeen)])
+    assert not gpus.gpus.used_by(PID)
+    assert gpus.gpus.of(PID + 10) == ("gpu:1",)
+
+
 def of_container(levels: tuple[dict[str, float], ...], **variables: str) -> list[Sample]:
     """Ranks in a container, with local ranks and with variables of CUDA's, whose processes the driver does not list."""
     samples = [row for row in ranks(*levels, codes=(SPINNING,) * len(levels)) if "/pid:" not in subject_of(row)]

@@ -197,3 +197,11 @@ def test_figures_of_any_recording_can_be_made(real: Path) -> None:
         assert len(names) == len(set(names))
         newest = max(point.time_ns for metric in made.metrics for point in metric.points)
         assert newest == recording.end_ns
+
+
+def test_times_are_those_of_the_recordings_own_comparison_of_its_clocks(tmp_path: Path) -> None:
+    """When it began is known to the second only."""
+    made = write(tmp_path / "a", readings("pid:7", "rss_bytes", 100.0), started=STARTED, epoch_ns="1700000000123456789")
+    with collecting() as collector:
+        (point,) = sent(made, collector)["perfdoctor_test_rss_bytes"].gauge.data_points
+    assert point.time_unix_nano == 1_700_000_000_123_456_789 + START

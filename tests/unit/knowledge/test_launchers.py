@@ -11,6 +11,7 @@ from perfdoctor.knowledge.launchers import (
     Ranks,
     fits_below,
     is_numbered_anew,
+    local_rank,
     names_of,
     number_of,
     number_ranks,
@@ -132,3 +133,11 @@ def test_recordings_keep_what_launchers_set() -> None:
     set_by_launchers = {name: "1" for one in LAUNCHERS for name in (*one.numbers, *one.run)}
     named = {name: "1" for names, _ in NAMES for name in names}
     assert mask_environment(set_by_launchers | named) == set_by_launchers | named
+
+
+def test_the_number_on_a_host_may_be_told_by_another_launcher_than_the_rank() -> None:
+    """A script under srun that sets RANK and no LOCAL_RANK."""
+    assert local_rank(rank(3)) == 1
+    assert local_rank(task(3) | MEETING | {"RANK": "3", "WORLD_SIZE": "4"}) == 1
+    assert local_rank({"LOCAL_RANK": "2"} | task(3)) == 2
+    assert local_rank(MEETING) is None

@@ -3,6 +3,7 @@
 import socket
 import urllib.request
 from pathlib import Path
+from typing import cast
 
 import pytest
 from prometheus_client import Metric
@@ -10,6 +11,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.exports.metrics import Figures
+from perfdoctor.exports.otlp import Sender
+from perfdoctor.live import exporter
+from perfdoctor.live.analyst import Analyst
 from perfdoctor.live.exporter import Server, exporting
 from perfdoctor.recording.schema import Event, ProcessGone
 from perfdoctor.recording.writer import RecordingWriter
@@ -102,3 +107,13 @@ def test_whoever_goes_away_while_asking_disturbs_nobody(tmp_path: Path, capfd: p
             asking.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert until(lambda: "perfdoctor_test_x" in scraped(server.url))
     assert capfd.readouterr().err == ""
+
+
+def test_when_the_recording_is_gone_there_are_no_figures_and_nothing_more_is_sent() -> None:
+    class Gone:
+        def newest(self) -> None:
+            raise PerfDoctorError("The recording is gone.", hint="")
+
+    analyst = cast("Analyst[Figures]", Gone())
+    assert list(exporter._metrics(analyst)) == []
+    exporter._send(Sender("http://127.0.0.1:1"), analyst)

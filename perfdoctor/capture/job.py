@@ -309,7 +309,7 @@ class Job:
             member.uses_torch = uses_torch(member.pid)
             self._roles = None
             if member.uses_torch:
-                yield from self._look_again(member, now_ns)
+                yield from self._look_again(member, _name_of(member.pid), _masked_environment(member.pid), now_ns)
 
     def _read_environments_again(self, now_ns: int) -> Iterator[Sample]:
         """Which rank it is, many a process learns only when it has torch loaded; loader workers are none."""
@@ -318,13 +318,15 @@ class Job:
             if early or member.environment_settled or member.is_peer:
                 continue
             member.environment_settled = True
-            if not _name_of(member.pid).startswith(LOADER_WORKERS) and (
-                _masked_environment(member.pid) not in ("null", member.environment)
-            ):
-                yield from self._look_again(member, now_ns)
+            name = _name_of(member.pid)
+            if name.startswith(LOADER_WORKERS):
+                continue
+            environment = _masked_environment(member.pid)
+            if environment not in ("null", member.environment):
+                yield from self._look_again(member, name, environment, now_ns)
 
-    def _look_again(self, member: Member, now_ns: int) -> Iterator[Sample]:
+    def _look_again(self, member: Member, name: str, environment: str, now_ns: int) -> Iterator[Sample]:
         member.command = mask_command(arguments_of(member.pid))
-        member.environment = _masked_environment(member.pid)
-        if name := _name_of(member.pid):
+        member.environment = environment
+        if name:
             yield self._seen(member, name, now_ns)

@@ -77,6 +77,7 @@ class Look:
     def __init__(self, processes: Mapping[int, HostProcess], torch: Collection[int]) -> None:
         self.processes, self.torch = processes, frozenset(torch)
         self._environments: dict[int, dict[str, str]] = {}
+        self._threads: dict[int, tuple[str, ...]] = {}
         self._children: dict[int, list[int]] = defaultdict(list)
         for pid, process in processes.items():
             self._children[process.parent].append(pid)
@@ -87,9 +88,15 @@ class Look:
             self._environments[pid] = environment_of(pid) or {}
         return self._environments[pid]
 
+    def threads(self, pid: int) -> tuple[str, ...]:
+        """The names of the threads of a process."""
+        if pid not in self._threads:
+            self._threads[pid] = tuple(thread_names(pid))
+        return self._threads[pid]
+
     def exchanges(self, pid: int) -> bool:
         """Whether a process is known to exchange data with other ranks, or is about to."""
-        return MEETING[0] in self.environment(pid) or any(name.startswith(COLLECTIVES) for name in thread_names(pid))
+        return MEETING[0] in self.environment(pid) or any(name.startswith(COLLECTIVES) for name in self.threads(pid))
 
     def number(self, pid: int) -> Number | None:
         """What a launcher has told a process."""
@@ -123,7 +130,7 @@ class Look:
         started = self.started(pid)
         ranked = number is not None and fits_below(number, started)
         rank = (number.rank if number.rank is not None else number.local) if number and ranked else None
-        worker = any(name.startswith(LOADER_WORKERS) for name in thread_names(pid))
+        worker = any(name.startswith(LOADER_WORKERS) for name in self.threads(pid))
         return TorchProcess(pid, parent, rank, forked, worker, not ranked and (bool(started) or is_launcher(pid)))
 
     def ranks_of(self, trainers: Sequence[int]) -> Ranks:

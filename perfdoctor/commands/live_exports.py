@@ -16,7 +16,7 @@ from perfdoctor.exports.otlp import Sender, require_sdk
 from perfdoctor.recording.reader import Recording
 
 if TYPE_CHECKING:
-    from perfdoctor.live.exporter import Exporter
+    from perfdoctor.live.exporter import Exporter, Server
 
 
 def prepare_exports(
@@ -40,12 +40,23 @@ def prepare_exports(
         require_sdk()
     if metrics_port is None and otlp is None:
         return lambda _: nullcontext()
-    from perfdoctor.live.exporter import Server, exporting
+    from perfdoctor.live.exporter import exporting
 
-    server = None if metrics_port is None else Server(metrics_host, metrics_port)
-    if server is not None:
-        print(f"perfdoctor: metrics at {server.url}", file=sys.stderr)
+    server = None if metrics_port is None else metrics_server(metrics_host, metrics_port)
     return partial(exporting, server=server, endpoint=otlp, beside_recorder=beside_recorder)
+
+
+def metrics_server(host: str, port: int) -> Server:
+    """Takes the port where Prometheus asks, and says where that is.
+
+    Raises:
+        PerfDoctorError: it cannot be had.
+    """
+    from perfdoctor.live.exporter import Server
+
+    server = Server(host, port)
+    print(f"perfdoctor: metrics at {server.url}", file=sys.stderr)
+    return server
 
 
 def send(path: Path, diagnosis: Diagnosis, otlp: str) -> None:

@@ -9,7 +9,6 @@ FOLDER, with recordings from before and from then. A job that is started again i
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -87,12 +86,10 @@ def _exporting(arguments: argparse.Namespace, folder: Folder) -> AbstractContext
     """Answers Prometheus meanwhile, if that was asked for."""
     if arguments.metrics_port is None:
         return nullcontext()
-    from perfdoctor.live.exporter import Server
+    from perfdoctor.commands.live_exports import metrics_server
     from perfdoctor.monitor.metrics import exporting
 
-    server = Server(arguments.metrics_host, arguments.metrics_port)
-    print(f"perfdoctor: metrics at {server.url}", file=sys.stderr)
-    return exporting(folder.history.path, server)
+    return exporting(folder.history.path, metrics_server(arguments.metrics_host, arguments.metrics_port))
 
 
 def tell(what: Incident | Presence) -> None:

@@ -84,6 +84,11 @@ class Server(ThreadingWSGIServer):
         shown = f"[{host!s}]" if self.address_family is socket.AF_INET6 else str(host)
         return f"http://{shown}:{port}/metrics"
 
+    def answer(self, newest: Callable[[], Sequence[ExportedMetric]]) -> None:
+        """Answers with the newest figures from now on, in a thread."""
+        self.set_app(prometheus.application(newest))
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Whoever has asked went away."""
 
@@ -129,8 +134,7 @@ def _export(
 ) -> None:
     with Analyst(path, _NewestFigures().take, beside_recorder=beside_recorder) as analyst:
         if server is not None:
-            server.set_app(prometheus.application(lambda: _metrics(analyst)))
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            server.answer(lambda: _metrics(analyst))
         if endpoint is not None:
             threading.Thread(target=_send, args=(Sender(endpoint), analyst), daemon=True).start()
         while wanted():

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfdoctor.exports import prometheus
 from perfdoctor.exports.metrics import ExportedMetric, Point
 from perfdoctor.knowledge.signals import SIGNALS
 from perfdoctor.live import beside
@@ -39,9 +38,7 @@ def exporting(history: Path, server: Server) -> Iterator[None]:
 
 
 def _export(history: Path, server: Server, wanted: Callable[[], bool]) -> None:
-    figures = Figures(history)
-    server.set_app(prometheus.application(figures.newest))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server.answer(Figures(history).newest)
     while wanted():
         time.sleep(_POLL_S)
 

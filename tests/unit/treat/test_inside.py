@@ -189,7 +189,7 @@ def test_only_jobs_of_one_rank_are_treated(several: dict[str, Any]) -> None:
 
 
 def test_a_training_that_has_ended_is_not_treated() -> None:
-    job = Job(noisy(lambda: STEP_S), most=1)
+    job = Job(noisy(lambda: STEP_S), most=0)
     with job.training() as channel, channel:
         made = treat_inside(a_diagnosis(causes.CONTENTION), channel, 1, lambda changes: None, exact=False)
     assert isinstance(made, NotExamined)

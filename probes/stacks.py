@@ -1,4 +1,7 @@
-"""Python stacks of every process of the job, through py-spy, without stopping anything (``--nonblocking``).
+"""Python stacks of every process of the job, without stopping anything.
+
+Of a CPython whose frames are known, ``perfdoctor.probes.readers.training_stacks`` reads them, where py-spy agrees with
+it. Of others py-spy samples them (``--nonblocking``), to which all below applies.
 
 py-spy writes its trace only when it ends, so it is run in segments of a few seconds. Where perfdoctor is killed, the
 kernel interrupts it, and it leaves its trace beside the recording (``perfdoctor.recording.left_stacks``).
@@ -9,10 +12,6 @@ recorder does not have.
 Each process gets a py-spy of its own: ``--subprocesses`` was measured at three times the cost, and samples every
 process at the same rate. Processes that may train are sampled as often as the budget allows; of loader workers, which
 are alike, a few are sampled now and then.
-
-py-spy looks at every thread of a process in every sample. Where the budget then allows no more than a few samples per
-second, as with hundreds of threads or many ranks, ``perfdoctor.probes.readers.training_stacks`` reads the stacks of
-those threads alone that matter.
 """
 
 import json
@@ -51,8 +50,6 @@ _OVERRUN, _OVERRUN_S = 3.0, 0.1
 _DEAREST = 0.5
 # Of trainers: as fast as the budget allows between these rates, and so many of them at most.
 FASTEST_HZ, SLOWEST_HZ, AT_MOST = 20, 2, 8
-# Where py-spy could sample so often or less, we sample those threads that matter.
-ENOUGH_HZ = 8
 # Workers of a loader are alike: a few samples of two of them show what they do.
 WORKER_HZ, WORKERS_AT_MOST = 3, 2
 # A process younger than this may be gone before py-spy has read its binaries.
@@ -68,6 +65,7 @@ _OWN_SEGMENT_NS = NS_PER_S
 # Processes that are sampled without py-spy: in one round, and workers in all, of which one is sampled in each round.
 _A_ROUND = 8
 _OWN_WORKERS = 6
+_OTHERS_AT_ONCE = 2  # threads of one of them that hardly run
 _PATIENCE_S = 3.0
 _NOT_INSTALLED = Refusal("py-spy is not installed.", "pip install py-spy (0.4 or newer) beside perfdoctor")
 
@@ -109,6 +107,7 @@ class StacksProbe:
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
+        self._begins: dict[int, str] = {}  # in which file its main thread's outermost call is, as py-spy sees it
         self._cost_factor = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
         self.recording: Path | None = None
@@ -165,10 +164,9 @@ class StacksProbe:
                 segment.run.interrupt()
 
     def _take_up(self, pid: int, processes: int, workers: int, time_ns: int) -> Iterator[Sample]:
-        """Begins to sample a process that may train: through py-spy where that can be done often enough."""
+        """Begins to sample a process that may train."""
         yield from self._identify_threads(pid)
-        rate, seconds = self._rate(pid, processes, workers)
-        if (rate <= ENOUGH_HZ or len(self._running) >= AT_MOST) and self._read_directly(pid, time_ns):
+        if self._read_directly(pid, time_ns):
             self.period_s = 1 / FASTEST_HZ
         elif len(self._running) >= AT_MOST:
             yield self._failure(pid, f"it reads {AT_MOST} processes at most", "")
@@ -176,22 +174,30 @@ class StacksProbe:
             cost_s = self._expected_cost(pid)[1]
             yield self._failure(pid, f"it would take {cost_s:.2f} s of CPU for one sample of all its threads", "")
         else:
-            yield from self._start(pid, rate, seconds)
+            yield from self._start(pid, *self._rate(pid, processes, workers))
 
     def _read_directly(self, pid: int, time_ns: int) -> bool:
         """Begins to sample a process without py-spy; false if that cannot be done."""
         if pid in self._not_directly:
             return False
         try:
-            python = python_of(pid, self._root)
-            if python is None or python.version is None or not cpython_stacks.knows(python.version):
-                raise LayoutError(f"the frames of {python} are not known")
-            stacks = TrainingStacks(pid, python.version, self._layouts, self._root)
+            stacks = self._reader_of(pid)
         except (OSError, LayoutError):
             self._not_directly.add(pid)
             return False
         self._direct[pid] = _Direct(stacks, time_ns + _OWN_SEGMENT_NS)
         return True
+
+    def _reader_of(self, pid: int) -> TrainingStacks:
+        python = python_of(pid, self._root)
+        if python is None or python.version is None or not cpython_stacks.knows(python.version):
+            raise LayoutError(f"the frames of {python} are not known")
+        stacks = TrainingStacks(pid, python.version, self._layouts, self._root)
+        begins = [call.file for call in stacks.main_stack()[:1]]
+        if pid in self._begins and begins != [self._begins[pid]]:
+            stacks.close()
+            raise LayoutError(f"the frames of {python} lie elsewhere: py-spy sees others")
+        return stacks
 
     def _sample_directly(self, may_train: list[int], workers: list[int], time_ns: int) -> Iterator[Sample]:
         """Of many processes some in turn, and one worker; those that have gone are let go of."""
@@ -206,9 +212,10 @@ class StacksProbe:
             pid = workers[self._round % len(workers)]
             if pid in self._direct or self._read_directly(pid, time_ns):
                 turn.append(pid)
-        for pid in turn:
+        for number, pid in enumerate(turn):
             direct = self._direct[pid]
-            yield from direct.stacks.sample(now_ns())
+            others = _OTHERS_AT_ONCE if number == self._round % len(turn) else 0
+            yield from direct.stacks.sample(now_ns(), others)
             if time_ns >= direct.segment_ns:
                 direct.segment_ns = time_ns + _OWN_SEGMENT_NS
                 yield from filter(None, [direct.stacks.segment(time_ns)])
@@ -314,6 +321,8 @@ class StacksProbe:
             return  # the segments say what is wrong
         self._threads[pid] = len(threads)
         for thread in threads:
+            if thread.get("os_thread_id") == pid and thread["frames"]:
+                self._begins[pid] = thread["frames"][-1]["filename"]
             if thread.get("os_thread_id"):
                 yield PythonThread(
                     time.monotonic_ns(),

@@ -185,7 +185,8 @@ class Recording:
     @cached_property
     def thread_names(self) -> dict[tuple[int, int], str]:
         """Names of Python threads, by process and Python's identifier; "" where that has none."""
-        return {(thread.pid, thread.ident): thread.name for thread in self.rows(PythonThread)}
+        named_last = sorted(self.rows(PythonThread), key=lambda thread: thread.name != "")
+        return {(thread.pid, thread.ident): thread.name for thread in named_last}
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Everything as pandas DataFrames, by name; ``docs/notebook.md`` lists them and their columns.

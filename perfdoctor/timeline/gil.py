@@ -90,7 +90,8 @@ class Gil:
         self._names: dict[int, str] = {}
         self._contended: dict[int, bool] = {}
         for thread in python_threads:
-            self._idents[thread.tid], self._names[thread.tid] = thread.ident, thread.name
+            self._idents[thread.tid] = thread.ident
+            self._names[thread.tid] = thread.name or self._names.get(thread.tid, "")  # not every look shows it
             self._python.setdefault(thread.pid, set()).add(thread.tid)
         for time_ns, pid, holder, collecting in zip(*samples, strict=True):
             process = self._processes[pid]
@@ -111,9 +112,15 @@ class Gil:
         index = None if process is None else process.nearest(time_ns)
         return None if process is None or index is None else process.holders[index]
 
-    def is_held_by_main(self, pid: int, time_ns: int) -> bool:
-        """Whether the main thread of a process holds its GIL at an instant."""
-        return self.holder_at(pid, time_ns) == self._threads.main_tid(pid)
+    def is_held_by_main(self, pid: int, time_ns: int) -> bool | None:
+        """Whether the main thread of a process holds its GIL at this very instant; None where nobody looked then."""
+        process = self._processes.get(pid)
+        index = None if process is None else process.nearest(time_ns)
+        if process is None or index is None or process.holders[index] is None:
+            return None
+        if abs(process.times_ns[index] - time_ns) > thresholds.SAME_INSTANT_S * NS_PER_S:
+            return None
+        return process.holders[index] == self._threads.main_tid(pid)
 
     def is_taken(self, pid: int, time_ns: int) -> bool:
         """Whether another thread than those that train holds the GIL of a process at an instant."""

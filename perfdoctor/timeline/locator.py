@@ -109,7 +109,7 @@ class Locator:
         series = self._of_main(pid)
         if series is None:
             return None
-        holds_gil = state.is_runnable and self._gil.is_held_by_main(pid, time_ns)
+        holds_gil = self._gil.is_held_by_main(pid, time_ns) if state.is_runnable else None
         wants_gil = state.syscall == "futex" and self._gil.is_awaited(pid, time_ns)
         nearest: int | None = None
         for number in self._near(series, time_ns, may_have_failed=state.is_runnable and not in_c):
@@ -121,7 +121,7 @@ class Locator:
                 return number  # the GIL is waited for anywhere
             if holds_gil and location.detail == "engine":
                 continue
-            if _fits(location, state, self._sleeps_in(pid)) and self._seen_states.is_usual(number, state):
+            if _fits(location, state, self._sleeps_in(pid)) and self._seen_states.is_usual(number, state, holds_gil):
                 return number
         return nearest
 
@@ -129,7 +129,8 @@ class Locator:
     def _seen_states(self) -> StackStates:
         """In which states main threads were seen at which stack."""
         mains = [(self._of_main(pid), self._threads.main(pid)) for pid in self._threads.pids]
-        return StackStates((stacks, states) for stacks, states in mains if stacks is not None and states is not None)
+        both = ((stacks, states) for stacks, states in mains if stacks is not None and states is not None)
+        return StackStates(both, self._gil.is_held_by_main)
 
     def _near(self, series: StackSeries, time_ns: int, *, may_have_failed: bool) -> Iterator[int]:
         """Stacks of a main thread near an instant, the likeliest first."""

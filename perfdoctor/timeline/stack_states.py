@@ -7,7 +7,7 @@ thread never runs at one line, and never sleeps at another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -26,17 +26,26 @@ class StackStates:
 
     Args:
         threads: their stacks and their states; ranks run the same code, so that all of them say something of a stack.
+        holds_gil: whether the main thread of a process holds its GIL at an instant; None where that is unknown.
     """
 
-    def __init__(self, threads: Iterable[tuple[StackSeries, ThreadSeries]]) -> None:
+    def __init__(
+        self,
+        threads: Iterable[tuple[StackSeries, ThreadSeries]],
+        holds_gil: Callable[[int, int], bool | None],
+    ) -> None:
         self._looks: Amounts[int] = Amounts()
         self._seen: Amounts[tuple[int, str]] = Amounts()
+        self._locked: Amounts[tuple[int, bool | None]] = Amounts()
         for stacks, states in threads:
-            for stack, kind, near in _pairs(stacks, states):
+            for stack, index, near in _pairs(stacks, states):
+                kind = _kind(states.states[index], states.syscalls[index])
                 self._looks[stack] += near
                 self._seen[stack, kind] += near
+                if kind == _RUNNABLE:
+                    self._locked[stack, holds_gil(stacks.pid, int(states.times_ns[index]))] += near
 
-    def is_usual(self, stack: int, state: ThreadState) -> bool:
+    def is_usual(self, stack: int, state: ThreadState, holds_gil: bool | None) -> bool:
         """Whether a state is not one in which threads were hardly ever seen at a stack.
 
         Whether a thread runs at a line at all, and whether it sleeps there, shows in a few looks. Who mostly runs
@@ -45,23 +54,33 @@ class StackStates:
         Args:
             stack: index into ``Stacks.frames``.
             state: of the thread.
+            holds_gil: it holds the GIL; None where that is unknown.
         """
         kind = _kind(state.state, state.syscall)
         least = thresholds.UNUSUAL_STATE if kind == _RUNNABLE or kind in SLEEPS else thresholds.UNUSUAL_WAIT
-        # Half a look is added (Jeffreys' prior): what was not seen in few looks may well be there.
-        return (self._seen[stack, kind] + 0.5) / (self._looks[stack] + 1) >= least
+        if _part(self._seen[stack, kind], self._looks[stack]) < least:
+            return False
+        if kind != _RUNNABLE or holds_gil is None:
+            return True
+        either = self._locked[stack, True] + self._locked[stack, False]
+        return _part(self._locked[stack, holds_gil], either) >= thresholds.UNUSUAL_WAIT
+
+
+def _part(seen: float, looks: float) -> float:
+    """Half a look is added (Jeffreys' prior): what was not seen in few looks may well be there."""
+    return (seen + 0.5) / (looks + 1)
 
 
 def _kind(state: str, syscall: str | None) -> str:
     return state if state == _RUNNABLE or syscall is None else syscall
 
 
-def _pairs(stacks: StackSeries, states: ThreadSeries) -> Iterator[tuple[int, str, float]]:
-    """Each stack with the states before and after it: the stack, the kind of state, and how near it is, from 0 to 1."""
+def _pairs(stacks: StackSeries, states: ThreadSeries) -> Iterator[tuple[int, int, float]]:
+    """Each stack with the states before and after it: the stack, which state, and how near that is, from 0 to 1."""
     reach_ns = thresholds.SAME_INSTANT_S * NS_PER_S
     times = states.times_ns.tolist()
     after = np.searchsorted(states.times_ns, stacks.times_ns).tolist()
     for time_ns, stack, following in zip(stacks.times_ns.tolist(), stacks.stacks.tolist(), after, strict=True):
         for index in (following - 1, following):
             if stack >= 0 and 0 <= index < len(times) and (apart_ns := abs(times[index] - time_ns)) < reach_ns:
-                yield stack, _kind(states.states[index], states.syscalls[index]), 1 - apart_ns / reach_ns
+                yield stack, index, 1 - apart_ns / reach_ns

@@ -1,8 +1,9 @@
 """The Python stack of one thread, read from the interpreter's memory without stopping anybody.
 
 py-spy reads all threads of a process in each sample, and asks the kernel about each of them: with thousands of threads
-one sample takes tenths of a second. Here the cost is that of the stack asked for: about 3 µs a frame (Linux 6.18,
-x86-64, CPython 3.11).
+one sample takes tenths of a second. And it reads frame by frame, so that a stack that changes meanwhile is lost: of a
+step of 4 ms it saw half of the time in the model, whose calls are short. Here a stack is read page by page and seldom
+lost; one takes about 0.1 ms (Linux 6.18, x86-64, CPython 3.11).
 
 What is read of a thread state, a frame and a code object, by version: Include/cpython/pystate.h, Include/cpython/code.h
 and Include/internal/pycore_frame.h; up to 3.10 Include/cpython/frameobject.h. Their private structures do not change
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from perfdoctor.probes.readers.process_memory import Memory
+from perfdoctor.probes.readers.process_memory import PAGE, Memory
 
 # What is read may be torn or no stack at all: more frames, characters or bytes of line numbers are not believed.
 _DEEPEST = 2000
@@ -124,6 +125,30 @@ class _Code(NamedTuple):
     lines: _Lines
 
 
+class _Pages:
+    """Memory of a process as it is at one instant, or nearly so: what lies in one page is read at once.
+
+    From 3.11 on frames lie one after the other, so that a stack is read in one to three pieces and few of them change
+    meanwhile: those that do are mostly of code that calls much, and it would seem to take less time than it does.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._pages: dict[int, bytes] = {}
+        self.count = 0
+
+    def read(self, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes."""
+        begin = address - address % PAGE
+        if address + size > begin + PAGE:
+            self.count += 1
+            return self._memory.read(address, size)
+        if begin not in self._pages:
+            self.count += 1
+            self._pages[begin] = self._memory.read(begin, PAGE)
+        return self._pages[begin][address - begin : address - begin + size]
+
+
 class StackReader:
     """Reads stacks of one process.
 
@@ -153,10 +178,12 @@ class StackReader:
         innermost = self._innermost(thread_state)
         if not innermost:
             return ()
-        found = list(self._walk(innermost))
-        if self._innermost(thread_state) != innermost:
+        pages = _Pages(self._memory)
+        places = self._walk(pages, innermost)
+        if pages.count > 1 and self._innermost(thread_state) != innermost:
             raise StackChangedError
-        return tuple(reversed(found))
+        # Between calls from C lie frames that stand for no code.
+        return tuple(call for place in reversed(places) if (call := self._call_at(*place)) is not None)
 
     def _innermost(self, thread_state: int) -> int:
         frame = self._memory.word(thread_state + self._at.frame)
@@ -166,22 +193,24 @@ class StackReader:
             raise StackChangedError
         return frame
 
-    def _walk(self, frame: int) -> Iterator[CodeFrame]:
-        read, size, at = self._memory.read, self._frame_bytes, self._at
+    def _walk(self, pages: _Pages, frame: int) -> list[tuple[int, int]]:
+        """Code object and instruction of each frame, the innermost first."""
+        size, at = self._frame_bytes, self._at
+        found = []
         for _ in range(_DEEPEST):
-            data = read(frame, size)
+            data = pages.read(frame, size)
             if len(data) < size:
                 raise StackChangedError
-            code, instruction = _word(data, at.code), _word(data, at.instruction)
-            if (code, instruction) not in self._calls:
-                self._calls[code, instruction] = self._call(code, instruction)
-            call = self._calls[code, instruction]
-            if call is not None:  # between calls from C lie frames that stand for no code
-                yield call
+            found.append((_word(data, at.code), _word(data, at.instruction)))
             frame = _word(data, at.previous)
             if not frame:
-                return
+                return found
         raise StackChangedError
+
+    def _call_at(self, code: int, instruction: int) -> CodeFrame | None:
+        if (code, instruction) not in self._calls:
+            self._calls[code, instruction] = self._call(code, instruction)
+        return self._calls[code, instruction]
 
     def _call(self, address: int, instruction: int) -> CodeFrame | None:
         if len(self._calls) >= _MOST_CALLS:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
 
 class Mapping(NamedTuple):
     """One line of /proc/PID/maps.

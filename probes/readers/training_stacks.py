@@ -1,8 +1,7 @@
-"""Python stacks of those threads of a process that matter, however many others it has.
+"""Python stacks of a process: of the threads that matter, and of the others in turn, however many there are.
 
-These are the main thread and the threads that were seen to hold the interpreter lock lately; of the others it is said
-that they are Python's, some in each sample. What was seen is kept in the form of py-spy's traces, so that whoever reads
-a recording need not know who has sampled.
+Those that matter are the main thread and the threads that were seen to hold the interpreter lock lately. What was seen
+is kept in the form of py-spy's traces, so that whoever reads a recording need not know who has sampled.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from perfdoctor.probes.readers.thread_ids import ThreadIds
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.schema import PythonThread, Sample, StackMissed, StackSegment
 
-_TRIES = 2  # a stack may change while it is read
+_TRIES, _MANY_TRIES = 2, 20  # a stack may change while it is read
 _AT_MOST = 4  # threads besides the main one
 _FOLLOWED_NS = 2 * NS_PER_S  # since they held the lock
 _FORGET_NS = 30 * NS_PER_S  # code objects are freed, and others take their addresses
@@ -71,11 +71,26 @@ class TrainingStacks:
         self._reader = StackReader(self._memory, version)
         self._followed: dict[int, _Followed] = {}  # by address of the thread state
         self._log = StackLog(pid)
-        self._others = self._python_threads()
+        self._turns = self._python_threads()
+        self._took_turns = False
+        self._met: set[int] = set()  # identifiers of those who had their turn
+        self._named: set[int] = set()  # of all that were met
         self._forget_ns = 0
 
-    def sample(self, now_ns: int) -> Iterator[Sample]:
-        """Takes one sample of each of them."""
+    def main_stack(self) -> tuple[CodeFrame, ...]:
+        """The main thread's stack, outermost call first; empty where it runs no Python code, or was not read."""
+        for _ in range(_MANY_TRIES):
+            with suppress(StackChangedError):
+                return self._reader.read(self._main)
+        return ()
+
+    def sample(self, now_ns: int, others: int = 0) -> Iterator[Sample]:
+        """Takes one sample of each thread that matters.
+
+        Args:
+            now_ns: when.
+            others: of how many others.
+        """
         if now_ns >= self._forget_ns:
             self._forget_ns = now_ns + _FORGET_NS
             self._reader.forget()
@@ -90,8 +105,7 @@ class TrainingStacks:
                 self._log.note(now_ns, thread.ident, ())
             else:
                 yield from self._sample_thread(state, thread.ident, now_ns)
-        for ident, tid in islice(self._others, _NAMED_AT_ONCE):
-            yield PythonThread(now_ns, self._pid, tid, ident, "")
+        yield from self._take_turns(now_ns, others)
 
     def segment(self, now_ns: int) -> StackSegment | None:
         """What was seen since the last segment; None if nothing was."""
@@ -110,6 +124,22 @@ class TrainingStacks:
                 continue
         yield StackMissed(now_ns, self._pid, ident)
 
+    def _take_turns(self, now_ns: int, others: int) -> Iterator[Sample]:
+        """Says of the next threads that they are Python's, of many in the first turn, and samples some of them."""
+        met = list(islice(self._turns, others if self._took_turns else _NAMED_AT_ONCE))
+        for number, (state, ident, tid) in enumerate(met):
+            self._met.add(ident)
+            if ident not in self._named:
+                self._named.add(ident)
+                yield PythonThread(now_ns, self._pid, tid, ident, "")
+            if number < others and state not in self._followed:
+                yield from self._sample_thread(state, ident, now_ns)
+        if not met and (others or not self._took_turns):
+            for ident in self._named - self._met:
+                self._log.note(now_ns, ident, ())  # it has ended
+            self._named, self._met, self._took_turns = self._met, set(), True
+            self._turns = self._python_threads()
+
     def _follow(self, state: int, now_ns: int) -> Iterator[PythonThread]:
         if state in self._followed:
             self._followed[state].held_ns = now_ns
@@ -120,8 +150,8 @@ class TrainingStacks:
             self._followed[state] = _Followed(ident, now_ns)
             yield PythonThread(now_ns, self._pid, tid, ident, "")
 
-    def _python_threads(self) -> Iterator[tuple[int, int]]:
-        """Python's identifiers of the threads that there are now, and what the kernel calls them, newest first.
+    def _python_threads(self) -> Iterator[tuple[int, int, int]]:
+        """Where the states of the threads lie that there are, Python's identifiers and the kernel's, newest first.
 
         A list that changes while it is read may lead astray: then some of them are left out.
         """
@@ -134,7 +164,7 @@ class TrainingStacks:
         for _ in range(_MOST_THREADS):
             ident, inner = self._ident(state), self._layout.thread(self._memory, state)
             if ident and inner and (tid := self._ids.outer(inner)):
-                yield ident, tid
+                yield state, ident, tid
             state = self._memory.word(state + 8) or 0
             if not state:
                 return

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.probes import stacks
+from perfdoctor.probes.readers import cpython_stacks
 from perfdoctor.probes.stacks import StacksProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
@@ -36,6 +37,20 @@ works_hard()
 """
 
 
+@pytest.fixture(autouse=True)
+def _through_py_spy(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """As of a Python whose frames are not known."""
+    if "either_way" not in request.fixturenames:
+        monkeypatch.setattr(stacks.cpython_stacks, "knows", lambda version: False)
+
+
+@pytest.fixture(params=["py-spy", "direct"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through py-spy, and read by perfdoctor itself."""
+    if request.param == "py-spy":
+        monkeypatch.setattr(stacks.cpython_stacks, "knows", lambda version: False)
+
+
 @pytest.fixture(scope="module")
 def working() -> Iterator[Started]:
     with job(sys.executable, "-c", CODE) as started:
@@ -51,16 +66,33 @@ def watch(probe: StacksProbe, pid: int, seconds: float) -> list[Sample]:
     return [*samples, *probe.close()]
 
 
+@pytest.mark.usefixtures("either_way")
 def test_stacks_of_all_threads_idle_ones_too(working: Started) -> None:
     before = now_ns()
     samples = watch(StacksProbe(), working.pid, 1.5)
+    functions = set()
+    for segment in (sample for sample in samples if isinstance(sample, StackSegment)):
+        assert segment.pid == working.pid
+        assert before <= segment.time_ns < segment.until_ns <= now_ns()
+        events = json.loads(zlib.decompress(segment.trace))
+        functions |= {event.get("name") for event in events}
+        last = max(event["ts"] for event in events) * 1000
+        assert segment.time_ns + last <= segment.until_ns + segment.error_ns
+    assert {"works_hard", "waits_for_a_friend"} <= functions
+
+
+def test_a_python_whose_frames_lie_elsewhere_is_left_to_py_spy(
+    working: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks.cpython_stacks, "knows", lambda version: True)
+    offsets = dict.fromkeys(
+        cpython_stacks._OFFSETS, cpython_stacks._OFFSETS[(3, 13 if sys.version_info < (3, 13) else 8)]
+    )
+    monkeypatch.setattr(cpython_stacks, "_OFFSETS", offsets)
+    samples = watch(StacksProbe(), working.pid, 1.5)
     (segment,) = [sample for sample in samples if isinstance(sample, StackSegment)]
-    assert segment.pid == working.pid
-    assert before <= segment.time_ns < segment.until_ns <= now_ns()
-    events = json.loads(zlib.decompress(segment.trace))
-    assert {"works_hard", "waits_for_a_friend"} <= {event["name"] for event in events}
-    last = max(event["ts"] for event in events) * 1000
-    assert segment.time_ns + last <= segment.until_ns + segment.error_ns
+    assert segment.error_ns > 0, "py-spy's"
+    assert b"works_hard" in zlib.decompress(segment.trace)
 
 
 # Another function in each 20 ms of the one clock.
@@ -77,13 +109,15 @@ while True:
 """
 
 
+@pytest.mark.usefixtures("either_way")
 def test_stacks_are_on_the_one_clock() -> None:
     with job(sys.executable, "-c", CHANGING) as started:
         samples = watch(StacksProbe(), started.pid, 3)
-    (segment,) = [sample for sample in samples if isinstance(sample, StackSegment)]
-    assert segment.error_ns <= 1_000_000
+    segments = [sample for sample in samples if isinstance(sample, StackSegment)]
+    assert all(segment.error_ns <= 1_000_000 for segment in segments)
     seen = [
         (event["name"].split()[0], (segment.time_ns + event["ts"] * 1000) // 20_000_000 % 2)
+        for segment in segments
         for event in json.loads(zlib.decompress(segment.trace))
         if event["ph"] == "B" and event["name"].split()[0] in ("even", "odd")
     ]
@@ -190,8 +224,9 @@ def test_a_py_spy_that_hangs_is_ended(working: Started, tmp_path: Path, monkeypa
 def test_a_py_spy_that_is_ended_while_it_starts_is_no_failure(working: Started, tmp_path: Path) -> None:
     starts = stand_in(tmp_path, "[ $1 = dump ] && exit 1\nexec sleep 60")
     code = (
-        "import signal, sys\nfrom perfdoctor.probes.stacks import StacksProbe\n"
+        "import signal, sys\nfrom perfdoctor.probes import stacks\nfrom perfdoctor.probes.stacks import StacksProbe\n"
         "from tests.processes.watching import Watched\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "stacks.cpython_stacks.knows = lambda version: False\n"
         "probe = StacksProbe(sys.argv[1])\nprint([*probe.open(Watched(int(sys.argv[2]), torch=True)), *probe.close()])"
     )
     command = [sys.executable, "-c", code, starts, str(working.pid)]

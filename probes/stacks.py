@@ -61,7 +61,7 @@ _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
 _DUMP_THREADS = 64  # and so many threads they may have: py-spy looks at all of them
 _POLL_S = 0.2  # whether py-spy has ended
 # What is sampled without py-spy goes into the recording so often: a kill loses no more.
-_OWN_SEGMENT_NS = NS_PER_S
+_OWN_SEGMENT_NS = NS_PER_S // 2
 # Processes that are sampled without py-spy: in one round, and workers in all, of which one is sampled in each round.
 _A_ROUND = 8
 _OWN_WORKERS = 6

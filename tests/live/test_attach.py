@@ -18,9 +18,9 @@ from tests.processes.attaching import (
     Answer,
     Started,
     is_a_diagnosis,
+    is_watched,
     job,
     perfdoctor,
-    sampling,
 )
 
 PASSWORD = "rosebud-1941"
@@ -76,7 +76,7 @@ def test_json_keeps_the_contract(watched: Watched) -> None:
 
 def test_the_job_goes_on(watched: Watched) -> None:
     assert watched.job.process.poll() is None
-    assert not sampling(watched.job.pid)
+    assert not is_watched(watched.job.pid)
 
 
 def test_reports_can_be_made_again_from_the_recording(watched: Watched) -> None:

@@ -12,12 +12,12 @@ from tests.processes.attaching import (
     TRAINING,
     Answer,
     Started,
+    is_watched,
     job,
     mounted,
     needs_root,
     perfdoctor,
     refused,
-    sampling,
     until,
 )
 
@@ -35,7 +35,7 @@ def test_a_disk_that_fills_up_while_recording(training: Started, tmp_path: Path)
         recording = small / "a.recording"
         answer = perfdoctor("attach", training.pid, "--duration", "20", "--recording", recording)
         refused(answer, "cannot be written any more", "full", f"perfdoctor report {recording}")
-        assert until(lambda: not sampling(training.pid), 1.0), "py-spy stayed"
+        assert until(lambda: not is_watched(training.pid), 1.0), "somebody stayed"
         again = perfdoctor("report", recording, "--json", tmp_path / "a.json")
     assert "Traceback" not in again.err
     assert again.told["job"]["watched_seconds"] > 0

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from perfdoctor.recording.reader import Recording
@@ -22,10 +21,10 @@ from tests.processes.attaching import (
     attached,
     in_call,
     is_a_diagnosis,
+    is_watched,
     job,
     perfdoctor,
     refused,
-    sampling,
     until,
     watched_for,
 )
@@ -112,7 +111,7 @@ def test_what_was_seen_before_an_interruption_is_diagnosed(training: Started, nu
     assert err == ""
     assert "preparing the input" in out
     assert '"interrupted"' in told.read_text()
-    assert not sampling(training.pid)
+    assert not is_watched(training.pid)
     assert training.process.poll() is None
 
 
@@ -123,7 +122,7 @@ def test_an_interruption_during_the_start_leaves_nothing_behind(training: Starte
             os.killpg(watching.pid, signal.SIGTERM)
             _, err = watching.communicate(timeout=20)
         assert "Traceback" not in err
-        assert until(lambda: not sampling(training.pid), 1.0)
+        assert until(lambda: not is_watched(training.pid), 1.0)
 
 
 def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: Started, tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_killed_perfdoctor_leaves_a_recording_and_an_unharmed_job(training: St
             time.sleep(delay)
             os.kill(watching.pid, signal.SIGKILL)
             watching.communicate()
-        assert until(lambda: not sampling(training.pid)), "py-spy stayed"
+        assert until(lambda: not is_watched(training.pid)), "somebody stayed"
         with Recording.open(recording) as left:
             assert left.stacks() or delay < 2
         told = tmp_path / f"{delay}.json"
@@ -161,16 +160,16 @@ def test_a_killed_perfdoctor_without_a_recording_to_keep_is_told_of_later(traini
     assert f"To be rid of it: rm {left}" in " ".join(said.split())
     assert list(tmp_path.glob("*.perfdoctor")) == [left]
     assert perfdoctor("report", left).status in (0, 1)
-    assert until(lambda: not sampling(training.pid)), "py-spy stayed"
+    assert until(lambda: not is_watched(training.pid)), "somebody stayed"
 
 
 def test_an_ignored_signal_stays_ignored(training: Started) -> None:
     command = f"trap '' HUP; exec {SILENT[0]} -m perfdoctor attach {training.pid} --duration 4"
     with job("bash", "-c", command, ready="") as watching:
-        assert until(lambda: sampling(training.pid))
+        assert until(lambda: is_watched(training.pid))
         os.kill(watching.pid, signal.SIGHUP)
         time.sleep(0.5)
-        assert until(lambda: sampling(training.pid), 2)
+        assert until(lambda: is_watched(training.pid), 2)
         out, _ = watching.process.communicate(timeout=20)
     assert "preparing the input" in out
 
@@ -223,12 +222,8 @@ def test_perfdoctor_does_not_diagnose_itself(tmp_path: Path) -> None:
 
 
 def test_the_process_group_of_a_shell_gets_ctrl_c(training: Started) -> None:
-    """py-spy is in a session of its own, so the same Ctrl-C does not end it before perfdoctor has asked it to."""
     with attached(training.pid, "--duration", "60") as watching:
-        # py-spy is started anew from time to time: whoever looks twice may find none.
-        seen: list[psutil.Process] = []
-        assert until(lambda: seen.extend(sampling(training.pid)) or seen)
-        assert os.getsid(seen[0].pid) != os.getsid(watching.pid)
+        assert until(lambda: is_watched(training.pid))
         os.killpg(watching.pid, signal.SIGINT)
         try:
             watching.communicate(timeout=20)

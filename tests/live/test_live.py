@@ -16,10 +16,10 @@ from tests.processes.attaching import (
     Started,
     attached,
     is_a_diagnosis,
+    is_watched,
     job,
     perfdoctor,
     refused,
-    sampling,
     until,
     watched_for,
 )
@@ -62,7 +62,7 @@ def test_a_job_is_shown_until_q_is_pressed_and_then_reported(training: Started, 
     is_a_diagnosis(answer)
     assert answer["job"]["stopped"] == "interrupted"
     assert page.stat().st_size > 10_000
-    assert not sampling(training.pid)
+    assert not is_watched(training.pid)
 
 
 def test_a_recording_is_followed_and_then_gone_through(training: Started, tmp_path: Path) -> None:

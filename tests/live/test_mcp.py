@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 
 from tests.processes.agents import text_of, values_of, with_started_server
-from tests.processes.attaching import ENVIRONMENT, TRAINING, Started, gone, job, sampling, until
+from tests.processes.attaching import ENVIRONMENT, TRAINING, Started, gone, is_watched, job, until
 
 HELLO = (
     '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
@@ -72,9 +72,9 @@ def test_a_cancelled_call_lets_go_of_the_job(training: Started, tmp_path: Path) 
     async def talk(client: Client) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "attach", {"pid": training.pid, "seconds": 300.0})
-            assert await anyio.to_thread.run_sync(until, lambda: sampling(training.pid))
+            assert await anyio.to_thread.run_sync(until, lambda: is_watched(training.pid))
             tasks.cancel_scope.cancel()
-        assert await anyio.to_thread.run_sync(until, lambda: not sampling(training.pid))
+        assert await anyio.to_thread.run_sync(until, lambda: not is_watched(training.pid))
         assert not (await client.call_tool("check")).is_error
 
     with_started_server(talk, tmp_path)
@@ -98,11 +98,11 @@ def test_a_server_that_ends_lets_go_of_the_job(
         assert server.stdin is not None
         server.stdin.write(HELLO + attach(training.pid))
         server.stdin.flush()
-        assert until(lambda: sampling(training.pid))
+        assert until(lambda: is_watched(training.pid))
         (call,) = psutil.Process(server.pid).children()
         server.stdin.close() if end == "close" else server.send_signal(end)
         assert server.wait(20) == status
-        assert until(lambda: gone(call.pid) and not sampling(training.pid))
+        assert until(lambda: gone(call.pid) and not is_watched(training.pid))
     assert training.process.poll() is None
     if end != signal.SIGKILL:
         assert list(tmp_path.iterdir()) == []

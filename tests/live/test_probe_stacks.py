@@ -242,6 +242,15 @@ def test_of_a_backtrace_the_error_is_quoted(working: Started, tmp_path: Path) ->
     assert said.reason.endswith("Error: no right")
 
 
+def test_py_spy_is_in_a_session_of_its_own(working: Started) -> None:
+    """So that Ctrl-C does not end it before perfdoctor has asked it to."""
+    probe = StacksProbe()
+    list(probe.open(Watched(working.pid, torch=True)))
+    assert until(lambda: sampling(working.pid))
+    assert os.getsid(sampling(working.pid)[0].pid) != os.getsid(0)
+    list(probe.close())
+
+
 def test_a_process_that_ends_is_no_failure() -> None:
     with subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

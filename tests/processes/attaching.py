@@ -130,6 +130,16 @@ def refused(answer: Answer, *words: str) -> None:
         assert word in answer.err, answer.err
 
 
+def is_watched(pid: int) -> bool:
+    """Whether some process has the memory of another one open, as whoever reads its interpreter and stacks has."""
+    memory = f"/proc/{pid}/mem"
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.readlink(link) == memory:
+                return True
+    return False
+
+
 def sampling(pid: int) -> list[psutil.Process]:
     """Programs that py-spy runs on a process just now."""
     found = []

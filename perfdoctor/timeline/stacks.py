@@ -1,9 +1,9 @@
-"""Python stacks over time, read from the segments that py-spy wrote.
+"""Python stacks over time, read from the segments that py-spy or perfdoctor wrote.
 
-py-spy does not stop the process, so samples fail where stacks change while it reads them: deep ones, and those of
-Python code more than those of long calls into C. What was seen is thus no fair sample. But it is known when samples
-failed, and that Python code ran then. Stacks that were seen while Python code ran stand in for those that were not, as
-in surveys, where answers of those who are alike stand in for missing ones (hot-deck imputation).
+Nobody stops the process, so samples fail where stacks change while they are read: deep ones, and those of Python code
+more than those of long calls into C; of py-spy's far more than of ours. What was seen is thus no fair sample. But it is
+known when samples failed, and that Python code ran then. Stacks that were seen while Python code ran stand in for those
+that were not, as in surveys, where answers of those who are alike stand in for missing ones (hot-deck imputation).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perfdoctor.timeline.machine_code import CodeSamples
 
 # A stack belongs to an instant if it was seen within this time of it.
 STACK_REACH_NS = int(thresholds.STACK_REACH_S * NS_PER_S)
-# py-spy's mean time between two samples of a process that trains (it draws each anew, exponentially distributed).
+# Mean time between two samples of a process that trains, whoever takes them.
 _PERIOD_NS = 50_000_000
 # A stack that was not seen to change stands for no more than this.
 _LONGEST_NS = STACK_REACH_NS

@@ -34,7 +34,7 @@ PLACES, AROUND = 48, 5
 LARGEST_FILE = 2_000_000
 # Of the stacks the newest are looked through, in so many segments and compressed bytes at most: of one process half an
 # hour, in less than a second.
-_SEGMENTS, _TRACE_BYTES = 600, 2_000_000
+_SEGMENTS, _TRACE_BYTES = 3_600, 2_000_000
 # A stack that was not seen to change stands for no more than this.
 _LONGEST_US = int(thresholds.STACK_REACH_S * NS_PER_S) // NS_PER_US
 # When a process was started is known to a clock tick, and a file's time may be another host's.
@@ -142,16 +142,26 @@ def longest_places(segments: Iterable[StackSegment]) -> list[Place]:
     ran: dict[tuple[str, int], Place] = {}
     empty = SeenStack(Frame)
     for segment in segments:
-        since: dict[tuple[int, int], tuple[int, Place | None]] = {}
-        for pid, ident, time_us, stack in stack_changes(segment.trace, empty):
-            began_us, place = since.get((pid, ident), (time_us, None))
-            if place is not None:
-                key = place.file, place.line
-                spent[key] = spent.get(key, 0) + min(time_us - began_us, _LONGEST_US)
-                ran.setdefault(key, place)
-            own = next((frame for frame in reversed(stack.frames) if is_own(frame)), None)
-            since[pid, ident] = time_us, None if own is None else Place(pid, own.file, own.line)
+        for place, lasted_us in _places(segment, empty):
+            key = place.file, place.line
+            spent[key] = spent.get(key, 0) + min(lasted_us, _LONGEST_US)
+            ran.setdefault(key, place)
     return [ran[key] for key in sorted(spent, key=lambda key: -spent[key])]
+
+
+def _places(segment: StackSegment, empty: SeenStack[Frame]) -> Iterator[tuple[Place, int]]:
+    """Where in the job's own code its threads were, and for how many microseconds; the last ones until the end."""
+    since: dict[tuple[int, int], tuple[int, Place | None]] = {}
+    for pid, ident, time_us, stack in stack_changes(segment.trace, empty):
+        began_us, place = since.get((pid, ident), (time_us, None))
+        if place is not None:
+            yield place, time_us - began_us
+        own = next((frame for frame in reversed(stack.frames) if is_own(frame)), None)
+        since[pid, ident] = time_us, None if own is None else Place(pid, own.file, own.line)
+    until_us = (segment.until_ns - segment.time_ns) // NS_PER_US
+    for began_us, place in since.values():
+        if place is not None:
+            yield place, until_us - began_us
 
 
 def split_lines(content: bytes) -> list[str]:

@@ -44,7 +44,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     step = 0
     while True:
-        inputs = prepare(1280 if slower else 16)
+        inputs = prepare(4000 if slower else 16)
         model(inputs).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -58,6 +58,11 @@ def test_the_innermost_lines_of_the_jobs_own_count_the_longest_first() -> None:
     ]  # fmt: skip
 
 
+def test_a_stack_that_does_not_change_lasts_until_its_segment_ends() -> None:
+    (place,) = longest_places(jobs.stacks(7, (jobs.OWN,), times=1))
+    assert (place.pid, place.line) == (7, jobs.OWN.line)
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_the_lines_around_are_read_also_when_the_process_has_gone(
     process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path, ended: bool

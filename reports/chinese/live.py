@@ -58,7 +58,7 @@ HELP = "按键"
 
 
 def first_stacks() -> str:
-    return "最初的 Python 调用栈在 4 秒后到来；没有它们，大部分时间无法归因。"
+    return "最初的 Python 调用栈在几秒内到来；没有它们，大部分时间无法归因。"
 
 
 def watched_briefly(*, seconds: float, enough: float) -> str:

@@ -58,7 +58,7 @@ HELP = "Keys"
 
 
 def first_stacks() -> str:
-    return "The first Python stacks come after 4 s; without them most of the time cannot be attributed."
+    return "The first Python stacks come within some seconds; without them most of the time cannot be attributed."
 
 
 def watched_briefly(*, seconds: float, enough: float) -> str:

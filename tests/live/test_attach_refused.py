@@ -184,7 +184,8 @@ def test_a_py_spy_that_fails_is_quoted(tmp_path: Path) -> None:
     stand_in.chmod(0o755)
     code = (
         "import sys\nfrom perfdoctor.probes import stacks\nfrom perfdoctor.__main__ import main\n"
-        f"stacks.find_py_spy = lambda: {str(stand_in)!r}\nsys.exit(main(sys.argv[1:]))"
+        f"stacks.find_py_spy = lambda: {str(stand_in)!r}\n"
+        "stacks.cpython_stacks.knows = lambda version: False\nsys.exit(main(sys.argv[1:]))"
     )
     told = tmp_path / "a.json"
     with job(*TRAINING, "--item-ms", "1") as training:

@@ -42,7 +42,7 @@ def test_a_job_is_shown_until_q_is_pressed_and_then_reported(training: Started, 
         assert screen.shows("This terminal is too small")
         screen.resize(110, 36)
         assert screen.shows("watched for", f"{training.pid} trainer", " worker", "cores", "memory"), screen.text
-        assert screen.shows("The first Python stacks come after 4 s"), screen.text
+        assert screen.shows("Preparing the input on the CPU"), screen.text
         assert screen.lines[-1].endswith("q quit")
         screen.resize(80, 24)
         assert screen.shows("q quit")

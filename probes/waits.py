@@ -23,7 +23,7 @@ from perfdoctor.probes.readers.channel_ends import other_end, serves
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.file_locks import lock_holders
 from perfdoctor.probes.readers.process import Candidate
-from perfdoctor.probes.readers.procfs import status_fields
+from perfdoctor.probes.readers.procfs import name_of, status_fields
 from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors
 from perfdoctor.probes.readers.waiting_threads import WaitingThreads
 from perfdoctor.recording.schema import TRACED_BY, Fact, Sample, WaitSeen
@@ -119,14 +119,8 @@ class WaitsProbe:
         except OSError:
             return
         if tracer not in (0, known.tracer, os.getpid()):
-            yield Fact(now_ns, self.name, f"pid:{pid}", TRACED_BY, f"{tracer} {self._name(tracer)}")
+            yield Fact(now_ns, self.name, f"pid:{pid}", TRACED_BY, f"{tracer} {name_of(tracer, self._root)}")
         known.tracer = tracer
-
-    def _name(self, pid: int) -> str:
-        try:
-            return (self._root / f"proc/{pid}/comm").read_text(errors="replace").strip()
-        except OSError:
-            return ""
 
     def _look_into(self, pid: int, line: bytes, members: tuple[int, ...], now_ns: int) -> Iterator[Sample]:
         words = line.split()

@@ -22,7 +22,7 @@ from perfdoctor.knowledge.launchers import is_numbered_anew
 from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.process import uses_torch, versions_of
-from perfdoctor.probes.readers.procfs import Births, is_running, stat_fields
+from perfdoctor.probes.readers.procfs import Births, arguments_of, is_running, name_of, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CHANNEL, SERVES, Fact, ProcessGone, ProcessSeen, Sample
 
@@ -59,27 +59,10 @@ class _Roles(NamedTuple):
     forked: tuple[int, ...]
 
 
-def arguments_of(pid: int) -> list[str]:
-    """The command line of a process, word by word; none where it cannot be read."""
-    try:
-        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return []
-    return raw.decode(errors="replace").rstrip("\0").split("\0")
-
-
 def _masked_environment(pid: int) -> str:
     """As JSON; null where it cannot be read."""
     environment = environment_of(pid)
     return json.dumps(None if environment is None else mask_environment(environment))
-
-
-def _name_of(pid: int) -> str:
-    """What a process calls itself; "" where it has ended."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def _image(pid: int) -> str | None:
@@ -309,7 +292,7 @@ class Job:
             member.uses_torch = uses_torch(member.pid)
             self._roles = None
             if member.uses_torch:
-                yield from self._look_again(member, _name_of(member.pid), _masked_environment(member.pid), now_ns)
+                yield from self._look_again(member, name_of(member.pid), _masked_environment(member.pid), now_ns)
 
     def _read_environments_again(self, now_ns: int) -> Iterator[Sample]:
         """Which rank it is, many a process learns only when it has torch loaded; loader workers are none."""
@@ -318,7 +301,7 @@ class Job:
             if early or member.environment_settled or member.is_peer:
                 continue
             member.environment_settled = True
-            name = _name_of(member.pid)
+            name = name_of(member.pid)
             if name.startswith(LOADER_WORKERS):
                 continue
             environment = _masked_environment(member.pid)

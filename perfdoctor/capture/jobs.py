@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfdoctor.capture.host_processes import HostProcess, cpu_ticks_used, host_processes, memory_of
-from perfdoctor.capture.job import arguments_of, find_root
+from perfdoctor.capture.job import find_root
 from perfdoctor.capture.redact import mask_command
 from perfdoctor.capture.runs import Look, Run, find_runs, trainers_of, workers_of
 from perfdoctor.capture.target import require_proc
@@ -26,7 +26,7 @@ from perfdoctor.probes.gpu import gpus_of
 from perfdoctor.probes.marks import steps_per_second
 from perfdoctor.probes.readers.permissions import GRANT_IN_CONTAINER, owner_of, why_not
 from perfdoctor.probes.readers.process import uses_torch
-from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S
+from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, arguments_of
 from perfdoctor.recording.clock import now_ns
 
 # CPU time is counted in ticks of 10 ms: over this long, to a fiftieth of a core.

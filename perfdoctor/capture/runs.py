@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfdoctor.capture.host_processes import HostProcess
-from perfdoctor.capture.job import arguments_of, find_root, is_forked
+from perfdoctor.capture.job import find_root, is_forked
 from perfdoctor.knowledge.launchers import (
     MEETING,
     THIS_HOST,
@@ -29,6 +29,7 @@ from perfdoctor.knowledge.launchers import (
 from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, LAUNCH_MODULES, LAUNCH_SCRIPTS
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
+from perfdoctor.probes.readers.procfs import arguments_of
 
 # Of what a process has started, so much is asked for its number: launchers start a few.
 _MOST_CHILDREN = 64

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdoctor.capture.job import arguments_of, find_root
+from perfdoctor.capture.job import find_root
 from perfdoctor.capture.redact import mask_command
 from perfdoctor.knowledge.environment import RANK_VARIABLES
 from perfdoctor.probes.readers.environment import environment_of
-from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, ENDED, stat_fields
+from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, ENDED, arguments_of, stat_fields
 
 _STARTED = 19  # the field of /proc/PID/stat behind the name, in clock ticks since boot
 # How often a new process is looked at: it runs its parent's program for a moment before its own.

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, stat_fields
+from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, arguments_of, stat_fields
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import Fact, Reading
 
@@ -84,7 +84,7 @@ class Neighbours:
             subject = f"neighbour:{pid}"
             if pid not in self._known:
                 self._known.add(pid)
-                yield Fact(time_ns, "cpu", subject, "command", command_of(used.command, self._arguments(pid)))
+                yield Fact(time_ns, "cpu", subject, "command", command_of(used.command, arguments_of(pid, self._root)))
                 yield Reading(before.time_ns, "cpu", subject, "cpu_seconds_total", before.seconds)
             yield Reading(time_ns, "cpu", subject, "cpu_seconds_total", used.seconds)
         self._before = found
@@ -92,12 +92,6 @@ class Neighbours:
     def _pids(self) -> list[int]:
         try:
             return [int(name) for name in os.listdir(self._root / "proc") if name.isdigit()][:_SCANNED]
-        except OSError:
-            return []
-
-    def _arguments(self, pid: int) -> list[str]:
-        try:
-            return (self._root / f"proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             return []
 

@@ -122,6 +122,23 @@ def stat_fields(stat: bytes) -> list[bytes]:
     return stat[stat.rfind(b")") + 2 :].split()
 
 
+def name_of(pid: int, root: Path = Path("/")) -> str:
+    """What a process calls itself; "" where it has ended."""
+    try:
+        return (root / f"proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def arguments_of(pid: int, root: Path = Path("/")) -> list[str]:
+    """The command line of a process, word by word; none where it cannot be read."""
+    try:
+        raw = (root / f"proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return raw.decode(errors="replace").rstrip("\0").split("\0")
+
+
 def is_running(pid: int) -> bool:
     """The process exists, and is no zombie that its parent has not asked for yet."""
     try:

@@ -164,6 +164,7 @@ def test_a_killed_perfdoctor_without_a_recording_to_keep_is_told_of_later(traini
 
 
 def test_an_ignored_signal_stays_ignored(training: Started) -> None:
+    assert until(lambda: not is_watched(training.pid)), "by whoever the test before has started"
     command = f"trap '' HUP; exec {SILENT[0]} -m perfdoctor attach {training.pid} --duration 4"
     with job("bash", "-c", command, ready="") as watching:
         assert until(lambda: is_watched(training.pid))

@@ -28,7 +28,7 @@ from perfdoctor.probes.gpu import GpuProbe
 from perfdoctor.probes.memory import MemoryProbe
 from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S
 from perfdoctor.probes.steps import StepsProbe
-from perfdoctor.recording.clock import epoch_on_the_clock, now_ns, seconds
+from perfdoctor.recording.clock import epoch_of, epoch_on_the_clock, now_ns, seconds
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import CountedCall, Sample, Unavailable
 from perfdoctor.results.history import Appeared, Beat, Incident, Line, Presence
@@ -322,7 +322,7 @@ class Monitor:
             return
         try:
             with Recording.open(path) as recording:
-                beats = Beats(int(recording.meta["epoch_ns"]), self._plan.beat_s)
+                beats = Beats(epoch_of(recording.meta), self._plan.beat_s)
                 calls = [call for call in recording.rows(CountedCall) if beats.date(call.time_ns) > last]
                 if calls:
                     beats.next(calls[0].time_ns)

@@ -38,6 +38,14 @@ class InterpreterSamples(NamedTuple):
         return cls(*recording.columns(InterpreterSample, "time_ns", "pid", "gil_tid", "collecting"))
 
 
+class _Seen(NamedTuple):
+    """One sample of an interpreter."""
+
+    time_ns: int
+    holder: int | None
+    collecting: int | None
+
+
 class _Process:
     """The samples of one process's interpreter."""
 
@@ -108,19 +116,17 @@ class Gil:
 
     def holder_at(self, pid: int, time_ns: int) -> int | None:
         """Which thread of a process holds the GIL at an instant; 0 if nobody does, None where that is unknown."""
-        process = self._processes.get(pid)
-        index = None if process is None else process.nearest(time_ns)
-        return None if process is None or index is None else process.holders[index]
+        found = self._nearest(pid, time_ns)
+        return None if found is None else found.holder
 
     def is_held_by_main(self, pid: int, time_ns: int) -> bool | None:
         """Whether the main thread of a process holds its GIL at this very instant; None where nobody looked then."""
-        process = self._processes.get(pid)
-        index = None if process is None else process.nearest(time_ns)
-        if process is None or index is None or process.holders[index] is None:
+        found = self._nearest(pid, time_ns)
+        if found is None or found.holder is None:
             return None
-        if abs(process.times_ns[index] - time_ns) > thresholds.SAME_INSTANT_S * NS_PER_S:
+        if abs(found.time_ns - time_ns) > thresholds.SAME_INSTANT_S * NS_PER_S:
             return None
-        return process.holders[index] == self._threads.main_tid(pid)
+        return found.holder == self._threads.main_tid(pid)
 
     def is_taken(self, pid: int, time_ns: int) -> bool:
         """Whether another thread than those that train holds the GIL of a process at an instant."""
@@ -153,9 +159,16 @@ class Gil:
 
     def is_collecting(self, pid: int, time_ns: int) -> bool:
         """Whether the garbage collector of a process runs at an instant; False where that is unknown."""
+        found = self._nearest(pid, time_ns)
+        return found is not None and bool(found.collecting)
+
+    def _nearest(self, pid: int, time_ns: int) -> _Seen | None:
+        """The sample of a process's interpreter that shows an instant; None if none does."""
         process = self._processes.get(pid)
         index = None if process is None else process.nearest(time_ns)
-        return process is not None and index is not None and bool(process.collecting[index])
+        if process is None or index is None:
+            return None
+        return _Seen(process.times_ns[index], process.holders[index], process.collecting[index])
 
     def python_threads(self, pid: int) -> set[int]:
         """Threads that run Python code: py-spy named them, or they were seen to hold the GIL."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from perfdoctor.probes.readers.process_memory import Mapping, Memory, image_path, mappings
+from perfdoctor.probes.readers.process_memory import Mapping, Memory, image_path, images
 from perfdoctor.probes.readers.symbols import Elf
 
 _SELF_WORDS = 9  # generations[3] are 3 x 24 bytes
@@ -247,9 +247,9 @@ def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
         LayoutError: this is no CPython, or not one whose state we can find and check.
         OSError: the process is gone.
     """
-    images = _first_mappings(process)
-    runtime, size = _runtime(process, images)
-    native_id = _native_id_offset(process, memory, images)
+    loaded = list(images(process).values())
+    runtime, size = _runtime(process, loaded)
+    native_id = _native_id_offset(process, memory, loaded)
     if memory.read(runtime, 8) == _COOKIE:
         layout = _published_layout(memory, runtime, native_id)
     else:
@@ -257,14 +257,6 @@ def find_layout(process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
     if not layout.fits(memory, tids):
         raise LayoutError("the interpreter's state does not hold plausible values where it was expected")
     return layout
-
-
-def _first_mappings(process: Path) -> list[Mapping]:
-    images: dict[str, Mapping] = {}
-    for mapping in mappings(process, only_images=True):
-        if mapping.is_file and mapping.offset == 0:
-            images.setdefault(mapping.path, mapping)
-    return list(images.values())
 
 
 def _symbol(process: Path, image: Mapping, name: str) -> tuple[int, int] | None:

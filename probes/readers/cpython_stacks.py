@@ -17,9 +17,10 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from mmap import PAGESIZE
 from typing import NamedTuple
 
-from perfdoctor.probes.readers.process_memory import PAGE, Memory
+from perfdoctor.probes.readers.process_memory import Memory
 
 # What is read may be torn or no stack at all: more frames, characters or bytes of line numbers are not believed.
 _DEEPEST = 2000
@@ -139,13 +140,13 @@ class _Pages:
 
     def read(self, address: int, size: int) -> bytes:
         """Up to ``size`` bytes."""
-        begin = address - address % PAGE
-        if address + size > begin + PAGE:
+        begin = address & -PAGESIZE
+        if address + size > begin + PAGESIZE:
             self.count += 1
             return self._memory.read(address, size)
         if begin not in self._pages:
             self.count += 1
-            self._pages[begin] = self._memory.read(begin, PAGE)
+            self._pages[begin] = self._memory.read(begin, PAGESIZE)
         return self._pages[begin][address - begin : address - begin + size]
 
 

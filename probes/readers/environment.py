@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from perfdoctor.probes.readers.process_memory import Mapping, Memory, image_path, mappings
+from perfdoctor.probes.readers.process_memory import Memory, image_path, images
 from perfdoctor.probes.readers.symbols import Elf
 
 # What is looked at: variables, and bytes of each.
@@ -72,15 +72,13 @@ def _place(process: Path) -> int | None:
     A program that names ``environ`` itself has it, and the C library uses that one (a copy relocation); so the program
     is asked first.
     """
-    images: dict[str, Mapping] = {}
-    for mapping in mappings(process, only_images=True):
-        images.setdefault(mapping.path, mapping)
+    loaded = images(process)
     program = os.readlink(process / "exe").removesuffix(" (deleted)")
-    libraries = [path for path in images if path.rpartition("/")[2].startswith(_LIBRARIES)]
+    libraries = [path for path in loaded if path.rpartition("/")[2].startswith(_LIBRARIES)]
     for path in (program, *libraries):
-        offset = _offset(image_path(process, images[path])) if path in images else None
+        offset = _offset(image_path(process, loaded[path])) if path in loaded else None
         if offset is not None:
-            return images[path].start + offset
+            return loaded[path].start + offset
     return None
 
 

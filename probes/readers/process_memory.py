@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
 
 class Mapping(NamedTuple):
     """One line of /proc/PID/maps.
@@ -50,6 +48,19 @@ def mappings(process: Path, *, only_code: bool = False, only_images: bool = Fals
             start, _, end = span.partition(b"-")
             name = os.fsdecode(path[0].rstrip(b"\n")).removesuffix(" (deleted)") if path else ""
             yield Mapping(int(start, 16), int(end, 16), int(offset, 16), access[2:3] == b"x", name)
+
+
+def images(process: Path) -> dict[str, Mapping]:
+    """Where files begin that are mapped in a process, by path.
+
+    Raises:
+        OSError: the process is gone or may not be looked at.
+    """
+    found: dict[str, Mapping] = {}
+    for mapping in mappings(process, only_images=True):
+        if mapping.is_file and mapping.offset == 0:
+            found.setdefault(mapping.path, mapping)
+    return found
 
 
 def image_path(process: Path, mapping: Mapping) -> Path:

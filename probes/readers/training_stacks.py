@@ -79,10 +79,7 @@ class TrainingStacks:
 
     def main_stack(self) -> tuple[CodeFrame, ...]:
         """The main thread's stack, outermost call first; empty where it runs no Python code, or was not read."""
-        for _ in range(_MANY_TRIES):
-            with suppress(StackChangedError):
-                return self._reader.read(self._main)
-        return ()
+        return self._read(self._main, _MANY_TRIES) or ()
 
     def sample(self, now_ns: int, others: int = 0) -> Iterator[Sample]:
         """Takes one sample of each thread that matters.
@@ -99,7 +96,7 @@ class TrainingStacks:
         if held:
             yield from self._follow(holder, now_ns)
         for state, thread in list(self._followed.items()):
-            ended = self._ident(state) != thread.ident
+            ended = self._layout.ident(self._memory, state) != thread.ident
             if ended or (state != self._main and now_ns - thread.held_ns > _FOLLOWED_NS):
                 del self._followed[state]
                 self._log.note(now_ns, thread.ident, ())
@@ -116,13 +113,18 @@ class TrainingStacks:
         self._memory.close()
 
     def _sample_thread(self, state: int, ident: int, now_ns: int) -> Iterator[StackMissed]:
-        for _ in range(_TRIES):
-            try:
-                self._log.note(now_ns, ident, self._reader.read(state))
-                return
-            except StackChangedError:
-                continue
-        yield StackMissed(now_ns, self._pid, ident)
+        stack = self._read(state, _TRIES)
+        if stack is None:
+            yield StackMissed(now_ns, self._pid, ident)
+        else:
+            self._log.note(now_ns, ident, stack)
+
+    def _read(self, state: int, tries: int) -> tuple[CodeFrame, ...] | None:
+        """The stack of a thread; None if it changed each time."""
+        for _ in range(tries):
+            with suppress(StackChangedError):
+                return self._reader.read(state)
+        return None
 
     def _take_turns(self, now_ns: int, others: int) -> Iterator[Sample]:
         """Says of the next threads that they are Python's, of many in the first turn, and samples some of them."""
@@ -144,7 +146,7 @@ class TrainingStacks:
         if state in self._followed:
             self._followed[state].held_ns = now_ns
             return
-        ident, inner = self._ident(state), self._layout.thread(self._memory, state)
+        ident, inner = self._layout.ident(self._memory, state), self._layout.thread(self._memory, state)
         tid = self._pid if state == self._main else self._ids.outer(inner) if inner else None
         if ident and tid and len(self._followed) <= _AT_MOST:
             self._followed[state] = _Followed(ident, now_ns)
@@ -162,15 +164,12 @@ class TrainingStacks:
                 break
             state = previous
         for _ in range(_MOST_THREADS):
-            ident, inner = self._ident(state), self._layout.thread(self._memory, state)
+            ident, inner = self._layout.ident(self._memory, state), self._layout.thread(self._memory, state)
             if ident and inner and (tid := self._ids.outer(inner)):
                 yield state, ident, tid
             state = self._memory.word(state + 8) or 0
             if not state:
                 return
-
-    def _ident(self, state: int) -> int | None:
-        return self._memory.word(state + self._layout.thread_id)
 
     def _lock(self) -> tuple[int, bool]:
         """The thread state that holds the interpreter lock or held it last, 0 if there is none; whether it does."""

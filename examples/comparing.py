@@ -32,6 +32,24 @@ SAME = "no difference can be shown"
 
 
 @dataclass(frozen=True)
+class Made:
+    """Two runs that were observed.
+
+    Attributes:
+        number: of the pair; even ones are unchanged.
+        planted: by which fraction each step was lengthened; below 0 where that was done before.
+        before_s: mean length of a step by the job's own clock.
+        after_s: likewise.
+    """
+
+    number: int
+    example: str
+    planted: float
+    before_s: float
+    after_s: float
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two runs that were compared.
 
@@ -101,24 +119,42 @@ def observe(example: jobs.Example, slower: float) -> ways.Watched:
             return inside.wait(job)
 
 
-def compare(number: int, example: jobs.Example, change: float) -> Pair:
-    """Makes a pair of runs and compares them.
+def make(number: int, example: jobs.Example, change: float, folder: Path) -> Made:
+    """Makes a pair of runs, and keeps what was said of them and how long their steps took by the job's own clock.
 
     Raises:
-        RuntimeError: one could not be observed, or they could not be compared.
+        RuntimeError: one could not be observed.
     """
     runs = observe(example, max(0.0, -change)), observe(example, max(0.0, change))
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, name) for name in ("before.json", "after.json", "compared.json")]
-        for file, run in zip(files, runs, strict=False):
-            file.write_text(json.dumps(run.said))
-        command = [sys.executable, "-m", "perfdoctor", "compare", *map(str, files[:2]), "--json", str(files[2])]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, run in zip(_reports(folder, number), runs, strict=True):
+        file.write_text(json.dumps(run.said))
+    made = Made(number, example.name, change, *(run.stopwatch_mean_s or float("nan") for run in runs))
+    (folder / f"pair-{number:02}.json").write_text(json.dumps(asdict(made)))
+    return made
+
+
+def compare(made: Made, folder: Path) -> Pair:
+    """Compares a pair of runs.
+
+    Raises:
+        RuntimeError: they could not be compared.
+    """
+    with tempfile.TemporaryDirectory() as elsewhere:
+        compared = Path(elsewhere, "compared.json")
+        files = *map(str, _reports(folder, made.number)), "--json", str(compared)
+        done = subprocess.run(
+            [sys.executable, "-m", "perfdoctor", "compare", *files], capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             raise RuntimeError((done.stderr or done.stdout).strip())
-        told = json.loads(files[2].read_text())
-    before, after = (run.stopwatch_mean_s or float("nan") for run in runs)
-    return Pair(number, example.name, change, after / before - 1, *_longer(told), told["answer"])
+        told = json.loads(compared.read_text())
+    true = made.after_s / made.before_s - 1
+    return Pair(made.number, made.example, made.planted, true, *_longer(told), told["answer"])
+
+
+def _reports(folder: Path, number: int) -> tuple[Path, Path]:
+    return folder / f"pair-{number:02}-before.report", folder / f"pair-{number:02}-after.report"
 
 
 def _longer(told: dict[str, Any]) -> tuple[float, float, float]:
@@ -148,26 +184,29 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=40, help="how many pairs the whole table has (default 40)")
     parser.add_argument("--first", type=int, default=0, help="the number of the pair to begin with (default 0)")
     parser.add_argument("--last", type=int, help="and of the last one")
-    parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep pairs here, and count those there are")
+    parser.add_argument("--details", type=Path, metavar="FOLDER", help="keep pairs here, and use those there are")
+    parser.add_argument("--kept", action="store_true", help="make no pairs, compare those there are")
     parser.add_argument("--write", action="store_true", help="write the table in docs/")
     arguments = parser.parse_args()
     jobs.end_with_finally()
     chosen = [one for one in jobs.examples(arguments.only) if one.name not in jobs.left_out(jobs.examples([one.name]))]
     chosen.sort(key=lambda one: arguments.only.index(one.name))
-    found = kept(arguments.details)
+    last = arguments.pairs - 1 if arguments.last is None else arguments.last
+    wanted = () if arguments.kept else range(arguments.first, last + 1)
+    pairs: list[Pair] = []
     print(HEADER, flush=True)
-    for number in range(arguments.first, (arguments.pairs - 1 if arguments.last is None else arguments.last) + 1):
-        try:
-            pair = compare(number, chosen[number // 2 % len(chosen)], planted(number, arguments.pairs))
-        except (RuntimeError, subprocess.TimeoutExpired) as problem:
-            print(f"pair {number}: {problem}", file=sys.stderr, flush=True)
-            continue
-        found[number] = pair
-        print(pair, flush=True)
-        if arguments.details:
-            arguments.details.mkdir(parents=True, exist_ok=True)
-            (arguments.details / f"pair-{number:02}.json").write_text(json.dumps(asdict(pair)))
-    pairs = [found[number] for number in sorted(found)]
+    with tempfile.TemporaryDirectory() as elsewhere:
+        folder = arguments.details or Path(elsewhere)
+        there = {made.number: made for made in kept(folder)}
+        for number in sorted({*wanted, *there}):
+            try:
+                if number in wanted:
+                    change = planted(number, arguments.pairs)
+                    there[number] = make(number, chosen[number // 2 % len(chosen)], change, folder)
+                pairs.append(compare(there[number], folder))
+                print(pairs[-1], flush=True)
+            except (RuntimeError, subprocess.TimeoutExpired) as problem:
+                print(f"pair {number}: {problem}", file=sys.stderr, flush=True)
     print("\n".join(["", *summary(pairs)]))
     if arguments.write:
         lines = [f"Measured on {jobs.machine()}.", "", HEADER, *map(str, pairs), "", *summary(pairs)]
@@ -175,11 +214,9 @@ def main() -> int:
     return 0 if pairs else 1
 
 
-def kept(folder: Path | None) -> dict[int, Pair]:
-    """The pairs that were kept, by their numbers."""
-    files = sorted(folder.glob("pair-*.json")) if folder else []
-    pairs = [Pair(**json.loads(file.read_text())) for file in files]
-    return {pair.number: pair for pair in pairs}
+def kept(folder: Path) -> list[Made]:
+    """The pairs that there are, by their numbers."""
+    return [Made(**json.loads(file.read_text())) for file in sorted(folder.glob("pair-*.json"))]
 
 
 if __name__ == "__main__":

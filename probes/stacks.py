@@ -20,6 +20,7 @@ import resource
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones
 SEGMENT_S = 11
 LONG_SEGMENT_S = 16  # for few samples: to start a py-spy costs as much as 30 of them, and less is lost
+_TRIES = 3  # to find a process's interpreter and threads: it goes on meanwhile, and may just be calling very deep
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
 _DUMP_THREADS = 64  # and so many threads they may have: py-spy looks at all of them
 _POLL_S = 0.2  # whether py-spy has ended
@@ -98,7 +100,7 @@ class StacksProbe:
         self._root = root
         self._layouts = layouts or Layouts()
         self._direct: dict[int, _Direct] = {}
-        self._not_directly: set[int] = set()
+        self._not_directly: Counter[int] = Counter()  # how often each process could not be read directly
         self._members: tuple[tuple[int, ...], ...] = ()
         self._workers: frozenset[int] = frozenset()  # and launchers, which are sampled as rarely
         self._round = 0
@@ -107,6 +109,7 @@ class StacksProbe:
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
+        self._not_dumped: Counter[int] = Counter()  # how often each process did not answer
         self._begins: dict[int, str] = {}  # in which file its main thread's outermost call is, as py-spy sees it
         self._cost_factor = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
@@ -178,12 +181,12 @@ class StacksProbe:
 
     def _read_directly(self, pid: int, time_ns: int) -> bool:
         """Begins to sample a process without py-spy; false if that cannot be done."""
-        if pid in self._not_directly:
+        if self._not_directly[pid] >= _TRIES:
             return False
         try:
             stacks = self._reader_of(pid)
         except (OSError, LayoutError):
-            self._not_directly.add(pid)
+            self._not_directly[pid] += 1
             return False
         self._direct[pid] = _Direct(stacks, time_ns + _OWN_SEGMENT_NS)
         return True
@@ -202,7 +205,7 @@ class StacksProbe:
     def _sample_directly(self, may_train: list[int], workers: list[int], time_ns: int) -> Iterator[Sample]:
         """Of many processes some in turn, and one worker; those that have gone are let go of."""
         wanted = [pid for pid in may_train if pid in self._direct]
-        workers = [pid for pid in workers if pid not in self._not_directly][:_OWN_WORKERS]
+        workers = [pid for pid in workers if self._not_directly[pid] < _TRIES][:_OWN_WORKERS]
         for pid in self._direct.keys() - {*wanted, *workers}:
             yield from self._let_go(pid, time_ns)
         rounds = max(1, -(-len(wanted) // _A_ROUND))
@@ -306,7 +309,9 @@ class StacksProbe:
     def _identify_threads(self, pid: int) -> Iterator[Sample]:
         """Python's identifiers of the threads of a process, in which py-spy's traces speak."""
         assert self._py_spy is not None
-        if pid in self._threads or len(self._threads) >= _DUMP_AT_MOST:
+        if pid in self._threads or self._not_dumped[pid] >= _TRIES:
+            return
+        if len({*self._threads, *self._not_dumped} - {pid}) >= _DUMP_AT_MOST:
             return
         if _threads_of(pid, self._root) > _DUMP_THREADS:
             return
@@ -317,7 +322,7 @@ class StacksProbe:
             ).stdout
             threads = json.loads(answer)
         except (OSError, subprocess.SubprocessError, ValueError):
-            self._threads[pid] = 1
+            self._not_dumped[pid] += 1
             return  # the segments say what is wrong
         self._threads[pid] = len(threads)
         for thread in threads:

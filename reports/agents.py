@@ -110,10 +110,15 @@ class ToldEvidence:
 
 @dataclass(frozen=True)
 class ToldFix:
-    """A change to make and the speed-up that it may be expected to bring; null where that cannot be computed."""
+    """A change to make and the speed-up that it may be expected to bring; null where that cannot be computed.
+
+    Attributes:
+        speedup_range: what it brings at least and at most.
+    """
 
     title: str
     predicted_speedup: float | None
+    speedup_range: tuple[float | None, ...] | None
 
 
 @dataclass(frozen=True)
@@ -236,8 +241,9 @@ def _evidence(item: Evidence) -> ToldEvidence:
 
 
 def _fix(fix: Fix) -> ToldFix:
-    brings = fix.predicted_speedup
-    return ToldFix(fix.title, None if brings is None else _rounded(brings))
+    brings, between = fix.predicted_speedup, fix.speedup_range
+    told = None if between is None else tuple(map(_rounded, between))
+    return ToldFix(fix.title, None if brings is None else _rounded(brings), told)
 
 
 def _rounded(value: float) -> float | None:
@@ -305,7 +311,7 @@ def _changes(changes: Iterable[ShownFix]) -> tuple[str, ...]:
     """Changes in words, and each as it is to be made: whole, or left out."""
     items = []
     for change in changes:
-        items.append("\n".join([f"- {short(change.title)}", *(f"  {text}" for text in short_lines(change.why))]))
+        items.append("\n".join([f"- {short(change.headline)}", *(f"  {text}" for text in short_lines(change.why))]))
         items.append(indent(change.prose or change.code, "    "))
     return tuple(items)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Names of terminals' files begin so.
-TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 _NAMED = 8  # as many numbers are taken in within a sentence
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,7 @@ _HOT_LINES, _LEAST_LINE = 12, 0.01
 _STEPS_KEPT = 2_000
 
 _GAPS = 2  # fewer are no rhythm
+_REGULAR = 0.9  # of the gaps
 
 # A process and what it did at each of its samples.
 Found = tuple[Process, list[Sampled]]
@@ -198,9 +200,15 @@ def _step_times(job: JobTimeline, rank: int, pid: int, steps: Steps) -> StepTime
 
 
 def period(numbers: Sequence[int]) -> int | None:
-    """After how many steps one of those comes again, within one step; None where that is not always so, or too few."""
+    """After how many steps one of those comes again, within one step; None where that is not nearly always so."""
     gaps = [after - before for before, after in pairwise(numbers)]
-    return round(sum(gaps) / len(gaps)) if len(gaps) >= _GAPS and max(gaps) - min(gaps) <= 1 and min(gaps) > 1 else None
+    if len(gaps) < _GAPS:
+        return None
+    often = Counter(gaps)
+    shorter = max(often, key=lambda gap: often[gap] + often[gap + 1])
+    regular = [gap for gap in gaps if gap in (shorter, shorter + 1)]
+    # A step that is long for a reason of its own splits one gap in two.
+    return round(sum(regular) / len(regular)) if shorter > 1 and len(regular) >= _REGULAR * len(gaps) else None
 
 
 def _longest_of_neighbours(lengths: Sequence[int]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -17,7 +16,6 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import THINNED, Event, Unavailable
 from perfdoctor.results.stuck import Stuck
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.steps import Steps
@@ -158,8 +156,14 @@ def passes_per_step(steps: Steps) -> int:
     return round(seen.count("worked") / len(steps.all))
 
 
-def why_no_verdict(job: JobTimeline, accounts: Sequence[Account]) -> NoVerdict | None:
-    """Why no bottleneck can be named; None if one can."""
+def why_no_verdict(job: JobTimeline, accounts: Sequence[Account], still: Stuck | None) -> NoVerdict | None:
+    """Why no bottleneck can be named; None if one can.
+
+    Args:
+        job: what was seen.
+        accounts: of its trainers.
+        still: what holds it up if nothing in it moved (``find_still``).
+    """
     seen = job.recording.processes
     if not seen:
         return NoVerdict(Why.NOTHING_SEEN, say("verdict.nothing_seen", job_ended=_job_ended(job)))
@@ -171,14 +175,22 @@ def why_no_verdict(job: JobTimeline, accounts: Sequence[Account]) -> NoVerdict |
         return NoVerdict(Why.TOO_BRIEF, say("verdict.too_brief"))
     if max(_samples_of_training(job, account.trainer) for account in accounts) < thresholds.FEWEST_SAMPLES:
         return NoVerdict(Why.TOO_BRIEF, say("verdict.start_or_end", ended=_job_ended(job)))
-    stuck = [why for account in accounts if (why := _stuck(job, account)) is not None]
-    return stuck[0] if len(stuck) == len(accounts) else None
+    return None if still is None else _of_still(still)
 
 
 def of_stuck(stuck: Stuck) -> NoVerdict:
     """That no bottleneck is named where nothing moves: what holds the job up is a verdict of its own."""
-    pid = stuck.chain[-1].pid if stuck.chain else None
-    return NoVerdict(Why.STUCK, stuck.summary, pid, stuck.rank)
+    return NoVerdict(Why.STUCK, stuck.summary, _last_pid(stuck), stuck.rank)
+
+
+def _of_still(still: Stuck) -> NoVerdict:
+    """The same where it was watched too briefly to call it stuck."""
+    seen = say("stuck.still", kind=still.kind, chain=still.chain, waiting=still.waiting, ranks=still.ranks)
+    return NoVerdict(Why.STILL, seen, _last_pid(still), still.rank)
+
+
+def _last_pid(stuck: Stuck) -> int | None:
+    return stuck.chain[-1].pid if stuck.chain else None
 
 
 def _samples_of_training(job: JobTimeline, trainer: Process) -> int:
@@ -201,31 +213,3 @@ def _around_training(job: JobTimeline) -> Iterator[NotExamined]:
 
 def _job_ended(job: JobTimeline) -> bool:
     return [event.text for event in job.recording.rows(Event) if event.kind == "stopped"] == ["job ended"]
-
-
-def _stuck(job: JobTimeline, account: Account) -> NoVerdict | None:
-    """What a main thread that never moves waits on; None if it moves."""
-    pid = account.trainer.pid
-    states = job.threads.main(pid)
-    if states is None:
-        return None
-    waits = Counter(zip(states.states, states.syscalls, states.targets, strict=True))
-    (state, call, target), times = waits.most_common(1)[0]
-    if state == "R" or times < thresholds.STUCK * len(states.times_ns) or _moves(job, account):
-        return None
-    if state in ("T", "t"):
-        return NoVerdict(Why.STOPPED, say("verdict.stopped", pid=pid), pid)
-    line = job.observe(account.trainer, int(states.times_ns[-1])).location.line
-    return NoVerdict(Why.HUNG, say("verdict.hung", pid=pid, call=call, target=target, line=line), pid)
-
-
-def _moves(job: JobTimeline, account: Account) -> bool:
-    """Whether a main thread that is nearly always asleep still takes steps now and then, or is being fed."""
-    start, end = job.recording.start_ns, job.recording.end_ns
-    states = job.threads.main(account.trainer.pid)
-    if states is not None and states.use(start, end)[0] > thresholds.MOVING:
-        return True
-    workers = job.processes.workers_of(account.trainer.pid)
-    threads = [thread for process in workers for thread in job.threads.of(process.pid)]
-    worked = any(account.phases[phase] for phase in TRAINING_PHASES)
-    return worked and any(thread.use(start, end)[0] > thresholds.FEEDING for thread in threads)

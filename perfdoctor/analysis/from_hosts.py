@@ -42,7 +42,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.rules.verdict import decide
-from perfdoctor.stuck.follow import find_stuck
+from perfdoctor.stuck.follow import find_still, find_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.missing_ranks import missing_ranks
@@ -122,7 +122,7 @@ def examine_hosts(recordings: Sequence[Recording]) -> Diagnosis:
 
 def _why_no_verdict(hosts: Sequence[_WatchedHost]) -> NoVerdict | None:
     """Why no bottleneck can be named; None if one can be on any host."""
-    missing = [why_no_verdict(host.job, host.accounts) for host in hosts]
+    missing = [why_no_verdict(host.job, host.accounts, find_still({"": host.job})) for host in hosts]
     return missing[0] if all(missing) else None
 
 
@@ -201,6 +201,7 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
         lines=of_most("lines"),
         below=of_most("below"),
         python_lines=of_most("python_lines"),
+        called_lines=of_most("called_lines"),
     )
 
 

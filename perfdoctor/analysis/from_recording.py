@@ -31,7 +31,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.look_alikes import with_look_alikes
-from perfdoctor.stuck.follow import find_stuck
+from perfdoctor.stuck.follow import find_still, is_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.missing_ranks import missing_ranks
@@ -66,8 +66,9 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     steps = step_summaries(job)
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
-    stuck = find_stuck({"": job})
-    missing = why_no_verdict(job, accounts) if stuck is None else of_stuck(stuck)
+    still = find_still({"": job})
+    stuck = still if still is not None and is_stuck(still, {"": job}) else None
+    missing = why_no_verdict(job, accounts, still) if stuck is None else of_stuck(stuck)
     diagnosis = build(case, accounts, level, missing)
     unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
     if accounts and stuck is None:
@@ -274,6 +275,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         },
         below={cause: below(lines, under) for cause, lines in own.items()},
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
+        called_lines={cause: _called(accounts, cause, lines) for cause, lines in own.items()},
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )
@@ -323,6 +325,13 @@ def _located(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts
     """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
     lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
     return lines if lines.total >= thresholds.LINES_KNOWN * seconds else Amounts()
+
+
+def _called(accounts: Sequence[Account], cause: str, lines: Amounts[str]) -> tuple[tuple[str, float], ...]:
+    """The functions of a cause without what the optimizer's step calls, each with its part of the whole cause."""
+    updates = Amounts.summed(account.of_updates(cause) for account in accounts)
+    rest = Amounts({line: amount - updates[line] for line, amount in lines.items() if amount > updates[line]})
+    return tuple((line, part * rest.total / lines.total) for line, part in by_function(rest))
 
 
 def _traced_lines(accounts: Sequence[Account], profiled: Profiled) -> Named:

@@ -14,6 +14,7 @@ from perfdoctor.diagnosis import TRACED, NotExamined, Text
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case
+from perfdoctor.stuck.follow import find_still
 from perfdoctor.timeline.amounts import sum_by_place
 from perfdoctor.timeline.job import JobTimeline
 
@@ -70,7 +71,7 @@ def summarise_recording(recording: Recording) -> HostSummary:
     level, accounts, profiled = level_of(job), attribute(job), read_profiles(job.profiles)
     if profiled.covers(accounts):
         level, accounts = TRACED, profiled.join(job, accounts)
-    silent = why_no_verdict(job, accounts)
+    silent = why_no_verdict(job, accounts, find_still({"": job}))
     first = accounts[0].trainer.pid if accounts else 0
     return HostSummary(
         source=recording.path.name,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.code_location import CodeLocation
     from perfdoctor.timeline.processes import Process
 
-_FORWARD, _BACKWARD = ("forward", "loss"), "backward"
+_FORWARD, _BACKWARD, _OPTIMIZER = ("forward", "loss"), "backward", "optimizer"
 _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
 
@@ -38,7 +38,7 @@ class Account:
         phases: by phase.
         targets: by cause and target (a file, a socket).
         lines: by cause and source line.
-        passes: of ``lines``, what lies in the model's passes, by cause and phase.
+        passes: of ``lines``, what lies in the model's passes and the optimizer's step, by cause and phase.
         fetching: in which the main thread prepared batches itself.
         sampling: in which it drew the indices of batches.
         compiling: in which torch.compile compiled its model.
@@ -101,8 +101,9 @@ class Account:
                 self.targets.setdefault(share.cause, Amounts())[share.target] += amount
             if share.line:
                 self.lines.setdefault(share.cause, Amounts())[share.line] += amount
-                if location.phase in (*_FORWARD, _BACKWARD):
-                    self.passes.setdefault((share.cause, location.phase), Amounts())[share.line] += amount
+                phase = "loss" if location.leads_to_backward else location.phase
+                if phase in (*_FORWARD, _BACKWARD, _OPTIMIZER):
+                    self.passes.setdefault((share.cause, phase), Amounts())[share.line] += amount
 
     def with_backward_at_forward(self, causes: Iterable[str]) -> Account:
         """The same account with what the backward pass computes at the lines of the forward pass that called for it.
@@ -123,6 +124,10 @@ class Account:
                 moved = Amounts.summed([lines[cause], gone, {line: times * part for line, part in forward.items()}])
                 lines[cause] = Amounts({line: amount for line, amount in moved.items() if amount > _NOTHING})
         return replace(self, lines=lines)
+
+    def of_updates(self, cause: str) -> Mapping[str, float]:
+        """Of a cause's lines, what lies in the optimizer's step."""
+        return self.passes.get((cause, _OPTIMIZER), {})
 
     def renamed(self, old: str, new: str) -> Account:
         """The same account with all of one cause under another."""

@@ -68,10 +68,8 @@ def condense_host(host: HostSummary) -> bytes:
     """
     most = MOST_BYTES * max(1, len(host.accounts))
     packed = pack(host)
-    for kept in (
-        replace(host.case, below={}, python_lines={}, operators={}),
-        replace(host.case, below={}, python_lines={}, operators={}, paths={}, lines={}, kernels={}, settings={}),
-    ):
+    without_advice = replace(host.case, below={}, python_lines={}, called_lines={}, operators={})
+    for kept in (without_advice, replace(without_advice, paths={}, lines={}, kernels={}, settings={})):
         if len(packed) > most:
             packed = pack(replace(host, case=kept))
     return packed

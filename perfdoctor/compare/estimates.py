@@ -4,13 +4,17 @@ Steps that follow each other are alike: what slows one down lasts for many. So a
 which are much less so (batch means: Schmeiser 1982, "Batch size effects in the analysis of simulation output"), and as
 far as one batch still tells of the next, fewer of them count, for the mean and for its variance (Bayley and Hammersley
 1946, "The effective number of independent observations in an autocorrelated time series").
+
+A machine that others use as well wanders: however long its pace is averaged over, the next stretch of that length has
+another one. That part of the variance is told from the part which longer stretches average out by comparing stretches
+of two lengths (Allan 1966, "Statistics of atomic frequency standards"), and no length of a run takes it away.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -18,6 +22,8 @@ from itertools import pairwise
 from perfdoctor.results.comparison import Interval
 
 _MOST_DEPENDENT = 0.9  # more cannot be told from a drift
+_FEWEST = 4  # batches; what fewer vary by is hardly known: an interval from three is ten times as wide
+_PAIR = 2  # batches in the longer ones of the stretches that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +88,77 @@ class Ratio:
         value, usual = self.value, statistics.fmean(self.over)
         return [(amount - value * one) / usual for amount, one in zip(self.amounts, self.over, strict=True)]
 
-    def estimate(self, dependence: float) -> Estimate:
-        """The ratio with its error.
+    @property
+    def relative(self) -> list[float]:
+        """The same as fractions of the ratio; empty where that is 0."""
+        value = self.value
+        return [one / value for one in self.left] if value else []
+
+    def estimate(self, dependence: float, noise: Noise | None = None) -> Estimate:
+        """The ratio with its error: where both are known, the larger one of two models of how batches depend.
 
         Args:
             dependence: the correlation of neighbouring batches, 0 to less than 1.
+            noise: of batches, as fractions of the ratio.
         """
         count = len(self.amounts)
-        if count < 2:
+        if count < _FEWEST:
             return Estimate(self.value)
         variance = sum(one * one for one in self.left) / (count - 1)
         effective = count * (1 - dependence) / (1 + dependence)
         for_variance = count * (1 - dependence**2) / (1 + dependence**2)
-        return Estimate(self.value, variance / effective, max(1.0, for_variance - 1))
+        models = [Estimate(self.value, variance / effective, max(1.0, for_variance - 1))]
+        if noise is not None:
+            models.append(Estimate(self.value, self.value**2 * noise.of_mean(count), noise.freedom(count)))
+        return max(models, key=lambda model: model.variance or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The variance of single batches, in two parts.
+
+    Attributes:
+        averaged: what a mean has less of, the more batches it is over.
+        wandering: what every mean has, however many they are.
+    """
+
+    averaged: float
+    wandering: float
+
+    def of_mean(self, count: int) -> float:
+        """The variance of a mean over so many batches."""
+        return self.averaged / count + self.wandering
+
+    @staticmethod
+    def freedom(count: int) -> float:
+        """The degrees of freedom of that: as many as there are pairs of batches that do not overlap, less one."""
+        return max(1.0, count / _PAIR - 1)
 
 
 def estimate_both(one: Ratio, other: Ratio) -> tuple[Estimate, Estimate]:
-    """A ratio in two runs of one job. How much batches depend on their neighbours is estimated from both together."""
-    alike = dependence(one.left, other.left)
-    return one.estimate(alike), other.estimate(alike)
+    """A ratio in two runs of one job. How batches depend on their neighbours is estimated from both together."""
+    alike, noise = dependence(one.left, other.left), noise_of(one.relative, other.relative)
+    return one.estimate(alike, noise), other.estimate(alike, noise)
+
+
+def noise_of(*series: Sequence[float]) -> Noise:
+    """What batches vary by, from the differences of neighbours and of neighbouring pairs: Allan's variances.
+
+    Args:
+        series: one number for each batch, in order of time.
+    """
+    single, paired = (_allan_variance(series, length) for length in (1, _PAIR))
+    wandering = max(0.0, (_PAIR * paired - single) / (_PAIR - 1))
+    return Noise(max(0.0, single - wandering), wandering)
+
+
+def _allan_variance(series: Iterable[Sequence[float]], length: int) -> float:
+    """Half the mean square of the difference of neighbouring means over so many batches; 0 where there are too few."""
+    differences: list[float] = []
+    for one in series:
+        means = [statistics.fmean(one[begin : begin + length]) for begin in range(len(one) - length + 1)]
+        differences += [after - before for before, after in zip(means, means[length:], strict=False)]
+    return statistics.fmean(each * each for each in differences) / 2 if differences else 0.0
 
 
 def dependence(*series: Sequence[float]) -> float:

@@ -334,6 +334,11 @@ def calls_model(stack: Sequence[Frame]) -> bool:
     return any(_MODULE.search(frame.file) is not None and frame.simple_name in _CALLS for frame in stack)
 
 
+def calls_backward(stack: Sequence[Frame]) -> bool:
+    """Whether a backward pass is under way; checkpointed blocks call their modules once more in it."""
+    return any(row.phase == "backward" and row.matches(frame) for frame in stack for row in INNERMOST)
+
+
 def reads_tensors(stack: Sequence[Frame]) -> bool:
     """Whether a sample is being taken out of tensors by torch's own dataset: other datasets of torch call further."""
     return (

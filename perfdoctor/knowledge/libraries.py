@@ -72,6 +72,8 @@ USES: tuple[Use, ...] = (
     # whose training loop it is: the Trainer of Hugging Face transformers, or Lightning's
     _use("loop", "transformers", rf"{_INSTALLED}/transformers/trainer\.py"),
     _use("loop", "lightning", rf"{_INSTALLED}/(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/.*\.py"),
+    # the standard library's loggers
+    _use("logger", "yes", r"lib(?:64)?/python3\.\d+/logging/.*\.py"),
     # torch.nn.Conv2d …
     _use("convolutions", "yes", r"torch/nn/modules/conv\.py"),
     # Hugging Face datasets: a table that was shuffled, selected from or filtered is read through a list of its rows
@@ -80,6 +82,9 @@ USES: tuple[Use, ...] = (
         "_query_table_with_indices_mapping",
     ),
     _use("dataset", "arrow", rf"{_INSTALLED}/datasets/arrow_dataset\.py", "__getitem__ __getitems__ _getitem"),
+    # Rows of a data frame, which are made anew each time that one is asked for
+    _use("dataset", "rows of a table", rf"{_INSTALLED}/pandas/core/(?:indexing|series)\.py"),
+    _use("dataset", "rows of a table", rf"{_INSTALLED}/polars/dataframe/frame\.py", "__getitem__ row"),
     # Gymnasium's environments that step together, and others
     _use("environments", "together", rf"{_INSTALLED}/(?:gymnasium/vector|stable_baselines3/common/vec_env)/.*\.py"),
     _use("environments", "one by one", rf"{_INSTALLED}/(?:gymnasium|gym)/.*\.py"),
@@ -107,3 +112,5 @@ PREPARED: dict[str, frozenset[str]] = {
     )),
     "arrays": frozenset(("numpy", "scipy", "pandas")),
 }  # fmt: skip
+# Those that hold tables whose rows the job takes by itself.
+TABLES = frozenset(("pandas", "polars"))

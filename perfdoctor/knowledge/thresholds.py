@@ -445,11 +445,6 @@ TRIAL_AGREES = Threshold(
 
 # Whether there can be a verdict, and what is told beside it.
 FEWEST_SAMPLES = Threshold(25, "samples", "judgement: half a second at 50 Hz; fewer are no base for shares")
-STUCK = Threshold(
-    0.98, "of the samples", "judgement: a main thread that is asleep in one and the same call for more does not train"
-)
-MOVING = Threshold(0.002, "cores", "judgement: a main thread that uses more takes steps now and then")
-FEEDING = Threshold(0.05, "cores", "judgement: a loader worker that uses more prepares batches")
 STILL_S = Threshold(
     5.0, "seconds", "judgement: in less, a step may wait for a slow answer; `--duration` has 15 s by default"
 )
@@ -708,6 +703,16 @@ LOSS_ROUNDING = Threshold(
 WORKING_COPY_BYTES = Threshold(
     256 * 2**20, "bytes", "judgement: copied within about a second, which each run of the job takes anyway"
 )
+STAGED_PIECE = Threshold(
+    0.05, "of the looks at waits for files", "judgement: a file or folder with less is copied as a part of its folder"
+)
+STAGED_TOGETHER = Threshold(
+    0.8, "of the looks at waits for files", "judgement: where single files have less, their whole folder is copied"
+)
+STAGED_PART = Threshold(
+    0.5, "of the free memory", "judgement: as much stays for the page cache, which holds the originals for the controls"
+)
+STAGING_PART = Threshold(0.1, "of the budget", "judgement: copying may take as long as one change in ten")
 MEMORY_LEFT = Threshold(0.05, "of the machine's memory", "judgement: with less of it free the kernel begins to swap")
 LATE_FIRST_STEP = Threshold(1.5, "times the control's", "judgement: a start that is so much longer is worth a word")
 

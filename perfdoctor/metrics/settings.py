@@ -23,7 +23,8 @@ loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its sta
 parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``;
                      ``no`` if stacks show none of them
 dataset              ``tensors`` if samples are rows of tensors in memory (``TensorDataset``); ``arrow`` if of Hugging
-                     Face datasets, ``arrow rows by number`` if those are shuffled or selected rows of a table
+                     Face datasets, ``arrow rows by number`` if those are shuffled or selected rows of a table;
+                     ``rows of a table`` if they are taken out of a data frame
 optimizer            how it runs over the parameters: ``single``, ``multi`` (foreach) or ``fused``
 loop                 whose training loop it is: ``transformers``, ``lightning``
 others               what else frames of libraries show: ``perfdoctor.knowledge.libraries.USES``

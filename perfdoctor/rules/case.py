@@ -55,6 +55,7 @@ class Case:
         below: what was innermost while those lines were on the stack, by cause id: package to fraction, "" for code of
             the job's own.
         python_lines: as ``lines``, without what ran in torch.
+        called_lines: as ``lines``, without what the optimizer's step calls: nobody writes its operations but PyTorch.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
@@ -71,6 +72,7 @@ class Case:
     lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     below: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    called_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     neighbours: tuple[Neighbour, ...] = ()

@@ -140,11 +140,10 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
         return
     processes = _count_processes(case)
     fitting = max(1, int(cores) // processes)
-    now = case.variable(POOL_THREADS)
-    set_already = now == str(fitting)
+    now, given = case.variable(POOL_THREADS), _given_threads(case)
     # A launcher like torchrun sets the variable; what the script sets afterwards counts.
-    overruled = set_already and runnable > thresholds.OVERRULED_THREADS * fitting * processes
-    if (set_already and not overruled) or (fitting == 1 and _is_single_threaded(case, runnable)):
+    overruled = given is not None and runnable > thresholds.OVERRULED_THREADS * given * processes
+    if (now == str(fitting) and not overruled) or (fitting == 1 and _is_single_threaded(case, runnable)):
         return
     yield advise(
         "cores.fewer_threads",
@@ -155,6 +154,14 @@ def _use_fewer_threads(case: Case) -> Iterator[Advice]:
         now=now,
         overruled=overruled,
     )
+
+
+def _given_threads(case: Case) -> float | None:
+    """Threads of a process's pool unless code says otherwise: the variable's, or else one for each core it sees."""
+    now = case.variable(POOL_THREADS)
+    if now is None:
+        return case.setting("affinity_cores")
+    return float(now) if now.isdigit() and int(now) else None
 
 
 def _use_fewer_workers(case: Case) -> Iterator[Advice]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.causes import DATA_TRANSFER, INPUT_PREPROCESSING, LOCK_CONTENTION, WORKER_STARTUP
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.libraries import PREPARED
+from perfdoctor.knowledge.libraries import PREPARED, TABLES
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
 from perfdoctor.rules.workers import WorkerPlan, plan_workers
@@ -96,6 +96,9 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     if _has_rows(case) and below.get("torch", 0.0) >= thresholds.MOSTLY:
         yield advise("input.whole_batches")
         return
+    tables = sum(below.get(name, 0.0) for name in TABLES)
+    if case.settings.get("dataset") == "rows of a table" and tables >= thresholds.MOSTLY:
+        yield advise("input.table_once", part=min(1.0, tables))
     if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
         yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
     if kind == "text":  # tokens are the same in each epoch
@@ -108,7 +111,8 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
         no_more_workers=no_more_workers(plan, share),
         kind=kind,
     )
-    if kind != "text":
+    # What environments answer depends on what the model does.
+    if kind != "text" and "environments" not in case.settings:
         yield advise("input.prepare_once", kind=kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)

@@ -135,9 +135,9 @@ def _call_less(case: Case) -> Iterator[Advice]:
 
 
 def _use_larger_operations(case: Case) -> Advice:
-    return advise(
-        "interpreter.larger_operations", line=case.hot_line(PYTHON_OVERHEAD), share=case.share(PYTHON_OVERHEAD)
-    )
+    called = case.called_lines.get(PYTHON_OVERHEAD, ())
+    line = called[0][0] if called else case.hot_line(PYTHON_OVERHEAD)
+    return advise("interpreter.larger_operations", line=line, share=case.share(PYTHON_OVERHEAD))
 
 
 def _compile(case: Case) -> Iterable[Advice]:

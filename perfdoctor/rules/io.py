@@ -110,7 +110,7 @@ def _log_otherwise(case: Case) -> Iterator[Advice]:
         times=times,
     )
     yield advise("io.faster_reader" if case.is_read_by_another(LOG_WRITE) else "io.no_flush")
-    yield advise("io.another_thread")
+    yield advise("io.another_thread", logger=case.settings.get("logger") == "yes")
 
 
 IO_RULES = (

@@ -47,13 +47,15 @@ class WorkerPlan:
 
 
 def plan_workers(case: Case, cause: str) -> WorkerPlan | None:
-    """A plan for the trainer that waits for data most; None where the numbers for it are missing."""
+    """A plan for the trainer that waits for data most; None where numbers are missing, or helpers do the work."""
     trainers = case.trainers_with(cause)
     if not trainers:
         return None
     trainer = max(trainers, key=lambda trainer: trainer.phases.get("data", 0.0))
     trainer, beside = _without_idle_loader(trainer)
     waiting = trainer.phases.get("data", 0.0)
+    if _is_helped(case, trainer, waiting):
+        return None
     busy = _busy(case, trainer, waiting)
     if busy is None or busy <= 0:
         return None
@@ -144,6 +146,14 @@ def _without_idle_loader(trainer: Trainer) -> tuple[Trainer, int]:
     if not trainer.workers or fetching < thresholds.MOSTLY * trainer.phases.get("data", 0.0):
         return trainer, 0
     return replace(trainer, workers=0, phases={**trainer.phases, "data": fetching}), trainer.workers
+
+
+def _is_helped(case: Case, trainer: Trainer, waiting: float) -> bool:
+    """Whether it waits for processes of its own, a pool or environments: a loader's workers would not do their work."""
+    running = case.number("trainer_running")
+    if trainer.workers or not trainer.helpers or case.may_have_loader or running is None:
+        return False
+    return 1 - running >= thresholds.MOSTLY * waiting
 
 
 def _busy(case: Case, trainer: Trainer, waiting: float) -> float | None:

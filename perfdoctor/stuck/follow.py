@@ -46,10 +46,22 @@ def find_stuck(hosts: Mapping[str, JobTimeline]) -> Stuck | None:
     Args:
         hosts: what was seen of the job, by the host's name, on one clock; the name is "" where there is only one.
     """
+    still = find_still(hosts)
+    return still if still is not None and is_stuck(still, hosts) else None
+
+
+def is_stuck(still: Stuck, hosts: Mapping[str, JobTimeline]) -> bool:
+    """Whether what stands still is told from a slow step: it cannot end by itself, or was watched for long enough."""
+    start, end = _watched_on_all(hosts)
+    return still.kind in _ENDLESS or end - start >= thresholds.STILL_S * NS_PER_S
+
+
+def find_still(hosts: Mapping[str, JobTimeline]) -> Stuck | None:
+    """The same however briefly it was watched: a slow step may look like that."""
     ranks = find_ranks(hosts)
     start, end = _watched_on_all(hosts)
-    still_ns = int(max(thresholds.STILL_S * NS_PER_S, thresholds.STILL * (end - start)))
-    if not ranks.by_rank or still_ns > end - start:
+    still_ns = int(max(min(thresholds.STILL_S * NS_PER_S, end - start), thresholds.STILL * (end - start)))
+    if not ranks.by_rank:
         return None
     following = _Following(hosts, ranks, (end - still_ns, end))
     return None if following.anything_moves() else following.conclude()

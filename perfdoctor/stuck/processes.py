@@ -113,8 +113,13 @@ def _forked(job: JobTimeline, pid: int) -> bool:
 
 
 def below(job: JobTimeline, process: Process) -> Iterator[Process]:
-    """A process, and all living ones that it has started or that serve it."""
-    yield process
-    for child in job.processes.by_pid.values():
-        if child.parent_pid == process.pid and child.ended_ns is None and child.pid != process.pid:
-            yield from below(job, child)
+    """A process, and all living ones that it has started or that serve it, each once: its parent may serve it, too."""
+    found, waiting = set[int](), [process]
+    while waiting:
+        one = waiting.pop()
+        if one.pid in found:
+            continue
+        found.add(one.pid)
+        yield one
+        started = [child for child in job.processes.by_pid.values() if child.parent_pid == one.pid]
+        waiting += [child for child in started if child.ended_ns is None]

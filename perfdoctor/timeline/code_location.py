@@ -21,6 +21,7 @@ from perfdoctor.knowledge.frames import (
     Frame,
     FrameMeaning,
     is_own,
+    package_of,
 )
 from perfdoctor.knowledge.user_frames import user_frames
 from perfdoctor.timeline.amounts import Amounts
@@ -45,6 +46,8 @@ class CodeLocation:
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
         evaluates: it belongs to a pass without gradients (``perfdoctor.timeline.evaluation``).
+        leads_to_backward: it is code of the job's own between the model's call and the backward pass, a loss for
+            instance: the backward pass runs for its operations too.
     """
 
     phase: str
@@ -53,6 +56,7 @@ class CodeLocation:
     only_waits: bool = False
     line: str = ""
     evaluates: bool = False
+    leads_to_backward: bool = False
 
 
 UNKNOWN = CodeLocation("other")
@@ -174,7 +178,8 @@ def with_loop_positions(
 
     A stack in no phase of torch's is compared with those in which the model is called, in the innermost function of the
     job's own that they share: a line above all regular calls of the model prepares its input, and a line below the
-    first uses its output. The same line shows nothing. Who sends something to a server there logs it.
+    first uses its output. The same line shows nothing. Who sends something to a server there logs it. From the model's
+    call to the line that starts the backward pass, what is at work for torch leads to that.
 
     Args:
         stacks: the distinct stacks, outermost call first.
@@ -183,17 +188,28 @@ def with_loop_positions(
     """
     found = list(locations)
     for amounts in main_threads:
-        calls: dict[Function, Amounts[int]] = {}
-        for number, amount in amounts.items():
-            if found[number].phase == "forward":
-                for function, line in functions(stacks[number]):
-                    calls.setdefault(function, Amounts())[line] += amount
+        calls, backwards = (_lines_of(phase, stacks, found, amounts) for phase in ("forward", "backward"))
         for number in amounts:
             if _unclaimed(found[number]):
-                side = _side(stacks[number], calls)
-                sends = side == AFTERWARDS and any(row.matches(frame) for frame in stacks[number] for row in SENDING)
-                found[number] = replace(found[number], phase="logging" if sends else "other", detail=side)
+                stack = stacks[number]
+                side = _side(stack, calls)
+                sends = side == AFTERWARDS and any(row.matches(frame) for frame in stack for row in SENDING)
+                leads = side != PREPARES and not sends and _leads_to(backwards, stack, calls)
+                phase = "logging" if sends else "other"
+                found[number] = replace(found[number], phase=phase, detail=side, leads_to_backward=leads)
     return found
+
+
+def _lines_of(
+    phase: str, stacks: Sequence[tuple[Frame, ...]], found: Sequence[CodeLocation], amounts: Mapping[int, float]
+) -> dict[Function, Amounts[int]]:
+    """At which lines of which functions a phase was, and for how long."""
+    lines: dict[Function, Amounts[int]] = {}
+    for number, amount in amounts.items():
+        if found[number].phase == phase:
+            for function, line in functions(stacks[number]):
+                lines.setdefault(function, Amounts())[line] += amount
+    return lines
 
 
 def _unclaimed(location: CodeLocation) -> bool:
@@ -204,11 +220,29 @@ def _side(stack: tuple[Frame, ...], calls: dict[Function, Amounts[int]]) -> str:
     """On which side of the model's call a stack is in the innermost function that calls it; "" if on none."""
     for function, line in reversed(list(functions(stack))):
         if function in calls:
-            first = min(at for at, part in calls[function].fractions().items() if part >= thresholds.REGULAR_CALL)
+            first = _regular(calls[function])
             if line == first or not is_own(stack[len(function[0])]):
                 return ""
             return PREPARES if line < first else AFTERWARDS
     return ""
+
+
+def _leads_to(
+    backwards: Mapping[Function, Amounts[int]], stack: tuple[Frame, ...], calls: Mapping[Function, Amounts[int]]
+) -> bool:
+    """Whether a stack of the job's own or torch's code is between the model's call and the backward pass after it."""
+    if package_of(stack[-1].file) not in ("", "torch"):
+        return False
+    for function, line in reversed(list(functions(stack))):
+        if function in calls and function in backwards:
+            return _regular(calls[function]) <= line <= _regular(backwards[function])
+    return False
+
+
+def _regular(lines: Amounts[int]) -> int:
+    """The first line of those that are not seen now and then only; of all where each is."""
+    often = [at for at, part in lines.fractions().items() if part >= thresholds.REGULAR_CALL]
+    return min(often or lines)
 
 
 def functions(stack: tuple[Frame, ...]) -> Iterator[tuple[Function, int]]:

@@ -1,8 +1,9 @@
 """Passes without gradients: which stacks of a thread that trains belong to an evaluation, and which of its time.
 
 Nobody sees from outside whether gradients are kept, but a forward pass of training is followed by a backward pass.
-Three things tell one that is not: it lies below an evaluation loop of a library; the function that trains calls it
-below its last line of training; or many more samples of forward passes than usual lie between two of training.
+Four things tell one that is not: it lies below an evaluation loop of a library; the function that trains calls it
+below its last line of training; it lies in a loop over batches of its own, beside a line that makes whole steps; or
+many more samples of forward passes than usual lie between two of training.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import EVALUATION_LOOPS, Frame, calls_model, package_of
+from perfdoctor.knowledge.frames import EVALUATION_LOOPS, Frame, calls_backward, calls_model, in_loader, package_of
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import CodeLocation, Function, functions
 
@@ -41,10 +42,10 @@ def with_evaluation(
     """
     found = list(locations)
     for amounts in main_threads:
-        after = _called_after_training(stacks, locations, amounts)
+        passes = _called_after_training(stacks, locations, amounts) | _loops_beside_steps(stacks, locations, amounts)
         for number in amounts:
             stack = stacks[number]
-            if locations[number].phase not in APART and (_in_loop_of_library(stack) or _is_below(stack, after)):
+            if locations[number].phase not in APART and (_in_loop_of_library(stack) or _is_below(stack, passes)):
                 found[number] = replace(locations[number], evaluates=True)
     return found
 
@@ -110,6 +111,32 @@ def _called_after_training(
     return after if trains else set()
 
 
+def _loops_beside_steps(
+    stacks: Sequence[Stack], locations: Sequence[CodeLocation], amounts: Mapping[int, float]
+) -> set[_Call]:
+    """Calls that take batches of their own from a loader, lead to the model and train nothing, beside whole steps.
+
+    A helper that fetches a batch and calls the model for the step around it does the same. But there no other line of
+    the function leads to forward and backward passes both.
+    """
+    fetching, passes, training = set[_Call](), set[_Call](), set[_Call]()
+    for number in amounts:
+        stack, phase = stacks[number], locations[number].phase
+        if phase in _TRAINS:
+            training.update(_own_calls(stack))
+        elif phase in _MODEL and calls_model(stack) and not calls_backward(stack):
+            passes.update(_own_calls(stack))
+        elif phase == "data":
+            loader = next((depth for depth, frame in enumerate(stack) if in_loader(frame)), 0)
+            fetching.update(_own_calls(stack[:loader]))
+    whole = {function for function, _ in passes & training}
+    return {call for call in (passes & fetching) - training if call[0] in whole}
+
+
+def _own_calls(stack: Stack) -> Iterator[_Call]:
+    return (call for call in functions(stack) if package_of(call[0][1]) != "torch")
+
+
 def _lines_of_training(
     stacks: Sequence[Stack], locations: Sequence[CodeLocation], amounts: Mapping[int, float]
 ) -> dict[Function, int]:
@@ -117,9 +144,8 @@ def _lines_of_training(
     seen: dict[Function, Amounts[int]] = {}
     for number, amount in amounts.items():
         if locations[number].phase in _TRAINS:
-            for function, line in functions(stacks[number]):
-                if package_of(function[1]) != "torch":
-                    seen.setdefault(function, Amounts())[line] += amount
+            for function, line in _own_calls(stacks[number]):
+                seen.setdefault(function, Amounts())[line] += amount
     return {
         function: max(line for line, part in at.fractions().items() if part >= thresholds.REGULAR_CALL)
         for function, at in seen.items()

@@ -28,7 +28,8 @@ from perfdoctor.results.treatment import Training, Treated, Trial
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.run import Change, SeenRun
 from perfdoctor.treat.search import Arm, Found, search
-from perfdoctor.treat.treatments import Situation, Treatment, choose
+from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.treat.treatments import choose
 
 # The lengths of so many steps fit into a message.
 _MOST_STEPS = 5000

@@ -10,7 +10,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.results.treatment import Control, Outcome, Trial
 from perfdoctor.treat.run import SeenRun
 from perfdoctor.treat.search import Arm, first_step_s, paces
-from perfdoctor.treat.treatments import Situation
+from perfdoctor.treat.situation import Situation
 
 _ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
 

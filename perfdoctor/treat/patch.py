@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.probes.treated.changes import OF_WORKERS
 from perfdoctor.results.treatment import Edit
-from perfdoctor.treat.treatments import Treatment
+from perfdoctor.treat.situation import Treatment
 
 # Where there is no call yet, one is put after the imports.
 AFTER_IMPORTS = 0
@@ -33,11 +34,17 @@ def edits_of(treatments: Sequence[Treatment], facts: Sequence[Mapping[str, Any]]
     edits = []
     for kind, values in arguments.items():
         calls = {(fact["file"], fact["line"]): fact for fact in places if fact["kind"] == kind}
-        edits += [Edit(file, line, fact["name"], values) for (file, line), fact in calls.items()]
+        edits += [Edit(file, line, fact["name"], values) for (file, line), fact in calls.items() if _fits(fact, values)]
         if not calls and kind in _NEW_CALLS:
             files = [fact["file"] for fact in places if fact["kind"] == "optimizer"]
             edits += [Edit(file, AFTER_IMPORTS, _NEW_CALLS[kind], values) for file in files[:1]]
     return tuple(edits)
+
+
+def _fits(fact: Mapping[str, Any], arguments: Mapping[str, str]) -> bool:
+    """Whether a call takes these arguments: a loader without workers refuses what is said of them."""
+    without = fact["kind"] == "loader" and not fact["values"].get("num_workers")
+    return not without or not set(OF_WORKERS).issuperset(arguments)
 
 
 def make_patch(edits: Iterable[Edit], folder: Path) -> str:

@@ -14,6 +14,8 @@ from typing import BinaryIO
 
 import psutil
 
+from perfdoctor.treat.staging import see
+
 TOKEN = "PERFDOCTOR_TREAT_RUN"
 """Environment variable by which a process of a run is known, even when its parent has gone."""
 # How long a job that is asked to end may take for it. What it would lose is in its copy of the working folder.
@@ -24,16 +26,32 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def start(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], output: BinaryIO, errors: BinaryIO
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: BinaryIO,
+    errors: BinaryIO,
+    copies: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """Starts a job in a session of its own, that ends when perfdoctor does.
+
+    Args:
+        command: how it is started.
+        folder: where.
+        environment: all of its variables.
+        output: what it writes.
+        errors: the same of stderr.
+        copies: what it sees in place of files and folders.
 
     Raises:
         OSError: there is no such program, or it cannot be run.
     """
     libc = ctypes.CDLL(None)
 
-    def end_with_us() -> None:
+    def begin() -> None:
+        if copies:
+            see(copies)
+        # After that: the kernel forgets it where rights change.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     return subprocess.Popen(
@@ -44,7 +62,7 @@ def start(
         stdout=output,
         stderr=errors,
         start_new_session=True,
-        preexec_fn=end_with_us,
+        preexec_fn=begin,
     )
 
 

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -230,9 +230,13 @@ class Runner:
             (noted / "out").open("wb") as output,
             (noted / "err").open("wb") as errors,
         ):
+            copies: dict[str, str] = {}
+            if "staged" in change.settings:
+                copies = self._workplace.staged(folder)
+                change = replace(change, settings={**change.settings, "staged": copies})
             surroundings = self._surroundings(change, folder, noted, token)
             try:
-                process = processes.start(self.command, folder, surroundings, output, errors)
+                process = processes.start(self.command, folder, surroundings, output, errors, copies)
             except OSError as error:
                 raise PerfDoctorError(
                     f"{shlex.join(self.command)} cannot be started: {error.strerror}.",

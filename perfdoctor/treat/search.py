@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perfdoctor.diagnosis import Message, Text, say
+from perfdoctor.diagnosis import Text, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.results.treatment import Outcome, Speedup, Training
 from perfdoctor.treat.compare import compare, judge
 from perfdoctor.treat.losses import compare_losses
 from perfdoctor.treat.run import Change, SeenRun
-from perfdoctor.treat.treatments import Treatment, together
+from perfdoctor.treat.situation import Treatment
+from perfdoctor.treat.treatments import together
 
 # Before so many changes in a round comes a control.
 _CONTROL_EVERY = 3
@@ -82,9 +83,9 @@ class Arm:
         """What its runs show so far, as a number; 0 for nothing."""
         return self.measured.speedup if self.measured else 0.0
 
-    def skip(self, why: Message) -> None:
+    def skip(self, why: Text, outcome: Outcome = Outcome.NOT_TRIED) -> None:
         """Closes it without a run."""
-        self.closed, self.outcome, self.detail = True, Outcome.NOT_TRIED, why
+        self.closed, self.outcome, self.detail = True, outcome, why
 
     def take(self, run: SeenRun) -> None:
         """Keeps a run, or closes the arm if it has failed."""

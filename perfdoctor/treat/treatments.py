@@ -3,114 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from perfdoctor import causes
-from perfdoctor.diagnosis import Advice, Diagnosis, advise
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import allocators, environment, thresholds
+from perfdoctor.treat.cores import shared_out
 from perfdoctor.treat.run import Change
+from perfdoctor.treat.situation import Situation, Treatment
 
 _INPUT = (causes.INPUT_PREPROCESSING, causes.STORAGE_READ, causes.NETWORK_READ, causes.LOCK_CONTENTION)
 _DISPATCH = (causes.PYTHON_OVERHEAD, causes.KERNEL_LAUNCH)
 _CPU_ARITHMETIC = (causes.MODEL_COMPUTE,)
 _GPU_ARITHMETIC = (causes.GPU_COMPUTE, causes.MEMORY_BANDWIDTH, causes.LOW_OCCUPANCY, causes.NO_TENSOR_CORES)
 _CORES = (causes.CONTENTION, causes.THROTTLED)
-
-
-@dataclass(frozen=True, slots=True)
-class Treatment:
-    """One change to try.
-
-    Attributes:
-        id: what is changed, as short as it can be said in code.
-        advice: its words, with the line that makes it permanent.
-        causes: those that it can help against.
-        change: how a run is made different.
-        exact: it does not touch what is computed.
-        bound: it shows what could be gained at most, and is never kept.
-        general: it is against no cause in particular.
-        slow_start: the first step may take minutes.
-        keywords: arguments that make it permanent, by the kind of fact that tells where the call is.
-        fixes: messages of the diagnosis's advice that mean the same.
-    """
-
-    id: str
-    advice: Advice
-    causes: tuple[str, ...]
-    change: Change
-    exact: bool = False
-    bound: bool = False
-    general: bool = False
-    slow_start: bool = False
-    keywords: Mapping[str, Mapping[str, str]] | None = None
-    fixes: tuple[str, ...] = ()
-
-
-class Situation:
-    """What decides which treatments can be tried: the diagnosis, and what the job has made and called.
-
-    Args:
-        diagnosis: of the job as it is.
-        facts: what the start hook has told.
-        variables: the environment in which the job is started.
-    """
-
-    def __init__(self, diagnosis: Diagnosis, facts: Sequence[Mapping[str, Any]], variables: Mapping[str, str]) -> None:
-        self.shares = {line.cause: line.share for line in diagnosis.breakdown}
-        self.variables = variables
-        self._facts = facts
-        self._findings = diagnosis.findings
-        settings = diagnosis.job.get("settings", {})
-        self.cores = max(1, int(float(settings.get("cores") or settings.get("host_cores") or 1)))
-        self.trainers = max(1, len(diagnosis.ranks))
-        devices = {fact["device"] for fact in (*self.all("optimizer"), *self.all("loss"))}
-        self.on_gpu = bool(devices - {None, "cpu"})
-
-    @property
-    def cores_each(self) -> int:
-        """Cores for each trainer."""
-        return max(1, self.cores // self.trainers)
-
-    @property
-    def threads(self) -> int:
-        """Threads of each trainer's arithmetic, as the script sets them, or else as torch chose them."""
-        counts = [fact["values"]["threads"] for fact in self.all("threads")]
-        counts = counts or [fact["threads"] for fact in self.all("torch")]
-        return int(counts[-1]) if counts else self.cores_each
-
-    @property
-    def workers(self) -> int:
-        """The most workers that a loader has."""
-        return max((int(fact["values"].get("num_workers") or 0) for fact in self.all("loader")), default=0)
-
-    def all(self, kind: str) -> list[Mapping[str, Any]]:
-        """Facts of a kind."""
-        return [fact for fact in self._facts if fact["kind"] == kind]
-
-    def share(self, among: Sequence[str]) -> float:
-        """What some causes take together of the wall time."""
-        return sum(self.shares.get(cause, 0.0) for cause in among)
-
-    def advised(self, message: str) -> dict[str, Any]:
-        """The values of a piece of advice that the diagnosis gives; none where it does not."""
-        for finding in self._findings:
-            for fix in finding.fixes:
-                if isinstance(fix, Advice) and fix.message.id == message:
-                    return dict(fix.message.values)
-        return {}
-
-    def predicted(self, treatment: Treatment) -> float | None:
-        """The speed-up that the diagnosis predicts for this very change; None where it does not advise it."""
-        fixes = [fix for one in self._findings for fix in one.fixes if isinstance(fix, Advice)]
-        same = [fix.predicted_speedup for fix in fixes if fix.message.id in treatment.fixes and fix.predicted_speedup]
-        return max(same, default=None)
-
-    def most(self, treatment: Treatment) -> float | None:
-        """The speed-up that an end of all that a treatment is against would bring; None where that is nothing."""
-        ended = self.share([cause for cause in treatment.causes if not causes.CAUSES[cause].healthy])
-        return 1 / (1 - ended) if 0 < ended < 1 else None
 
 
 def choose(situation: Situation) -> list[Treatment]:
@@ -182,6 +90,7 @@ def _workers_otherwise(s: Situation) -> Iterator[Treatment]:
     if not any(fact["values"].get("persistent_workers") for fact in s.all("loader")):
         kept = _of_loader("persistent_workers", True, advise("treat.keep_workers"), (causes.WORKER_STARTUP,))
         yield replace(kept, fixes=("input.keep_workers",))
+    yield from _started_otherwise(s)
     yield _of_loader("prefetch_factor", 8, advise("treat.prefetch_more"), (*_INPUT, causes.DATA_TRANSFER), exact=True)
     yield Treatment(
         "sharing_strategy=file_system",
@@ -192,6 +101,24 @@ def _workers_otherwise(s: Situation) -> Iterator[Treatment]:
     )
 
 
+def _started_otherwise(s: Situation) -> Iterator[Treatment]:
+    """Another start method of workers.
+
+    A fork server imports the script, which must not train then. A fork of a process that uses a GPU is not safe.
+    Spawning does what a fork server does, and imports everything again each time.
+    """
+    against = (causes.WORKER_STARTUP,)
+    loaders = [fact for fact in s.all("loader") if fact["values"].get("num_workers")]
+    methods = {fact["method"] for fact in loaders}
+    if "forkserver" not in methods and all(fact["importable"] for fact in loaders):
+        change = Change({"loader": {"multiprocessing_context": "forkserver"}, "preload": ["__main__", "torch"]})
+        fixes = ("input.fork_server",)
+        yield Treatment("forkserver", advise("treat.fork_server"), against, change, fixes=fixes)
+    if "fork" not in methods and not s.on_gpu:
+        fork = _of_loader("multiprocessing_context", "fork", advise("treat.fork"), against)
+        yield replace(fork, keywords={"loader": {"multiprocessing_context": '"fork"'}})
+
+
 def _pinned(s: Situation) -> Iterator[Treatment]:
     if s.on_gpu and s.all("loader") and not any(fact["values"].get("pin_memory") for fact in s.all("loader")):
         pinned = _of_loader("pin_memory", True, advise("treat.pin"), (causes.HOST_TRANSFER,), exact=True)
@@ -199,7 +126,7 @@ def _pinned(s: Situation) -> Iterator[Treatment]:
 
 
 def _of_loader(
-    name: str, value: bool | int, advice: Advice, against: tuple[str, ...], *, exact: bool = False
+    name: str, value: bool | int | str, advice: Advice, against: tuple[str, ...], *, exact: bool = False
 ) -> Treatment:
     change = Change({"loader": {name: value}})
     return Treatment(f"{name}={value}", advice, against, change, exact=exact, keywords={"loader": {name: str(value)}})
@@ -210,6 +137,14 @@ def _kept_batches(s: Situation) -> Iterator[Treatment]:
         change = Change({"cached_batches": True})
         against = (*_INPUT, causes.DATA_TRANSFER, causes.WORKER_STARTUP)
         yield Treatment("cached batches", advise("treat.cached_batches"), against, change, bound=True)
+
+
+def _staged(s: Situation) -> Iterator[Treatment]:
+    if s.waited:
+        change = Change({"staged": list(s.waited)})
+        fixes = ("io.copy_to_local", "io.keep_in_memory")
+        advice = advise("treat.staged", places=s.waited)
+        yield Treatment("staged in memory", advice, (causes.STORAGE_READ,), change, exact=True, fixes=fixes)
 
 
 # Advice on the threads of the arithmetic, and which of its values says how many.
@@ -237,6 +172,26 @@ def _with_threads(count: int, settings: Mapping[str, Any] | None = None) -> Chan
 
 def _thread_keywords(count: int) -> dict[str, dict[str, str]]:
     return {"threads": {"": str(count)}}
+
+
+def _bound(s: Situation) -> Iterator[Treatment]:
+    """Trainers and loader workers on cores of their own, with no more compute threads than these are."""
+    each = len(s.own_cores) // s.trainers
+    if each < (2 if s.workers else 1) or (s.trainers == 1 and not s.workers):
+        return
+    shares = shared_out(s.own_cores, s.trainers, s.workers)
+    threads = len(shares[0][0])
+    fewer = threads < s.threads
+    settings = {"affinity": shares}
+    change = _with_threads(threads, settings) if fewer else Change(settings)
+    values = tuple((tuple(own), tuple(others)) for own, others in shares)
+    yield Treatment(
+        f"affinity, threads={threads}" if fewer else "affinity",
+        advise("treat.bound", split=values, threads=threads if fewer else None),
+        (causes.CONTENTION, causes.INPUT_PREPROCESSING),
+        change,
+        exact=not fewer,
+    )
 
 
 def _waiting_threads(s: Situation) -> Iterator[Treatment]:
@@ -330,6 +285,15 @@ def _ranks(s: Situation) -> Iterator[Treatment]:
         yield Treatment("bucket_cap_mb=100", advice, (causes.LATENCY, causes.BANDWIDTH), change, keywords=keywords)
 
 
+def _accumulation(s: Situation) -> Iterator[Treatment]:
+    """Gradients that are accumulated, and exchanged in each of the passes."""
+    steps = s.all("accumulation")
+    passes = max((fact["passes"] for fact in steps), default=0)
+    if passes > 1 and all(fact["exchanged"] == fact["passes"] and fact["models"] == 1 for fact in steps):
+        advice = advise("treat.no_sync", passes=passes)
+        yield Treatment("no_sync", advice, (causes.LATENCY, causes.BANDWIDTH), Change({"no_sync": passes}))
+
+
 def _debugging(s: Situation) -> Iterator[Treatment]:
     against = (*_DISPATCH, causes.SYNCHRONIZATION, causes.LATENCY)
     for name in (environment.LAUNCH_BLOCKING, *environment.DEBUGGING):
@@ -351,9 +315,9 @@ def _saves(s: Situation) -> Iterator[Treatment]:
 
 
 FAMILIES: tuple[Callable[[Situation], Iterator[Treatment]], ...] = (
-    *(_more_workers, _fewer_workers, _workers_otherwise, _pinned, _kept_batches),
-    *(_threads, _waiting_threads, _garbage, _allocators, _growing_segments),
-    *(_optimizers, _models, _gpu_switches, _ranks, _debugging, _saves),
+    *(_more_workers, _fewer_workers, _workers_otherwise, _pinned, _kept_batches, _staged),
+    *(_threads, _bound, _waiting_threads, _garbage, _allocators, _growing_segments),
+    *(_optimizers, _models, _gpu_switches, _ranks, _accumulation, _debugging, _saves),
 )
 
 

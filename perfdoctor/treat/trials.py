@@ -11,20 +11,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psutil
+
 from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import record
-from perfdoctor.diagnosis import Diagnosis, say
+from perfdoctor.diagnosis import Diagnosis, Message, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
-from perfdoctor.results.treatment import Treated
+from perfdoctor.results.treatment import Outcome, Treated
 from perfdoctor.treat.compare import steady_from
+from perfdoctor.treat.cores import own_cores
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.patch import edits_of, make_patch
 from perfdoctor.treat.run import Change, LiveRun, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Arm, Found, search
-from perfdoctor.treat.treatments import Situation, Treatment, choose
+from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.treat.staging import pieces, waited_files
+from perfdoctor.treat.treatments import choose
 from perfdoctor.treat.workplace import Workplace
 
 # As `attach` watches, where the budget allows it; and at least.
@@ -67,6 +72,8 @@ class Trials:
         self._usual = SeenRun(0)
         self._window = StepWindow(0, 0, self.left_s(), self.left_s())
         self._treatments: list[Treatment] = []
+        self._waited: tuple[str, ...] = ()
+        self._memory_limit = math.inf
 
     def left_s(self) -> float:
         """Seconds of the budget that are left."""
@@ -105,10 +112,11 @@ class Trials:
             diagnosis = self._watch(live, watch_s)
             seen = live.conclude()
             _require_steps(live, start_s)
+        self._memory_limit = diagnosis.job.get("settings", {}).get("memory_limit_bytes", math.inf)
         self._usual = seen
         self._window = self._plan(seen)
         self._usual.first, self._usual.steps = self._window.first, None
-        situation = Situation(diagnosis, seen.facts, os.environ)
+        situation = Situation(diagnosis, seen.facts, os.environ, self._waited, own_cores())
         self._treatments = choose(situation)
         return diagnosis, situation
 
@@ -119,6 +127,7 @@ class Trials:
             for arm in self.found.arms:
                 arm.skip(say("treat.dry_run"))
         else:
+            self._stage()
             search(self.found, self)
 
     def result(self, diagnosis: Diagnosis, situation: Situation, *, interrupted: bool) -> Treated:
@@ -152,10 +161,23 @@ class Trials:
             path = Path(folder, "job.perfdoctor")
             record(Job(live.process.pid), path, watch_s, all_probes())
             with Recording.open(path) as recording:
+                waited = pieces(waited_files(recording, live.process.pid))
                 diagnosis = examine(recording)
+        self._waited = self.workplace.as_of_the_source(waited)
         if diagnosis.job.get("stopped") == "interrupted":
             raise KeyboardInterrupt
         return self.workplace.as_of_the_source(diagnosis)
+
+    def _stage(self) -> None:
+        """Copies what the job waits for, before any control runs: all runs find the page cache alike."""
+        for arm in self.found.arms:
+            if places := arm.change.settings.get("staged"):
+                self.progress("copying what the job reads into memory", self.left_s())
+                free = min(psutil.virtual_memory().available, self._memory_limit) - self._usual.memory_bytes
+                until = time.monotonic() + thresholds.STAGING_PART * self.budget_s
+                if why := self.workplace.stage(places, thresholds.STAGED_PART * free, until):
+                    lacking = isinstance(why, Message) and why.id == "treat.no_room_to_stage"
+                    arm.skip(why, Outcome.NO_MEMORY if lacking else Outcome.FAILED)
 
     def _plan(self, seen: SeenRun) -> StepWindow:
         """Which steps to measure: after those that are not steady, and for as long as starting takes."""

@@ -13,8 +13,10 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from perfdoctor.diagnosis import Text, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.treat.staging import Staging
 
 T = TypeVar("T")
 
@@ -45,9 +47,11 @@ class Workplace:
                 raise PerfDoctorError(f"{link} is not in the working folder.", hint="Name what lies in it with --link.")
         self._require_small()
         self.scratch = Path(tempfile.mkdtemp(prefix="perfdoctor-treat-", dir=_same_storage(self.source)))
+        self._staging = Staging()
 
     def remove(self) -> None:
         """Takes everything away again."""
+        self._staging.remove()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def as_of_the_source(self, found: T) -> T:
@@ -74,6 +78,31 @@ class Workplace:
             yield folder
         finally:
             shutil.rmtree(root, ignore_errors=True)
+
+    def stage(self, places: Sequence[str], room: float, until: float) -> Text:
+        """Copies into memory what the job waits for, once for all runs that ask for it.
+
+        Args:
+            places: files and folders, as of the source.
+            room: bytes that they may take together.
+            until: by ``time.monotonic``, when it has to be done.
+
+        Returns:
+            Why nothing was copied; "" if all was.
+        """
+        if any(self.source == Path(place) or Path(place) in self.source.parents for place in places):
+            return say("treat.staged_with_code")
+        return self._staging.make(places, room, until)
+
+    def staged(self, folder: Path) -> dict[str, str]:
+        """What a run is to see in place of what lies elsewhere, by the paths at which that really lies.
+
+        Args:
+            folder: of the run.
+        """
+        root = str(folder).removesuffix(str(self.source))
+        seen = {os.path.realpath(root + place): copy for place, copy in self._staging.copies.items()}
+        return {place: copy for place, copy in seen.items() if os.path.exists(place)}
 
     def _mirror(self, root: Path) -> Path:
         """Makes the folders above the copy, with links to all that lies in the originals."""

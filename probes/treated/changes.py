@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import inspect
+import multiprocessing
+import os
 import sys
 from collections.abc import Callable, Iterator
-from functools import wraps
+from contextlib import suppress
+from functools import cache, wraps
 from typing import Any
 
 # So many batches of a loader are kept and given again and again, where that is tried.
 KEPT_BATCHES = 4
 # Objects made until these steps live as long as the job: optimizers make their state in the first.
 FROZEN_AFTER_STEP = 2
+# Set in a trainer that was bound to its cores; its loader workers inherit the variable, however they are started.
+_BOUND = "PERFDOCTOR_TREAT_BOUND"
 # Arguments of a loader that mean nothing without workers.
-_OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout", "worker_init_fn")
+OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout", "worker_init_fn")
 
 
 class Changes:
@@ -36,6 +42,8 @@ class Changes:
         """What does not need torch."""
         self._notes.fact("python")
         self._watch_collect()
+        if "staged" in self._wanted:
+            self._check_staged(self._wanted["staged"])
         if "gc" in self._wanted:
             self._steps.after.append(self._freeze)
 
@@ -49,12 +57,18 @@ class Changes:
         self._watch_anomaly()
         if torch.distributed.is_available():
             self._watch_ddp()
-        for kind in ("flags", "matmul_precision", "sharing", "cached_batches", "modules"):
+        for kind in ("flags", "matmul_precision", "sharing", "preload", "affinity", "cached_batches", "modules"):
             if kind in self._wanted:
                 getattr(self, f"_{kind}")(self._wanted[kind])
 
     def _applied(self, change: str) -> None:
         self._notes.fact("applied", change=change)
+
+    def _check_staged(self, copies: Any) -> None:
+        """Whether this process sees copies in memory in place of the files that it reads."""
+        with suppress(OSError):
+            if copies and all(os.path.samefile(place, copy) for place, copy in copies.items()):
+                self._applied("staged")
 
     # --- arguments of torch's own classes
 
@@ -83,14 +97,18 @@ class Changes:
         def made(loader: Any, arguments: dict[str, Any]) -> None:
             iterable = isinstance(arguments.get("dataset"), IterableDataset)
             values = {name: arguments.get(name) for name in ("num_workers", "persistent_workers", "pin_memory")}
+            started = {
+                "method": _start_method(arguments.get("multiprocessing_context")),
+                "importable": _script_can_be_imported(),
+            }
             name = type(loader).__name__
-            self._notes.fact("loader", name=name, iterable=iterable, values=values, **self._notes.place())
+            self._notes.fact("loader", name=name, iterable=iterable, values=values, **started, **self._notes.place())
             # Each worker of an iterable dataset has all of it: their number is not free to change.
             if not wanted or (iterable and "num_workers" in wanted):
                 return
             arguments.update(wanted)
             if not arguments.get("num_workers"):
-                for name in _OF_WORKERS:
+                for name in OF_WORKERS:
                     arguments.pop(name, None)
             self._applied("loader")
 
@@ -184,6 +202,38 @@ class Changes:
         self._torch.multiprocessing.set_sharing_strategy(strategy)
         self._applied("sharing")
 
+    def _preload(self, modules: list[str]) -> None:
+        """What a fork server imports before it forks."""
+        multiprocessing.set_forkserver_preload(modules)
+        self._applied("preload")
+
+    # --- cores
+
+    def _affinity(self, shares: list[list[list[int]]]) -> None:
+        """Binds whoever makes steps or starts loader workers to its cores, and the workers to theirs."""
+        from torch.utils.data import _utils, dataloader
+
+        def bind_workers() -> None:
+            rank = _local_rank(len(shares))
+            if os.environ.get(_BOUND) and rank is not None and shares[rank][1]:
+                _bind(shares[rank][1])
+
+        def bind_trainer(_: int = 0) -> None:
+            if bind_trainer in self._steps.after:
+                self._steps.after.remove(bind_trainer)
+            rank = _local_rank(len(shares))
+            # Not to cores that the job itself may not use.
+            if not os.environ.get(_BOUND) and rank is not None and {*shares[rank][0]} <= os.sched_getaffinity(0):
+                _bind(shares[rank][0])
+                os.environ[_BOUND] = "1"
+                self._applied("affinity")
+
+        worker: Any = _utils.worker
+        worker._worker_loop = _after(bind_workers, worker._worker_loop)
+        iterator: Any = dataloader._MultiProcessingDataLoaderIter
+        iterator.__init__ = _after(bind_trainer, iterator.__init__)
+        self._steps.after.append(bind_trainer)
+
     # --- garbage collection
 
     def _watch_collect(self) -> None:
@@ -270,6 +320,52 @@ class Changes:
         else:
             module.to(memory_format=self._torch.channels_last)
         self._applied("modules")
+
+
+def _after(first: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that does something else first; by its name it is found like the original, as pickle wants it."""
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        first()
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _start_method(context: Any) -> str:
+    """How a loader with this argument starts its workers."""
+    if context is not None:
+        return context if isinstance(context, str) else str(context.get_start_method())
+    chosen = multiprocessing.get_start_method(allow_none=True)  # without: it could not be chosen any more
+    return chosen or multiprocessing.get_all_start_methods()[0]
+
+
+@cache
+def _script_can_be_imported() -> bool:
+    """Whether the script trains only where it is the main module, so that processes of its own may import it."""
+    try:
+        with open(sys.modules["__main__"].__file__ or "", "rb") as file:
+            tree = ast.parse(file.read())
+    except (KeyError, AttributeError, OSError, SyntaxError, ValueError):
+        return False
+    tests = [node.test for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Compare)]
+    return any(isinstance(one.left, ast.Name) and one.left.id == "__name__" for one in tests)
+
+
+def _local_rank(ranks: int) -> int | None:
+    """Which of the trainers of this host this process is; None where that cannot be told."""
+    if ranks == 1:
+        return 0
+    said = os.environ.get("LOCAL_RANK") or os.environ.get("RANK")
+    return int(said) % ranks if said else None
+
+
+def _bind(cores: list[int]) -> None:
+    """Binds all threads of this process, and so those that they start."""
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(OSError):  # it may have ended
+            os.sched_setaffinity(int(thread), cores)
 
 
 def _length(loader: Any) -> int | None:

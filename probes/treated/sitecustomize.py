@@ -15,7 +15,7 @@ from typing import Any
 
 SETTINGS = "PERFDOCTOR_TREAT"
 """Environment variable: what to do, as JSON: `folder`, `root`, `original`, `changes` (see the other files)."""
-_PARTS = ("notes", "steps", "saves", "changes")
+_PARTS = ("notes", "steps", "saves", "changes", "accumulation")
 
 
 def _load(folder: str, name: str) -> ModuleType:
@@ -75,6 +75,7 @@ def _start() -> None:
             steps.install(torch)
             parts["saves"].Saves(settings, notes).install(torch)
             changes.install(torch)
+            parts["accumulation"].Accumulation(settings["changes"], notes, steps).install(torch)
 
         sys.meta_path.insert(0, _TorchImport(begin))
     _run_users_own(here)

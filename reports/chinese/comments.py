@@ -31,6 +31,9 @@ _DATA = {
     "needs no lock: pread has no shared position": "不需要锁：pread 没有共享的读写位置",
     "once: all that comes before what is drawn at random": "只做一次：随机变换之前的全部步骤",
     "in training": "训练时",
+    "in training; what is computed of one row is computed of all before": (
+        "训练时；对每一行的计算事先对所有行一次做完"
+    ),
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
     "in training: batches are slices of it": "训练时：批次是它的切片",
@@ -61,11 +64,10 @@ _DATA = {
     "instead of the slow ones, which the listener serves": "代替慢的 handler，那些由 listener 处理",
     "stop() it at the end": "结束时调用 stop()",
     "needs a CPU backend too: {}": "还需要一个 CPU 后端：{}",
-    "once: group = torch.distributed.new_group(backend='gloo'), or messages mix with the training's": (
-        "只做一次：group = torch.distributed.new_group(backend='gloo')，否则消息会与训练的消息混在一起"
-    ),
-    "at the end too; None at first": "结束时也要；最初为 None",
-    "None at first": "最初为 None",
+    "once; a group for these messages alone": "只做一次；专供这些消息使用的组",
+    "the last one is written; at the end of training too": "上一次已写完；训练结束时也要",
+    "in place of log(record), of print(record) too": "代替 log(record)，print(record) 也一样",
+    "in place of torch.save(state, path)": "代替 torch.save(state, path)",
 }
 
 _PYTHON = {
@@ -84,7 +86,9 @@ _PYTHON = {
     "TORCH_LOGS=recompiles python train.py tells what differed each time": (
         "TORCH_LOGS=recompiles python train.py 会说明每次有什么不同"
     ),
-    "also Adam, SGD and Adagrad": "Adam、SGD 和 Adagrad 也可以",
+    "what it is given now, and fused=True; also Adam, SGD and Adagrad": (
+        "现有的参数加上 fused=True；Adam、SGD 和 Adagrad 也可以"
+    ),
     "others: {}": "其他优化器：{}",
     "step = torch.compile(optimizer.step); step() in place of optimizer.step()": (
         "step = torch.compile(optimizer.step)；用 step() 代替 optimizer.step()"
@@ -97,6 +101,9 @@ _PYTHON = {
     ),
     "gc.collect()  # or: if step % {} == 0: gc.collect(), after gc.freeze() once model and data are set up": (
         "gc.collect()  # 或：if step % {} == 0: gc.collect()，并在模型和数据准备好之后执行一次 gc.freeze()"
+    ),
+    "which imports the script: what trains must stand below if __name__ == '__main__'": (
+        "它会导入脚本：训练代码必须放在 if __name__ == '__main__' 之下"
     ),
     "no CUDA tensors": "不要传 CUDA 张量",
     "or, in the job: {}": "或在作业中：{}",
@@ -217,6 +224,9 @@ _RANKS = {
         "指定端口，参见 ibv_devices；容器需要 --device=/dev/infiniband"
     ),
     "torch.distributed.get_backend() tells which is in use": "torch.distributed.get_backend() 会说明在用哪个",
+    "before training, and read them below /dev/shm then": "训练之前执行，之后从 /dev/shm 下读取",
+    "afterwards: it is memory": "训练之后执行：它占用内存",
+    "before torch is imported": "在导入 torch 之前",
     "on each host, at the same time; of traces: {}": "在每台主机上同时运行；对于 trace：{}",
 }
 

@@ -69,7 +69,7 @@ def fewer_threads(
     *, fitting: int, processes: int, runnable: float, cores: float, now: str | None, overruled: bool
 ) -> Fix:
     have = f"OMP_NUM_THREADS 为 {now}" if now else "没有设置 OMP_NUM_THREADS"
-    have += "，但代码设置了更多线程" if overruled else ""
+    have += f"，{'但' if now else '因此是'}代码设置了更多线程" if overruled else ""
     return fix(
         f"每个进程使用 {fitting} 个计算线程",
         f"{processes} 个进程同时有 {runnable:.3g} 个线程在 {cores:g} 个核上运行或排队（{have}）。"

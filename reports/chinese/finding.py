@@ -26,7 +26,7 @@ def summary(
 
 
 def spent_on(*, cause: str) -> str:
-    return f"花在{cause}上的墙钟时间"
+    return f"用于{cause}的墙钟时间"
 
 
 def where() -> str:

@@ -39,6 +39,14 @@ def faster_server(*, server: str) -> Fix:
     )
 
 
+def table_once(*, part: float) -> Fix:
+    return fix(
+        "把表格一次转换成张量",
+        "每取一行都要新建一个带索引和类型的对象：要用十分之一毫秒，而从张量中取同样的内容只要几微秒。"
+        f"准备工作的 {percent(part)} 花在 DataFrame 里。",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool) -> Fix:
     why = (
         "每个 epoch 的 token 都一样，不必每次重新生成。"

@@ -185,5 +185,5 @@ def faster_reader() -> Fix:
     return fix("让读取日志的一方跟上", "日志写入的管道或连接已满：一行日志要等另一端的程序读走其他行才能写入。")
 
 
-def another_thread() -> Fix:
+def another_thread(*, logger: bool) -> Fix:
     return fix("由另一个线程写日志", "这样训练步只需要把记录放进队列。")

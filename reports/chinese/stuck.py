@@ -72,27 +72,42 @@ def title(*, kind: str) -> str:
 
 
 def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int], since_s: float) -> str:
-    still = f"至少 {since_s:.0f} 秒以来没有任何进展。" if since_s else "有多久还不知道。"
+    since = f"至少 {since_s:.0f} 秒以来没有任何进展。" if since_s else "有多久还不知道。"
+    return f"{_who_waits('卡住了', kind, chain, waiting, ranks)}{since}{_unseen(kind, waiting, ranks)}"
+
+
+def still(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
+    told = _who_waits("在观测期间没有在训练", kind, chain, waiting, ranks)
+    return f"{told}观测时间太短，无法与一个很慢的训练步区分。{_unseen(kind, waiting, ranks)}"
+
+
+def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
     several = len({halt.rank for halt in (*chain, *waiting)}) > 1 or bool(ranks and not chain)
     if kind == "missing_rank":
         here = "被观测的主机" if any(halt.host for halt in waiting) else "本机"
-        return f"作业卡住了：{_ranks(ranks)} 不在{here}的作业进程中，{_waits(waiting)}。{still}"
+        return f"作业{is_stuck}：{_ranks(ranks)} 不在{here}的作业进程中，{_waits(waiting)}。"
     if kind == "unwatched_rank":
-        watched = any(halt.watched for halt in waiting)
-        unseen = f"{_ranks(ranks)} 没有被观测" if watched else f"没有 {_ranks(ranks)} 的转储"
-        return f"作业中已知的部分卡住了：{_waits(waiting)}。{still}{unseen}：是谁拖住了其他 rank 还不知道。"
+        return f"作业中已知的部分{is_stuck}：{_waits(waiting)}。"
     if kind == "collective_mismatch":
-        return f"作业卡住了：各 rank 的集合通信对不上：{_waits((*chain, *waiting), tensors=True)}。{still}"
+        return f"作业{is_stuck}：各 rank 的集合通信对不上：{_waits((*chain, *waiting), tensors=True)}。"
     if kind == "gpu_wait":
         return (
-            f"作业卡住了，或者在一次很久的集合通信中：{_waits((*chain, *waiting))}，所有 GPU 都很忙，"
-            f"功率却只有互相等待时那么高。{still}"
+            f"作业{is_stuck}，或者在一次很久的集合通信中：{_waits((*chain, *waiting))}，所有 GPU 都很忙，"
+            "功率却只有互相等待时那么高。"
         )
     if kind == "network":
-        return f"作业卡住了：{_waits((*chain, *waiting))}，但一直没有完成。{still}"
+        return f"作业{is_stuck}：{_waits((*chain, *waiting))}，但一直没有完成。"
     told = "；".join(f"{_who(halt, several=several)}{_sits(halt)}" for halt in chain)
-    text = f"作业卡住了：{told}。{still}"
+    text = f"作业{is_stuck}：{told}。"
     return f"{text}{_waits(waiting)}。" if waiting else text
+
+
+def _unseen(kind: str, waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
+    """That the ranks for which others wait were not seen."""
+    if kind != "unwatched_rank":
+        return ""
+    unseen = f"{_ranks(ranks)} 没有被观测" if any(halt.watched for halt in waiting) else f"没有 {_ranks(ranks)} 的转储"
+    return f"{unseen}：是谁拖住了其他 rank 还不知道。"
 
 
 def who(*, halt: Halt, several: bool) -> str:

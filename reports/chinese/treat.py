@@ -37,6 +37,17 @@ def share_by_name() -> Fix:
     return fix("按名称共享批次", "这样 worker 进程传递共享内存的名称，而不是打开的文件。")
 
 
+def fork_server() -> Fix:
+    return fix(
+        "由 fork server 启动 worker 进程",
+        "它只导入一次 torch，而且很小：从它 fork 比从训练进程 fork 更快，也比启动新的 Python 更快。",
+    )
+
+
+def fork() -> Fix:
+    return fix("worker 进程由 fork 产生", "它们一开始就有训练进程已经加载的一切。")
+
+
 def pin() -> Fix:
     return fix("批次放在锁页内存中", "从那里拷贝到 GPU 更快，还可以与计算重叠。")
 
@@ -49,11 +60,21 @@ def cached_batches() -> Fix:
     )
 
 
+def staged(*, places: tuple[str, ...]) -> Fix:
+    return fix("把所读的文件放进内存", "作业在等待这些文件，而内存放得下它们。")
+
+
 def threads(*, threads: int, now: int) -> Fix:
     return fix(
         f"用 {threads} 个计算线程代替 {now} 个",
         "得不到空闲的核或无事可做的线程，开销大于收益。",
     )
+
+
+def bound(*, split: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], threads: int | None) -> Fix:
+    who = "训练进程和它的 worker 进程" if any(workers for _, workers in split) else "每个训练进程"
+    fewer = f"，并用 {threads} 个计算线程" if threads else ""
+    return fix(f"{who}各用自己的核{fewer}", "这样它们不必在同一个核上轮流运行，数据也留在核的缓存里。")
 
 
 def sleeping_threads() -> Fix:
@@ -108,6 +129,10 @@ def buckets() -> Fix:
     return fix("更大的梯度桶", "集合通信更少、更大，并且梯度不需要拷贝。")
 
 
+def no_sync(*, passes: int) -> Fix:
+    return fix("每一步只交换一次梯度", f"梯度在 {passes} 次前向与反向中累积，却每次都交换。")
+
+
 def unset(*, name: str) -> Fix:
     return fix(f"不设置 {name}", "它用于调试，会拖慢每一步。")
 
@@ -139,6 +164,27 @@ def few_steps(*, steps: int, ended: bool) -> str:
 
 def not_applied() -> str:
     return "这个改动在作业中没有找到可以作用的地方。"
+
+
+def nothing_to_stage() -> str:
+    return "它所等待的文件由每次运行自己生成，或已经在内存中。"
+
+
+def staged_with_code() -> str:
+    return "它所等待的文件就在工作目录本身或其上级目录中，没有自己的目录。"
+
+
+def no_room_to_stage(*, size: float, room: float) -> str:
+    return f"它的文件至少需要 {size / 1e9:,.1f} GB，而副本最多可用 {room / 1e9:,.1f} GB，即空闲内存的一半。"
+
+
+def too_slow_to_stage() -> str:
+    return "在给定的时间内，复制它的文件太慢。"
+
+
+def not_staged(*, why: str) -> str:
+    reason = why or "进程不能有自己的挂载：这需要 root 权限，或用户命名空间"
+    return f"内存中的副本不能放到文件的位置上。{reason}。"
 
 
 def no_time(*, needed: float) -> str:

@@ -1,19 +1,6 @@
 """What a verdict says beside its finding, and why there is none."""
 
-from perfdoctor.reports.shared_words import TERMINALS, first_ranks
-
-# System calls that say more by another name, and what a descriptor leads to.
-_WAITS = {
-    "futex": "等待锁或其他线程（futex）",
-    "clock_nanosleep": "处于睡眠（clock_nanosleep）",
-    "wait4": "等待另一个进程结束（wait4）",
-}
-_ON = {
-    "pipe": "管道",
-    "socket:tcp": "网络连接",
-    "socket:udp": "网络连接",
-    "socket:unix": "本机套接字",
-}
+from perfdoctor.reports.shared_words import first_ranks
 
 
 def most(*, cause: str) -> str:
@@ -77,26 +64,3 @@ def too_brief() -> str:
 def start_or_end(*, ended: bool) -> str:
     seen = "已经停止训练" if ended else "还没有开始训练"
     return f"观测时作业{seen}，或训练的时间太短，无法判断：作业的启动和收尾都不算训练。"
-
-
-def stopped(*, pid: int) -> str:
-    return f"作业没有在训练：进程 {pid} 被信号或调试器暂停；用 `kill -CONT {pid}` 可以让它继续运行。"
-
-
-def hung(*, pid: int, call: str | None, target: str, line: str | None) -> str:
-    where = f"，位置在 {line}" if line else ""
-    return f"作业没有在训练：进程 {pid} 的主线程一直{_wait(call, target)}{where}。"
-
-
-def _wait(call: str | None, target: str) -> str:
-    """What a system call waits on."""
-    if not call:
-        return "停在一个未知的系统调用中"
-    if call in _WAITS:
-        return _WAITS[call]
-    kind, _, name = target.partition(":")
-    if target in _ON:
-        return f"在等待{_ON[target]}（{call}）"
-    if name.startswith(TERMINALS):
-        return f"在等待终端 {name}（{call}）"
-    return f"停在 {call} 中" + (f"，对象是 {name if kind == 'file' else target}" if target else "")

@@ -44,8 +44,8 @@ EXPLAINED: dict[str, Explanation] = {
             "as many workers as keep up, `ceil(worker seconds / trainer's own seconds)`, if there are cores for them "
             "and, where containers are small, memory and room in `/dev/shm`; otherwise what fits the input, which "
             "packages on the stacks tell: a tokenizer in Rust and tokens that are made once for text, decoding at a "
-            "fraction of the size for images, whole arrays for numbers, rows in order for tables of Hugging Face "
-            "datasets; on a GPU, decoding and augmenting there."
+            "fraction of the size for images, whole arrays for numbers, tensors that are made once in place of a data "
+            "frame's rows, rows in order for tables of Hugging Face datasets; on a GPU, decoding and augmenting there."
         ),
         refuted="the pace stays the same with one batch kept in memory.",
     ),
@@ -202,11 +202,13 @@ EXPLAINED: dict[str, Explanation] = {
         ),
         looks_like=(
             "the model's arithmetic, since that is what it is; but no backward pass follows. Inside `diagnose()` the "
-            "marks of forward passes say whether gradients are kept. From outside three things tell it: an evaluation "
+            "marks of forward passes say whether gradients are kept. From outside four things tell it: an evaluation "
             "loop of a library on the stack (Lightning, transformers, fastai …); a call of the model below the last "
-            "line that trains, in the innermost function that does both; or ten times as many samples of forward "
-            "passes as usual between two of training. Evaluations of less than half a second above the lines that "
-            "train are not told from training. On a GPU only the host's own Python in them counts here, and inside "
+            "line that trains, in the innermost function that does both; a loop over a DataLoader's batches that calls "
+            "the model, where another line of the same function leads to whole steps; or ten times as many samples of "
+            "forward passes as usual between two of training. Without any of these, evaluations of less than half a "
+            "second above the lines that train are not told from training. On a GPU only the host's own Python in them "
+            "counts here, and inside "
             "`diagnose()` they stay outside of the account."
         ),
         helps="evaluating less often, on a part of the data, in larger batches, in inference mode.",

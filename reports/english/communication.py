@@ -345,7 +345,7 @@ def one_process(*, world: int) -> Fix:
         "Train in one process",
         f"{_all(world)} ranks compute on the cores of this one host: one process with as many threads and the whole "
         "batch does the same work and exchanges nothing.",
-        f"python train.py   # batch_size * {world}, OMP_NUM_THREADS not below the number of cores",
+        f"torchrun --nproc-per-node=1 train.py   # batch_size * {world}, OMP_NUM_THREADS not below the number of cores",
     )
 
 

@@ -87,7 +87,7 @@ def fewer_threads(
     *, fitting: int, processes: int, runnable: float, cores: float, now: str | None, overruled: bool
 ) -> Fix:
     have = f"OMP_NUM_THREADS is {now}" if now else "OMP_NUM_THREADS is not set"
-    have += ", but code sets more" if overruled else ""
+    have += f", {'but' if now else 'so'} code sets more" if overruled else ""
     in_code = f"torch.set_num_threads({fitting})"
     by_variable = f"OMP_NUM_THREADS={fitting} MKL_NUM_THREADS={fitting} python train.py   # in code: {in_code}"
     return Fix(

@@ -31,8 +31,8 @@ def subset(*, times: int) -> Fix:
         "Evaluate on a part of the data",
         f"While training goes on, one sample in {times}, always the same ones, shows where it goes; the whole set is "
         "needed for results only.",
-        f"torch.utils.data.Subset(held_out, range(0, len(held_out), {times}))    # Lightning: "
-        "Trainer(limit_val_batches=...)",
+        f"held_out = torch.utils.data.Subset(held_out, range(0, len(held_out), {times}))  # before the loader is made\n"
+        "# Lightning: Trainer(limit_val_batches=...)",
     )
 
 

@@ -62,6 +62,17 @@ def faster_server(*, server: str) -> Fix:
     )
 
 
+def table_once(*, part: float) -> Fix:
+    return Fix(
+        "Turn the table into tensors once",
+        "Each row that is asked for becomes an object of its own, with an index and a type: a tenth of a millisecond "
+        f"for what a tensor gives in some microseconds. {percent(part)} of the preparation is in the data frame.",
+        """\
+features = torch.from_numpy(frame[columns].to_numpy().astype('float32'))  # once, before training
+sample = features[index]  # in training; what is computed of one row is computed of all before""",
+    )
+
+
 def prepare_once(*, kind: str, arrow: bool) -> Fix:
     why = (
         "Tokens are the same in each epoch: they need not be made anew."

@@ -37,7 +37,8 @@ def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
     change = (
         "TrainingArguments(..., optim='adamw_torch_fused')"
         if trainer
-        else "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # also Adam, SGD and Adagrad"
+        else "optimizer = torch.optim.AdamW(..., fused=True)  "
+        "# what it is given now, and fused=True; also Adam, SGD and Adagrad"
     )
     others = (
         "\n# others: optimizer = torch.optim.NAdam(model.parameters(), lr=torch.tensor(lr), capturable=True)"
@@ -260,8 +261,10 @@ def own_process(*, line: str | None, share: float) -> Fix:
     return Fix(
         f"Move {work} into a process of its own",
         f"The main thread waits for the GIL for {percent(share)} of the time.{holder}",
+        "import multiprocessing\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
         "pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn'))\n"
+        "# which imports the script: what trains must stand below if __name__ == '__main__'\n"
         "pool.submit(work, plain_data)  # no CUDA tensors",
     )
 

@@ -185,20 +185,22 @@ def save_behind(*, path: str | None, share: float, line: str | None, together: b
         f"""\
 from torch.distributed.checkpoint import async_save
 from torch.distributed.checkpoint.state_dict import get_state_dict
-{backends}# once: group = torch.distributed.new_group(backend='gloo'), or messages mix with the training's
-if saving is not None: saving.result()  # at the end too; None at first
+{backends}saving, group = [], torch.distributed.new_group(backend='gloo')  # once; a group for these messages alone
+while saving: saving.pop().result()  # the last one is written; at the end of training too
 model_state, optimizer_state = get_state_dict(model, optimizer)
 state = {{'model': model_state, 'optimizer': optimizer_state}}
-saving = async_save(state, checkpoint_id=folder, process_group=group)"""
+saving.append(async_save(state, checkpoint_id=folder, process_group=group))"""
         if together
         else """\
+from concurrent.futures import ThreadPoolExecutor
+saver, saving = ThreadPoolExecutor(1), []  # once, before training
 def in_memory(state):
     if isinstance(state, torch.Tensor): return state.detach().to('cpu', copy=True)
     if isinstance(state, dict): return {name: in_memory(value) for name, value in state.items()}
     return [in_memory(value) for value in state] if isinstance(state, (list, tuple)) else state
-state = in_memory({'model': model.state_dict(), 'optimizer': optimizer.state_dict()})
-if saving is not None: saving.result()  # None at first
-saving = saver.submit(torch.save, state, path)  # saver = ThreadPoolExecutor(1)""",
+while saving: saving.pop().result()  # the last one is written; at the end of training too
+state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict()}
+saving.append(saver.submit(torch.save, in_memory(state), path))  # in place of torch.save(state, path)""",
     )
 
 
@@ -253,12 +255,19 @@ def faster_reader() -> Fix:
     )
 
 
-def another_thread() -> Fix:
+def another_thread(*, logger: bool) -> Fix:
     return Fix(
         "Write from another thread",
         "The step then only queues the record.",
-        "from logging.handlers import QueueHandler, QueueListener\n"
-        "records, slow = queue.SimpleQueue(), list(logger.handlers)\n"
-        "logger.handlers = [QueueHandler(records)]  # instead of the slow ones, which the listener serves\n"
-        "QueueListener(records, *slow).start()      # stop() it at the end",
+        """\
+import queue
+from logging.handlers import QueueHandler, QueueListener
+records, slow = queue.SimpleQueue(), list(logger.handlers)
+logger.handlers = [QueueHandler(records)]  # instead of the slow ones, which the listener serves
+QueueListener(records, *slow).start()      # stop() it at the end"""
+        if logger
+        else """\
+from concurrent.futures import ThreadPoolExecutor
+writer = ThreadPoolExecutor(1)  # once, before training
+writer.submit(log, record)  # in place of log(record), of print(record) too""",
     )

@@ -76,37 +76,46 @@ def title(*, kind: str) -> str:
 
 
 def summary(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int], since_s: float) -> str:
-    still = f"Nothing has moved for at least {since_s:.0f} s." if since_s else "For how long is not known."
+    since = f"Nothing has moved for at least {since_s:.0f} s." if since_s else "For how long is not known."
+    return f"{_who_waits('is stuck', kind, chain, waiting, ranks)} {since}{_unseen(kind, waiting, ranks)}"
+
+
+def still(*, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
+    told = _who_waits("did not train while it was watched", kind, chain, waiting, ranks)
+    return f"{told} That was too brief to tell it from a slow step.{_unseen(kind, waiting, ranks)}"
+
+
+def _who_waits(is_stuck: str, kind: str, chain: Sequence[Halt], waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
     several = len({halt.rank for halt in (*chain, *waiting)}) > 1 or bool(ranks and not chain)
     if kind == "missing_rank":
         there = "is" if len(ranks) == 1 else "are"
         here = "on the hosts watched" if any(halt.host for halt in waiting) else "here"
-        return (
-            f"This job is stuck: {_ranks(ranks)} {there} not among its processes {here}, and {_waits(waiting)}. {still}"
-        )
+        return f"This job {is_stuck}: {_ranks(ranks)} {there} not among its processes {here}, and {_waits(waiting)}."
     if kind == "unwatched_rank":
-        was = "was not watched" if len(ranks) == 1 else "were not watched"
-        watched = any(halt.watched for halt in waiting)
-        unseen = f"{_first_upper(_ranks(ranks))} {was}" if watched else f"There is no dump of {_ranks(ranks)}"
-        return (
-            f"What is known of this job is stuck: {_waits(waiting)}. {still} {unseen}: who holds the others up is not "
-            "known."
-        )
+        return f"What is known of this job {is_stuck}: {_waits(waiting)}."
     if kind == "collective_mismatch":
-        return (
-            f"This job is stuck: its ranks are in calls that do not go together: "
-            f"{_waits((*chain, *waiting), tensors=True)}. {still}"
-        )
+        calls = _waits((*chain, *waiting), tensors=True)
+        return f"This job {is_stuck}: its ranks are in calls that do not go together: {calls}."
     if kind == "gpu_wait":
         return (
-            f"This job is stuck, or in a very long collective: {_waits((*chain, *waiting))}, and all GPUs are busy at "
-            f"the power at which they wait for each other. {still}"
+            f"This job {is_stuck}, or is in a very long collective: {_waits((*chain, *waiting))}, and all GPUs are "
+            "busy at the power at which they wait for each other."
         )
     if kind == "network":
-        return f"This job is stuck: {_waits((*chain, *waiting))}, and it does not come to an end. {still}"
+        return f"This job {is_stuck}: {_waits((*chain, *waiting))}, and it does not come to an end."
     told = "; ".join(f"{_who(halt, several=several)} {_sits(halt)}" for halt in chain)
-    text = f"This job is stuck: {told}. {still}"
+    text = f"This job {is_stuck}: {told}."
     return f"{text} {_first_upper(_waits(waiting))}." if waiting else text
+
+
+def _unseen(kind: str, waiting: Sequence[Halt], ranks: Sequence[int]) -> str:
+    """That the ranks for which others wait were not seen."""
+    if kind != "unwatched_rank":
+        return ""
+    was = "was not watched" if len(ranks) == 1 else "were not watched"
+    watched = any(halt.watched for halt in waiting)
+    unseen = f"{_first_upper(_ranks(ranks))} {was}" if watched else f"There is no dump of {_ranks(ranks)}"
+    return f" {unseen}: who holds the others up is not known."
 
 
 def who(*, halt: Halt, several: bool) -> str:

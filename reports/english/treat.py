@@ -54,6 +54,23 @@ def share_by_name() -> Fix:
     )
 
 
+def fork_server() -> Fix:
+    return Fix(
+        "Loader workers from a fork server",
+        "It has imported torch once and is small, so a fork of it is quicker than one of the trainer, or a new Python.",
+        'multiprocessing.set_forkserver_preload(["__main__", "torch"])\n'
+        'DataLoader(..., multiprocessing_context="forkserver")',
+    )
+
+
+def fork() -> Fix:
+    return Fix(
+        "Forked loader workers",
+        "They begin with all that the trainer has loaded.",
+        'DataLoader(..., multiprocessing_context="fork")',
+    )
+
+
 def pin() -> Fix:
     return Fix(
         "Batches in pinned memory",
@@ -70,11 +87,40 @@ def cached_batches() -> Fix:
     )
 
 
+def staged(*, places: tuple[str, ...]) -> Fix:
+    named, kept = (" ".join(shlex.quote(root + place) for place in places) for root in ("", "/dev/shm"))
+    return Fix(
+        "The files that are read, in memory",
+        "It waits for them, and memory has room for them.",
+        f"cp -r --parents {named} /dev/shm/  # before training, and read them below /dev/shm then\n"
+        f"rm -r {kept}  # afterwards: it is memory",
+    )
+
+
 def threads(*, threads: int, now: int) -> Fix:
     return Fix(
         f"{threads} compute thread{'' if threads == 1 else 's'} instead of {now}",
         "Threads that find no free core, or too little to do, cost more than they bring.",
         f"torch.set_num_threads({threads})  # or: export OMP_NUM_THREADS={threads}",
+    )
+
+
+def bound(*, split: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], threads: int | None) -> Fix:
+    own, others = ([one[part] for one in split] for part in (0, 1))
+    which = '[int(os.environ["LOCAL_RANK"])]' if len(split) > 1 else ""
+    fewer = f", and {threads} compute thread{'' if threads == 1 else 's'}" if threads else ""
+    who = "The trainer and its loader workers on cores of their" if any(others) else "Each trainer on cores of its"
+    bind, bind_workers = (f"os.sched_setaffinity(0, {one if which else one[0]}{which})" for one in (own, others))
+    lines = ["import os", f"{bind}  # before torch is imported"]
+    if any(others):
+        lines += ["", "def on_their_cores(worker):", f"    {bind_workers}", ""]
+        lines += ["DataLoader(..., worker_init_fn=on_their_cores)"]
+    if threads:
+        lines.append(f"torch.set_num_threads({threads})")
+    return Fix(
+        f"{who} own{fewer}",
+        "They then do not take turns on a core, and find their data in its caches.",
+        "\n".join(lines),
     )
 
 
@@ -182,6 +228,19 @@ def buckets() -> Fix:
     )
 
 
+def no_sync(*, passes: int) -> Fix:
+    return Fix(
+        "Gradients exchanged once per step",
+        f"They are accumulated over {passes} passes, and exchanged in each of them.",
+        f"""\
+last = number % {passes} == {passes - 1}
+with contextlib.nullcontext() if last else model.no_sync():  # around the forward pass too, or nothing is saved
+    (criterion(model(inputs), targets) / {passes}).backward()
+if last:
+    optimizer.step(); optimizer.zero_grad()""",
+    )
+
+
 def unset(*, name: str) -> Fix:
     return Fix(f"Without {name}", "It is for debugging, and slows down every step.", f"unset {name}")
 
@@ -218,6 +277,27 @@ def few_steps(*, steps: int, ended: bool) -> str:
 
 def not_applied() -> str:
     return "The change found nothing in this job to take hold of."
+
+
+def nothing_to_stage() -> str:
+    return "The files that it waits for are made by each run itself, or lie in memory already."
+
+
+def staged_with_code() -> str:
+    return "The files that it waits for lie in its working folder itself, or above it, and not in folders of their own."
+
+
+def no_room_to_stage(*, size: float, room: float) -> str:
+    return f"Its files take {size / 1e9:,.1f} GB or more; a copy may take {room / 1e9:,.1f}, half of the free memory."
+
+
+def too_slow_to_stage() -> str:
+    return "A copy of its files takes too long for these minutes."
+
+
+def not_staged(*, why: str) -> str:
+    reason = why or "A process may not have mounts of its own: that takes root, or namespaces of users"
+    return f"A copy in memory cannot be put in the place of its files. {reason}."
 
 
 def no_time(*, needed: float) -> str:

@@ -1,19 +1,6 @@
 """What a verdict says beside its finding, and why there is none."""
 
-from perfdoctor.reports.shared_words import TERMINALS, first_ranks
-
-# System calls that say more by another name, and what a descriptor leads to.
-_WAITS = {
-    "futex": "for a lock or another thread (futex)",
-    "clock_nanosleep": "in a sleep (clock_nanosleep)",
-    "wait4": "for another process to end (wait4)",
-}
-_ON = {
-    "pipe": "a pipe",
-    "socket:tcp": "a network connection",
-    "socket:udp": "a network connection",
-    "socket:unix": "a socket of this host",
-}
+from perfdoctor.reports.shared_words import first_ranks
 
 
 def most(*, cause: str) -> str:
@@ -77,31 +64,3 @@ def too_brief() -> str:
 def start_or_end(*, ended: bool) -> str:
     seen = "The job had stopped training" if ended else "The job had not begun to train"
     return f"{seen} when it was watched, or for too short to tell: its start and its end are no training."
-
-
-def stopped(*, pid: int) -> str:
-    return (
-        f"The job does not train: process {pid} is stopped by a signal or a debugger; `kill -CONT {pid}` lets it go on."
-    )
-
-
-def hung(*, pid: int, call: str | None, target: str, line: str | None) -> str:
-    where = f", at {line}" if line else ""
-    return (
-        f"The job does not train: the main thread of process {pid} has been waiting {_wait(call, target)} all the "
-        f"time{where}."
-    )
-
-
-def _wait(call: str | None, target: str) -> str:
-    """What a system call waits on."""
-    if not call:
-        return "in an unknown call"
-    if call in _WAITS:
-        return _WAITS[call]
-    kind, _, name = target.partition(":")
-    if target in _ON:
-        return f"on {_ON[target]} ({call})"
-    if name.startswith(TERMINALS):
-        return f"on the terminal {name} ({call})"
-    return f"in {call}" + (f" on {name if kind == 'file' else target}" if target else "")

@@ -20,6 +20,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "loop": ("", "transformers", "lightning"),
     "name": ("NCCL_P2P_DISABLE",),
     "path": ("/data/train.bin",),
+    "split": ((((0, 1), (2, 3)),), (((0,), (1,)), ((2,), (3,))), (((0,), ()), ((1,), ()))),
+    "places": (("/data/train.bin", "/data/images"),),
     "line": ("train.py:12 step",),
     "lines": (("train.py:12 step",),),
     "tight": ((1200.0, 800.0), None),

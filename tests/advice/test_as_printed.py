@@ -5,6 +5,7 @@ The scripts carry out their checks in one start, since importing torch takes lon
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.advice.printed import advice as printed
 from tests.files import ROOT, TARGETS
 from tests.processes.attaching import ENVIRONMENT, PATIENCE_S
 
@@ -68,3 +70,26 @@ def test_advice_for_one_process_does_what_it_says(name: str) -> None:
 @pytest.mark.parametrize("name", checks(RANKS))
 def test_advice_for_ranks_does_what_it_says(name: str) -> None:
     assert between_ranks()[name] == ""
+
+
+def test_one_process_trains_what_was_written_for_ranks(tmp_path: Path) -> None:
+    """A script that asks its launcher who it is goes on doing so."""
+    (tmp_path / "train.py").write_text(
+        "import os, torch\n"
+        "torch.distributed.init_process_group('gloo')\n"
+        "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))\n"
+        "print(torch.distributed.get_world_size(), os.environ.get('OMP_NUM_THREADS'))\n"
+        "torch.distributed.destroy_process_group()\n"
+    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        ["bash", "-c", printed("communication.one_process")],
+        cwd=tmp_path,
+        env={**environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.stdout.split() == ["1", "None"], done.stderr

@@ -30,7 +30,7 @@ COMMANDS = frozenset((
     "interpreter.record_stacks", "interpreter.stop_watching", "interpreter.wait_for_compiling", "io.copy_to_local",
     "io.faster_reader", "io.keep_in_memory", "io.more_memory",
     "treat.allocator", "treat.growing_segments", "treat.huge_pages",
-    "treat.keep_memory", "treat.sleeping_threads", "treat.unset",
+    "treat.keep_memory", "treat.sleeping_threads", "treat.staged", "treat.unset",
 ))  # fmt: skip
 # Of these, what Python could read as well.
 COMMANDS_ONLY = frozenset(("communication.fast_interface", "communication.log_less"))

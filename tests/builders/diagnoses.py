@@ -420,7 +420,7 @@ def with_messages() -> Diagnosis:
             remarks=(),
         ),
         evidence=(Evidence("kept busy by the job", 3.0, "cores", "cpu"),),
-        fixes=(advise("io.another_thread"),),
+        fixes=(advise("io.another_thread", logger=True),),
         refuted_by=say("io.logs_refuted"),
     )
     verdict = Verdict("io", "io.log_write", 0.4, 0.9, 1.6, None, "sampled from outside", logging.summary)

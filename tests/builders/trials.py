@@ -12,7 +12,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.treatment import Control, Outcome, Speedup, Training, Treated, Trial
 from perfdoctor.treat.run import Change, SeenRun
 from perfdoctor.treat.search import Arm, Found
-from perfdoctor.treat.treatments import Treatment
+from perfdoctor.treat.situation import Treatment
 from tests.builders.diagnoses import input_bound
 
 

@@ -95,12 +95,12 @@ def test_python_without_torch() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "waits"),
-    [("sleep", "in a sleep"), ("stdin", "on a pipe"), ("lock", "a lock"), ("socket", "on a network connection")],
+    [("sleep", " sleeps"), ("stdin", "on a pipe"), ("lock", "a lock"), ("socket", "on a connection")],
 )
 def test_a_job_that_does_not_train_is_told_where_it_waits(mode: str, waits: str, tmp_path: Path) -> None:
     with job(*SILENT, mode) as idle:
         answer = perfdoctor("attach", idle.pid, "--duration", "2.5", "--json", tmp_path / "a.json")
-    refused(answer, "does not train", waits, "job_silent.py:", f"py-spy dump --pid {idle.pid}", "Attach again")
+    refused(answer, "did not train", waits, "job_silent.py:", f"py-spy dump --pid {idle.pid}", "Attach again")
     assert answer.told["verdict"]["bottleneck"] is None
 
 

@@ -98,7 +98,8 @@ def test_a_server_that_ends_lets_go_of_the_job(
         assert server.stdin is not None
         server.stdin.write(HELLO + attach(training.pid))
         server.stdin.flush()
-        assert until(lambda: is_watched(training.pid))
+        # The server itself looks at the job, too, before the call begins.
+        assert until(lambda: psutil.Process(server.pid).children() and is_watched(training.pid))
         (call,) = psutil.Process(server.pid).children()
         server.stdin.close() if end == "close" else server.send_signal(end)
         assert server.wait(20) == status

@@ -16,6 +16,7 @@ import pytest
 
 from perfdoctor.probes import stacks
 from perfdoctor.probes.readers import cpython_stacks
+from perfdoctor.probes.readers.py_spy import find_py_spy
 from perfdoctor.probes.stacks import StacksProbe
 from perfdoctor.recording.clock import now_ns
 from perfdoctor.recording.schema import Event, PythonThread, Sample, StackMissed, StackSegment, Unavailable
@@ -159,6 +160,19 @@ def test_threads_have_pythons_names_for_them(working: Started) -> None:
     threads = {sample.name: sample for sample in samples if isinstance(sample, PythonThread)}
     assert threads["MainThread"].tid == working.pid
     assert threads["friend"].ident != threads["MainThread"].ident
+
+
+def test_threads_that_could_not_be_named_at_first_are_asked_for_again(
+    working: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "FIRST_SEGMENT_S", 1)
+    py_spy, asked = tmp_path / "py-spy", tmp_path / "asked"
+    refuses = f'[ "$1" = dump ] && [ ! -e {asked} ] && touch {asked} && exit 1'
+    py_spy.write_text(f'#!/bin/sh\n{refuses}\nexec {find_py_spy()} "$@"\n')
+    py_spy.chmod(0o755)
+    samples = watch(StacksProbe(str(py_spy)), working.pid, 2.5)
+    assert asked.exists()
+    assert {"MainThread", "friend"} <= {sample.name for sample in samples if isinstance(sample, PythonThread)}
 
 
 def test_nothing_stays(working: Started) -> None:

@@ -1,8 +1,12 @@
 """`perfdoctor treat` on real jobs: what a run sees, what is left of it, and what is said where a job is no use."""
 
+import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,21 +14,27 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perfdoctor.capture.job import Job
+from perfdoctor.capture.recorder import record
 from perfdoctor.causes import GARBAGE_COLLECTION
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
 from perfdoctor.knowledge import thresholds
+from perfdoctor.probes import all_probes
 from perfdoctor.probes.readers.procfs import descendants_of_self
+from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.wording import worded
 from perfdoctor.results.treatment import Outcome, Training
 from perfdoctor.treat.run import Change, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Found, search
-from perfdoctor.treat.treatments import Situation, choose
+from perfdoctor.treat.situation import Situation
+from perfdoctor.treat.staging import pieces, waited_files
+from perfdoctor.treat.treatments import choose
 from perfdoctor.treat.workplace import Workplace
 from tests.builders.trials import arms
 from tests.files import TARGETS
-from tests.processes.attaching import PERFDOCTOR, gone, perfdoctor, refused, until
+from tests.processes.attaching import PERFDOCTOR, gone, job, needs_root, needs_two_cores, perfdoctor, refused, until
 
-JOB = "treated_training.py"
+JOB, READING, RANKS = "treated_training.py", "treated_reading.py", "treated_accumulating.py"
 WINDOW = StepWindow(5, 20, 60, 60)
 
 
@@ -174,6 +184,99 @@ class Laboratory:
 
     def run_s(self) -> float:
         return 1.0
+
+
+@pytest.fixture
+def data(tmp_path: Path, project: Path) -> Path:
+    """A folder of data outside of the working folder, and the job that reads it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in "ab":
+        with (folder / f"{name}.bin").open("wb") as file:
+            file.write(os.urandom(2**20))
+            os.fsync(file.fileno())
+    (project / READING).write_text((TARGETS / READING).read_text())
+    return folder
+
+
+def soon() -> float:
+    return time.monotonic() + 60
+
+
+@needs_root
+def test_a_run_reads_copies_in_memory_and_the_next_one_does_not(
+    workplace: Workplace, data: Path, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    reading = Runner([sys.executable, READING, "../data", "--told", str(told)], workplace)
+    assert workplace.stage([str(data)], 2**30, soon()) == ""
+    run = reading.run(Change({"staged": [str(data)]}), WINDOW)
+    assert (worded(run.failure), run.applied()) == ("", {"staged"})
+    seen = json.loads(told.read_text())
+    assert (seen["in memory"], seen["path"], seen["refused"]) == (True, str(data / "a.bin"), "Read-only file system")
+    as_it_is = reading.run(Change(), WINDOW)
+    assert json.loads(told.read_text()) == {"in memory": False, "path": str(data / "a.bin"), "refused": ""}
+    assert not as_it_is.applied()
+    assert run.losses[:20] == as_it_is.losses[:20]
+
+
+@needs_root
+def test_what_the_working_folder_holds_is_staged_too(workplace: Workplace, data: Path, project: Path) -> None:
+    own = project / "own"
+    shutil.copytree(data, own)
+    told = project.parent / "told"
+    reading = Runner([sys.executable, READING, "own", "--told", str(told)], workplace)
+    assert workplace.stage([str(own)], 2**30, soon()) == ""
+    assert not reading.run(Change({"staged": [str(own)]}), WINDOW).failure
+    seen = json.loads(told.read_text())
+    assert seen["in memory"]
+    assert seen["path"].startswith(str(workplace.scratch))
+    assert "working folder itself" in worded(workplace.stage([str(project)], 2**30, soon()))
+
+
+def test_the_files_that_a_job_waits_for_are_known(project: Path, data: Path, tmp_path: Path) -> None:
+    recorded = tmp_path / "job.perfdoctor"
+    with job(sys.executable, str(project / READING), str(data)) as started:
+        record(Job(started.pid), recorded, 4.0, all_probes())
+        with Recording.open(recorded) as recording:
+            waits = waited_files(recording, started.pid)
+    # Which of the two is met how often is chance.
+    assert {data} == {Path(file).parent for file in pieces(waits)}
+
+
+def test_accumulated_gradients_are_exchanged_in_the_last_pass_only(workplace: Workplace, project: Path) -> None:
+    """In steps with fewer passes as well: the job ends if its ranks come to differ."""
+    (project / RANKS).write_text((TARGETS / RANKS).read_text())
+    ranks = Runner(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", RANKS], workplace
+    )
+    as_it_is = ranks.run(Change(), WINDOW)
+    steps = [fact for fact in as_it_is.facts if fact["kind"] == "accumulation"]
+    assert {(fact["passes"], fact["exchanged"], fact["models"]) for fact in steps} == {(4, 4, 1), (2, 2, 1)}
+    less = ranks.run(Change({"no_sync": 4}), WINDOW)
+    assert (worded(less.failure), less.applied()) == ("", {"no_sync"})
+    first = min(len(as_it_is.losses), len(less.losses))
+    assert first > 60
+    assert less.losses[:first] == pytest.approx(as_it_is.losses[:first], rel=1e-4)
+
+
+@needs_two_cores
+def test_trainer_and_workers_run_on_cores_of_their_own(workplace: Workplace, tmp_path: Path) -> None:
+    own, others = sorted(os.sched_getaffinity(0))[:2]
+    change = Change({"loader": {"num_workers": 1}, "affinity": [[[own], [others]]]})
+    told = tmp_path / "worker"
+    run = runner(workplace, "--tell-cores", told).run(change, WINDOW)
+    assert (worded(run.failure), run.applied()) == ("", {"loader", "affinity"})
+    assert json.loads(told.read_text())["cores"] == [others]
+
+
+def test_workers_come_from_a_fork_server(workplace: Workplace, tmp_path: Path) -> None:
+    loader = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+    told = tmp_path / "worker"
+    training = runner(workplace, "--tell-cores", told)
+    run = training.run(Change({"loader": loader, "preload": ["__main__", "torch"]}), WINDOW)
+    assert (worded(run.failure), run.applied()) == ("", {"loader", "preload"})
+    assert json.loads(told.read_text())["parent has torch"]
 
 
 @pytest.mark.alone

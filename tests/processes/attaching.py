@@ -37,6 +37,8 @@ PATIENCE_S = 240
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users and rights, and mount")
 
+needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core cannot be shared out")
+
 
 @dataclass
 class Started:

@@ -361,16 +361,14 @@ def what_is_saved_behind_continues_as_it_was() -> None:
         optimizer.zero_grad()
         return float(loss.detach())
 
-    code, saving = advice("io.save_behind", together=True, gpu=False), None
-    once = code.partition("# once: group = ")[2].partition(", or messages")[0]
-    group = eval(once, {"torch": torch})
+    once, each = advice("io.save_behind", together=True, gpu=False).split("\nwhile")
+    names = run(once, model=model, optimizer=optimizer)
     for number in range(6):
         step(model, optimizer, number)
         if number % 3 == 2:
-            names = {"model": model, "optimizer": optimizer, "folder": f"{folder[0]}/{number}", "group": group}
-            saving = run(code, saving=saving, **names)["saving"]
+            run(f"while{each}", **{**names, "folder": f"{folder[0]}/{number}"})
     losses = [step(model, optimizer, number) for number in range(6, 10)]
-    assert saving is not None
+    [saving] = names["saving"]
     saving.result()
     again = sharded()
     optimizer = torch.optim.Adam(again.parameters(), lr=0.5)

@@ -1,8 +1,10 @@
 """Trains a small model on a loader, in a way that its arguments choose, and prints what its settings are in the end."""
 
 import argparse
+import functools
 import gc
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -19,12 +21,14 @@ def main() -> None:
     parser.add_argument("--crash-with", default="", help="this loader argument, as `num_workers`, is not to be 0")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--orphan", type=Path, help="leave a process behind, and write its number here")
+    parser.add_argument("--tell-cores", type=Path, help="where loader workers write their cores and how they started")
     parser.add_argument("--save", type=Path, help="where to save after each step")
     options = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(options.threads)
     rows = torch.randn(64, 3, 8, 8)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=8)
+    tell = functools.partial(tell_cores, options.tell_cores) if options.tell_cores else None
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=8, worker_init_fn=tell)
     if options.crash_with and getattr(loader, options.crash_with):
         raise RuntimeError("this job wants no such thing")
     if options.orphan:
@@ -52,6 +56,7 @@ def main() -> None:
         "workers": loader.num_workers,
         "persistent": loader.persistent_workers,
         "fused": optimizer.defaults["fused"],
+        "cores": sorted(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "frozen": gc.get_freeze_count(),
         "threshold": gc.get_threshold(),
@@ -61,6 +66,16 @@ def main() -> None:
         "path": sys.path,
     }
     print(json.dumps(told))
+
+
+def tell_cores(file: Path, _: int) -> None:
+    """Where a loader worker may run, and how it was started."""
+    told = {
+        "cores": sorted(os.sched_getaffinity(0)),
+        "method": type(multiprocessing.current_process()).__name__,
+        "parent has torch": "libtorch" in Path(f"/proc/{os.getppid()}/maps").read_text(),
+    }
+    file.write_text(json.dumps(told))
 
 
 def leave_behind(file: Path) -> None:

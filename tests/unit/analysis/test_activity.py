@@ -93,7 +93,10 @@ def test_steps_are_drawn_where_they_were_marked_and_else_it_is_said_why_not() ->
 
 @pytest.mark.parametrize(
     ("numbers", "every"),
-    [((49, 99, 149), 50), ((49, 99, 150, 200), 50), ((49, 99), None), ((10, 60, 70), None), ((5, 6, 7, 8), None)],
+    [
+        *(((49, 99, 149), 50), ((49, 99, 150, 200), 50), ((49, 99), None), ((10, 60, 70), None), ((5, 6, 7, 8), None)),
+        (tuple(sorted((*range(9, 400, 10), 204))), 10),
+    ],
 )
 def test_long_steps_have_a_period_where_they_come_regularly(numbers: tuple[int, ...], every: int | None) -> None:
     assert period(numbers) == every

@@ -167,6 +167,20 @@ def test_the_backward_pass_is_found_at_the_lines_of_the_forward_pass() -> None:
     assert moved.updating == pytest.approx(1.0)
 
 
+def test_what_leads_to_the_backward_pass_has_its_part_in_it() -> None:
+    """A loss of the job's own, in a function that is no module of torch's."""
+    account = Account(Process(100, 1, 0, None, "trainer", 0, 0))
+    for location, seconds in (
+        (CodeLocation("forward", line="a.py:9 main"), 1.0),
+        (CodeLocation("other", line="a.py:2 loss", leads_to_backward=True), 3.0),
+        (CodeLocation("other", line="a.py:5 metrics"), 2.0),
+        (CodeLocation("backward", line="a.py:10 main"), 4.0),
+    ):
+        account.add(0, seconds, location, [Share(PYTHON_OVERHEAD, 1.0, line=location.line)])
+    moved = account.with_backward_at_forward([PYTHON_OVERHEAD]).lines[PYTHON_OVERHEAD]
+    assert moved == pytest.approx({"a.py:9 main": 2.0, "a.py:2 loss": 6.0, "a.py:5 metrics": 2.0})
+
+
 FETCH = jobs.Frame("/v/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py", "fetch", 43)
 LIBRARY = jobs.Frame("/v/lib/python3.11/site-packages/pyarrow/parquet/core.py", "read_table", 1800)
 

@@ -4,7 +4,18 @@ import random
 
 import pytest
 
-from perfdoctor.compare.estimates import Estimate, Ratio, difference, estimate_both, mean, student_t, within_t
+from perfdoctor.compare.estimates import (
+    Estimate,
+    Noise,
+    Ratio,
+    dependence,
+    difference,
+    estimate_both,
+    mean,
+    noise_of,
+    student_t,
+    within_t,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +44,7 @@ def test_a_ratio_is_that_of_the_sums() -> None:
 
 def test_batches_that_depend_on_their_neighbours_count_less() -> None:
     ratio = Ratio([1.0, 1.2, 0.9, 1.1], [1.0] * 4)
-    independent, dependent = ratio.estimate(0.0), ratio.estimate(0.5)
+    independent, dependent = map(ratio.estimate, (0.0, 0.5))
     assert independent.variance is not None
     assert dependent.variance == pytest.approx(3 * independent.variance)
     assert (independent.freedom, dependent.freedom) == pytest.approx((3, 1.4))
@@ -62,3 +73,43 @@ def test_a_product_varies_as_its_factors_do() -> None:
     middle = sum(drawn) / len(drawn)
     assert product.value == pytest.approx(middle, rel=0.01)
     assert product.variance == pytest.approx(sum((one - middle) ** 2 for one in drawn) / len(drawn), rel=0.1)
+
+
+def flicker(chance: random.Random, count: int) -> list[float]:
+    """Batches around 1 whose pace wanders as much from minute to minute as from second to second (1/f noise)."""
+    octaves = [2**power for power in range(10)]
+    held = {length: [chance.gauss(0, 0.02) for _ in range(count // length + 2)] for length in octaves}
+    begins = {length: chance.randrange(length) for length in octaves}
+    return [1 + sum(held[length][(batch + begins[length]) // length] for length in octaves) for batch in range(count)]
+
+
+def alarms(*, wandering: bool) -> int:
+    """In how many of 400 pairs of runs, one after the other, a difference is seen that is only the machine's."""
+    chance = random.Random(6)
+    found = 0
+    for _ in range(400):
+        both = flicker(chance, 30)
+        sides = [Ratio(part, [1.0] * 15) for part in (both[:15], both[15:])]
+        estimates = (
+            estimate_both(*sides)
+            if wandering
+            else [one.estimate(dependence(sides[0].left, sides[1].left)) for one in sides]
+        )
+        told = difference(*estimates, 0.98)
+        assert told.low is not None
+        assert told.high is not None
+        found += not told.low <= 0 <= told.high
+    return found
+
+
+def test_what_wanders_however_long_it_is_watched_is_no_difference() -> None:
+    assert alarms(wandering=True) <= 0.05 * 400
+    assert alarms(wandering=False) > 0.1 * 400
+
+
+def test_noise_that_longer_runs_average_out_is_told_from_the_rest() -> None:
+    chance = random.Random(7)
+    white = noise_of([chance.gauss(0, 0.1) for _ in range(4000)])
+    assert white.averaged == pytest.approx(0.01, rel=0.1)
+    assert white.wandering < 0.001
+    assert noise_of([1.0], []) == Noise(0.0, 0.0)

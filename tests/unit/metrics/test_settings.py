@@ -164,8 +164,13 @@ def test_the_way_is_not_denied_after_few_looks() -> None:
     [
         (Frame(f"{TORCH}/optim/adam.py", "_single_tensor_adam", 1), "optimizer", "single"),
         (Frame(f"{TORCH}/optim/adam.py", "_fused_adam", 1), "optimizer", "fused"),
+        (Frame("/usr/lib/python3.11/logging/__init__.py", "StreamHandler.emit", 1), "logger", "yes"),
+        (Frame("/home/me/logging/__init__.py", "emit", 1), "logger", None),
         (Frame("/usr/lib/python3.11/cProfile.py", "runctx", 1), "watched_by", "cProfile"),
         (Frame(f"{PACKAGES}/datasets/arrow_dataset.py", "Dataset.__getitems__", 1), "dataset", "arrow"),
+        (Frame(f"{PACKAGES}/pandas/core/indexing.py", "_iLocIndexer.__getitem__", 1), "dataset", "rows of a table"),
+        (Frame(f"{PACKAGES}/polars/dataframe/frame.py", "DataFrame.row", 1), "dataset", "rows of a table"),
+        (Frame(f"{PACKAGES}/polars/dataframe/frame.py", "DataFrame.join", 1), "dataset", None),
         (Frame(f"{PACKAGES}/gymnasium/core.py", "Wrapper.step", 1), "environments", "one by one"),
         (Frame(f"{PACKAGES}/gymnasium/vector/async_vector_env.py", "step", 1), "environments", "together"),
         (Frame(f"{PACKAGES}/transformers/trainer.py", "Trainer.training_step", 1), "loop", "transformers"),

@@ -35,7 +35,6 @@ NO_WORDS = {
     "Lightning: Trainer(detect_anomaly=False)",
     "perfdoctor analyze traces",
     "NVDEC",
-    "saver = ThreadPoolExecutor(1)",
 }
 # Reasons that are a command or name only, and what is put together from others.
 NO_REASONS = {

@@ -160,7 +160,7 @@ def test_the_next_move_fits_what_was_found(job: dict[str, object], move: str) ->
 
 
 def test_of_a_job_that_hangs_all_threads_are_worth_seeing() -> None:
-    verdict = replace(undecided().verdict, missing=NoVerdict(Why.HUNG, "It hangs.", 77))
+    verdict = replace(undecided().verdict, missing=NoVerdict(Why.STILL, "It hangs.", 77))
     with pytest.raises(PerfDoctorError) as caught:
         conclude(replace(undecided(), verdict=verdict, not_examined=()))
     assert "py-spy dump --pid 77" in caught.value.hint

@@ -193,6 +193,11 @@ def test_a_log_that_another_program_reads_is_not_flushed_less(target: str, title
     assert title in titles(finding("io.log_write", target=target))
 
 
+def test_a_queue_for_loggers_is_for_jobs_that_have_one() -> None:
+    for settings, told in (({"logger": "yes"}, "QueueListener"), ({}, "writer.submit(log, record)")):
+        assert told in changes(finding("io.log_write", settings=dict(settings)))
+
+
 def test_no_dataset_is_named_where_there_is_none() -> None:
     for loader, what in (("no", "what prepares the input"), ("yes", "the dataset's transforms")):
         found = finding("cpu.input_preprocessing", settings={"loader": loader})

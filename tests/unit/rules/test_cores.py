@@ -37,6 +37,29 @@ def test_threads_that_fit_already_are_left_alone() -> None:
     assert overruled.fixes[0].change.startswith("torch.set_num_threads(2)")
 
 
+def test_what_crowded_threads_burn_in_the_arithmetic_is_in_the_range() -> None:
+    """Beside the queues, as much of it as threads are beyond the cores."""
+    settings: dict[str, str | float] = {"cores": 2.0, "affinity_cores": 2.0}
+    crowded = finding("cpu.contention", numbers={"runnable_threads": 8.0}, settings=settings).fixes[0]
+    assert crowded.predicted_speedup == pytest.approx(2.0)
+    assert crowded.speedup_range == pytest.approx((1 / 0.75, 1 / (1 - 0.5 - 0.5 * 0.75)))
+
+
+@pytest.mark.parametrize(
+    ("variable", "runnable", "by_code"),
+    [("", 8.0, True), ("", 2.6, False), ("8", 8.0, False), ("4", 8.0, True), ("auto", 8.0, False)],
+)
+def test_a_variable_is_not_advised_where_code_sets_more_than_it_gives(
+    variable: str, runnable: float, by_code: bool
+) -> None:
+    """More threads than cores, and more than the variable gives or leaves to each process: it would change nothing."""
+    settings: dict[str, str | float] = {"cores": 2.0, "affinity_cores": 2.0}
+    settings |= {"env.OMP_NUM_THREADS": variable} if variable else {}
+    advised = finding("cpu.contention", numbers={"runnable_threads": runnable}, settings=settings).fixes[0]
+    assert advised.change.startswith("torch.set_num_threads(2)" if by_code else "OMP_NUM_THREADS=2")
+    assert ("code sets more" in advised.why) is by_code
+
+
 @pytest.mark.parametrize(("helpers", "cores_used", "advised"), [(4, 0.62, False), (4, 0.9, True), (0, 0.62, True)])
 def test_processes_of_one_thread_each_are_not_told_to_use_one(helpers: int, cores_used: float, advised: bool) -> None:
     """A trainer without a pool beside its environments: the job's processes outnumber the cores, not their threads."""

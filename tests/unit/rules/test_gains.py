@@ -39,6 +39,19 @@ def test_a_line_is_promised_its_own_part_and_no_more() -> None:
     assert fix.speedup_range == (1.0, fix.predicted_speedup)
 
 
+def test_the_line_of_the_optimizers_step_is_not_told_to_call_less() -> None:
+    """Its operations are PyTorch's own: what the job itself calls is named, with its part of the whole."""
+    case = replace(
+        case_of(PYTHON, 0.8, updating=0.4, optimizer=0.45),
+        lines={PYTHON: (("/job/train.py:33 <module>", 0.5), ("/job/train.py:17 Block.forward", 0.4))},
+        called_lines={PYTHON: (("/job/train.py:17 Block.forward", 0.4),)},
+    )
+    fixes = fixes_of(case, PYTHON)
+    assert "Use fewer, larger operations at /job/train.py:33 <module>" not in fixes
+    fix = fixes["Use fewer, larger operations at /job/train.py:17 Block.forward"]
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.8 * 0.4))
+
+
 def test_an_optimizers_calls_go_and_its_arithmetic_may() -> None:
     fix = fixes_of(case_of(PYTHON, 0.5, updating=0.2, optimizer=0.3), PYTHON)["Update all parameters in one call"]
     assert fix.predicted_speedup == pytest.approx(1 / 0.8)

@@ -23,10 +23,11 @@ def job(
     numbers: dict[str, float] | None = None,
     trainer: dict[str, float] | None = None,
     settings: dict[str, str | float] | None = None,
+    helpers: int = 0,
 ) -> Case:
     own = {name: Evidence(name, value, "", "test") for name, value in (trainer or {}).items()}
     trainers = tuple(
-        Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers, numbers=own) for rank in range(ranks)
+        Trainer(rank, 100 + rank, {}, {"data": data}, {}, (), workers, helpers, own) for rank in range(ranks)
     )
     measured = {name: Evidence(name, value, "", "test") for name, value in (numbers or {}).items()}
     return Case({cause: data, "cpu.model_compute": 1 - data}, trainers, {}, measured, settings or {})
@@ -171,6 +172,21 @@ def test_the_culprit_decides_not_the_one_that_waits() -> None:
     assert plan(case).needed == 2
 
 
+@pytest.mark.parametrize(("running", "loader", "told"), [(0.4, "no", False), (0.9, "no", True), (0.4, "yes", True)])
+def test_who_waits_for_processes_of_its_own_needs_no_loader(running: float, loader: str, told: bool) -> None:
+    numbers = {"trainer_running": running, "job_cores": 1.0}
+    settings: dict[str, str | float] = {"cores": 16.0, "loader": loader}
+    case = job(0.6, 0, numbers=numbers, settings=settings, helpers=4)
+    assert (advised(first(case)) is not None) is told
+
+
+def test_what_environments_answer_is_kept_by_nobody() -> None:
+    kept = "Do the part that never changes once"
+    assert kept in [fix.title for fix in worded_fixes(first(job(0.6, 0)))]
+    steps = job(0.6, 0, settings={"environments": "together"})
+    assert kept not in [fix.title for fix in worded_fixes(first(steps))]
+
+
 def test_unmeasured_workers_give_no_number() -> None:
     case = job(0.6, 2, settings={"cores": 16.0})
     assert plan_workers(case, CAUSE) is None
@@ -255,6 +271,9 @@ def test_a_small_shared_memory_is_told() -> None:
         assert ("/dev/shm, which has 64 MB free" in fix.why) is told
 
 
+TABLE: dict[str, str | float] = {"dataset": "rows of a table"}
+
+
 @pytest.mark.parametrize(
     ("below", "settings", "titles"),
     [
@@ -264,6 +283,9 @@ def test_a_small_shared_memory_is_told() -> None:
         ({"": 1.0}, {"gpus": 1.0}, ["Make", "Do the part", "Augment whole batches on the GPU"]),
         ({"datasets": 0.6}, {"dataset": "arrow"}, ["Read the dataset's rows in order", "Make", "Do the part"]),
         ({"datasets": 0.01}, {"dataset": "arrow"}, ["Make", "Do the part"]),
+        ({"pandas": 0.7, "": 0.3}, TABLE, ["Turn the table into tensors once", "Make", "Do the part"]),
+        ({"pandas": 0.2, "": 0.8}, TABLE, ["Make", "Do the part"]),
+        ({"pandas": 0.7, "": 0.3}, {}, ["Make", "Do the part"]),
     ],
 )
 def test_advice_speaks_of_what_the_input_is(
@@ -274,8 +296,16 @@ def test_advice_speaks_of_what_the_input_is(
     assert sorted(map(str, told)) == sorted(next(one for one in told if one.startswith(title)) for title in titles)
     assert len(told) == len(titles)
     text = "\n".join(fix.change for fix in worded_fixes(first(case)))
-    assert ("whole arrays" in text) is (below == {"": 1.0} or "datasets" in below)
+    assert ("whole arrays" in text) is (not {"re", "PIL", "librosa"} & below.keys())
     assert ("use_fast=True" in text) is ("re" in below)
+
+
+def test_rows_of_a_table_promise_what_the_table_takes_and_come_before_workers() -> None:
+    given = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 2.0, **TABLE})
+    [first_of_all, *_] = worded_fixes(first(replace(given, below={CAUSE: {"pandas": 0.9, "": 0.1}})))
+    assert first_of_all.title == "Turn the table into tensors once"
+    assert first_of_all.predicted_speedup == pytest.approx(1 / (1 - 0.8 * 0.9))
+    assert first_of_all.speedup_range == pytest.approx((1 / (1 - 0.8 * 0.45), 5.0))
 
 
 def test_a_fix_promises_no_more_than_its_finding() -> None:

@@ -176,3 +176,31 @@ def test_what_is_posted_below_the_call_is_logged_and_above_it_data_is_asked_for(
     amounts = [{0: 5.0, 1: 5.0, 2: 5.0}]
     found = with_loop_positions(loop, [locate(stack) for stack in loop], amounts)
     assert [(one.phase, one.detail) for one in found] == [("other", PREPARES), ("forward", ""), ("logging", AFTERWARDS)]
+
+
+BACKWARD = Frame(f"{TORCH}/autograd/__init__.py", "backward", 300)
+LIBRARY = Frame(f"{PACKAGES}/sklearn/metrics/_classification.py", "f1_score", 12)
+
+
+@pytest.mark.parametrize(
+    ("stack", "leads"),
+    [
+        ((main(20), own(7)), False),  # prepares the input
+        ((main(22), own(7, "loss")), True),  # loss(model(inputs), targets)
+        ((main(23), own(7, "loss")), True),
+        ((main(23), own(7, "metrics"), LIBRARY), False),  # nothing of torch's, so nothing to go back through
+        ((main(24), own(7, "loss")), True),  # loss(outputs).backward()
+        ((main(26), own(7, "metrics")), False),
+    ],
+)
+def test_from_the_models_call_to_the_backward_pass_own_code_leads_to_it(stack: tuple[Frame, ...], leads: bool) -> None:
+    loop = [stack, (main(22), MODULE), (main(24), BACKWARD), (main(25), OPTIMIZER)]
+    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(4), 5.0)])
+    assert [one.leads_to_backward for one in found] == [leads, False, False, False]
+
+
+def test_without_a_backward_pass_in_the_same_function_nothing_leads_to_one() -> None:
+    """Of an evaluation, for instance."""
+    loop = [(main(23), own(7)), (main(22), MODULE), (main(30), own(3, "step"), BACKWARD)]
+    found = with_loop_positions(loop[:2], [locate(one) for one in loop[:2]], [dict.fromkeys(range(2), 5.0)])
+    assert not any(one.leads_to_backward for one in found)

@@ -21,6 +21,11 @@ def main(line: int) -> Frame:
     return Frame("/home/me/train.py", "main", line)
 
 
+def called(function: str, line: int) -> Frame:
+    return Frame("/home/me/train.py", function, line)
+
+
+LOADER = Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 733)
 CHECK = Frame("/home/me/train.py", "check", 5)
 TRAINING = [(main(20), MODULE, LAYER), (main(21), BACKWARD)]
 
@@ -65,6 +70,30 @@ def test_many_passes_between_two_samples_of_training_are_an_evaluation() -> None
     assert 0.5 < share(*TRAINING * 10, *evaluation) < 0.75
     usual = [(main(20), MODULE, layer) for layer in (LAYER, NORM)] * 2
     assert share(*[*usual, (main(21), BACKWARD)]) == 0
+
+
+# A stage of whole steps, called at a line of a loop.
+STEPS = [
+    (main(30), called("stage", 41), LOADER),
+    (main(30), called("stage", 42), MODULE, LAYER),
+    (main(30), called("stage", 43), BACKWARD),
+]
+
+
+def test_a_loop_over_batches_beside_whole_steps_is_an_evaluation_above_them_too() -> None:
+    scoring = [(main(20), called("score", 12), LOADER), (main(20), called("score", 13), MODULE, LAYER)]
+    assert 0.15 < share(*STEPS, *scoring) < 0.25
+    # Rollouts take no batches from a loader, and training needs them.
+    assert share(*STEPS, (main(20), called("act", 13), MODULE, LAYER)) == 0
+
+
+def test_a_helper_that_fetches_a_batch_and_calls_the_model_is_part_of_the_step() -> None:
+    forward = [(main(20), called("forward_step", 12), LOADER), (main(20), called("forward_step", 13), MODULE, LAYER)]
+    assert share(*forward, (main(21), BACKWARD)) == 0
+    recomputed = (main(21), BACKWARD, called("block", 60), MODULE, LAYER)
+    assert share(*forward, (main(21), BACKWARD), recomputed) == 0
+    semi_supervised = [(main(22), MODULE, LAYER), (main(23), BACKWARD)]
+    assert share(*forward, *semi_supervised) == 0
 
 
 def test_what_others_do_meanwhile_is_not_the_evaluations() -> None:

@@ -10,6 +10,7 @@ from perfdoctor.treat.patch import AFTER_IMPORTS, edited, edits_of, make_patch
 from tests.builders.trials import a_treatment
 
 LOADER = {"num_workers": "2", "persistent_workers": "True"}
+WITH_WORKERS = {"kind": "loader", "name": "DataLoader", "values": {"num_workers": 2}}
 
 
 def loader(source: str, line: int = 1, call: str = "DataLoader") -> str:
@@ -80,13 +81,22 @@ def test_a_new_call_comes_after_the_imports() -> None:
 def test_every_place_that_was_seen_is_changed() -> None:
     treatment = a_treatment("x", keywords={"loader": LOADER, "threads": {"": "1"}})
     facts = [
-        {"kind": "loader", "name": "DataLoader", "file": "data.py", "line": 3},
-        {"kind": "loader", "name": "DataLoader", "file": "data.py", "line": 9},
+        {**WITH_WORKERS, "file": "data.py", "line": 3},
+        {**WITH_WORKERS, "file": "data.py", "line": 9},
         {"kind": "loader", "name": "DataLoader"},  # made by a library
         {"kind": "optimizer", "name": "SGD", "file": "train.py", "line": 5},
     ]
     edits = edits_of([treatment], facts)
     assert [(edit.file, edit.line) for edit in edits] == [("data.py", 3), ("data.py", 9), ("train.py", AFTER_IMPORTS)]
+
+
+def test_a_loader_without_workers_takes_nothing_that_is_of_workers() -> None:
+    """It would refuse it when it is made."""
+    facts = [{**WITH_WORKERS, "file": "a.py", "line": 3}, {**WITH_WORKERS, "values": {}, "file": "a.py", "line": 4}]
+    ahead = a_treatment("x", keywords={"loader": {"prefetch_factor": "8"}})
+    assert [edit.line for edit in edits_of([ahead], facts)] == [3]
+    more = a_treatment("x", keywords={"loader": LOADER})
+    assert [edit.line for edit in edits_of([more], facts)] == [3, 4]
 
 
 @pytest.mark.parametrize("end", ["\n", ""])

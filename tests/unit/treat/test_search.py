@@ -6,7 +6,8 @@ from perfdoctor.diagnosis import Message
 from perfdoctor.results.treatment import Outcome, Training
 from perfdoctor.treat.run import Change
 from perfdoctor.treat.search import Arm, Found, search
-from perfdoctor.treat.treatments import Treatment, together
+from perfdoctor.treat.situation import Treatment
+from perfdoctor.treat.treatments import together
 from tests.builders.trials import Laboratory, a_run, a_treatment, arms
 
 

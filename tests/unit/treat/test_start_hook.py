@@ -1,6 +1,7 @@
 """The start hook on real torch, in a process of its own: what it changes, what it tells, and what it leaves alone."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -8,11 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perfdoctor.probes import treated
 from perfdoctor.probes.treated import notes
 from perfdoctor.probes.treated.sitecustomize import SETTINGS
 from tests.files import TARGETS
+from tests.processes.attaching import needs_two_cores
 
+# The classes of loader workers in multiprocessing.context, by start method.
+STARTED = {"fork": "ForkProcess", "spawn": "SpawnProcess", "forkserver": "ForkServerProcess"}
 HOOK = Path(treated.__path__[0])
 JOB = "treated_training.py"
 
@@ -83,6 +89,8 @@ def test_without_changes_it_only_watches(tmp_path: Path) -> None:
         assert fact["file"] == JOB
         assert text in lines[fact["line"] - 1]
     assert seen.kind("optimizer")[0]["kernels"]
+    assert seen.kind("loader")[0]["method"] == multiprocessing.get_all_start_methods()[0]
+    assert seen.kind("loader")[0]["importable"]
     assert [fact["device"] for fact in seen.kind("loss")] == ["cpu"]
     assert not seen.kind("applied")
 
@@ -128,6 +136,33 @@ def test_kept_batches_are_given_again_and_epochs_stay_as_long(tmp_path: Path) ->
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     again = [0.0, 2.0, 4.0, 6.0, 0.0, 2.0, 4.0, 6.0, 0.0, 2.0]
     assert json.loads(done.stdout) == [again, again]
+
+
+@needs_two_cores
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_trainer_and_workers_are_bound_to_their_cores(tmp_path: Path, method: str) -> None:
+    own, others = sorted(os.sched_getaffinity(0))[:2]
+    loader = {"num_workers": 1, "multiprocessing_context": method}
+    seen = run(tmp_path, {"loader": loader, "affinity": [[[own], [others]]]}, "--tell-cores", tmp_path / "worker")
+    assert seen.told["cores"] == [own]
+    worker = json.loads((tmp_path / "worker").read_text())
+    assert (worker["cores"], worker["method"]) == ([others], STARTED[method])
+    assert {fact["change"] for fact in seen.kind("applied")} == {"loader", "affinity"}
+
+
+def test_a_fork_server_has_torch_before_it_forks(tmp_path: Path) -> None:
+    loader = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+    changes = {"loader": loader, "preload": ["__main__", "torch"]}
+    seen = run(tmp_path, changes, "--tell-cores", tmp_path / "worker")
+    worker = json.loads((tmp_path / "worker").read_text())
+    assert (worker["method"], worker["parent has torch"]) == (STARTED["forkserver"], True)
+    assert {fact["change"] for fact in seen.kind("applied")} == changes.keys()
+
+
+def test_cores_that_a_job_may_not_use_are_left_alone(tmp_path: Path) -> None:
+    seen = run(tmp_path, {"affinity": [[[max(os.sched_getaffinity(0)) + 1], []]]})
+    assert seen.told["cores"] == sorted(os.sched_getaffinity(0))
+    assert not seen.kind("applied")
 
 
 def test_saves_to_other_places_are_taken_aside_and_found_there(tmp_path: Path) -> None:

@@ -7,10 +7,19 @@ import pytest
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, CauseShare, Diagnosis, Finding, Verdict, advise
-from perfdoctor.treat.treatments import Situation, Treatment, choose
+from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.treat.treatments import choose
 
-LOADER = {"kind": "loader", "name": "DataLoader", "iterable": False, "values": {"num_workers": 0}}
+LOADER = {
+    "kind": "loader",
+    "name": "DataLoader",
+    "iterable": False,
+    "method": "fork",
+    "importable": True,
+    "values": {"num_workers": 0},
+}
 TORCH = {"kind": "torch", "version": "2.13", "threads": 4}
+ACCUMULATES = {"kind": "accumulation", "passes": 4, "exchanged": 4, "models": 1}
 ADAM = {
     "kind": "optimizer",
     "name": "Adam",
@@ -28,8 +37,12 @@ def chosen(
     variables: dict[str, str] | None = None,
     findings: tuple[Finding, ...] = (),
     cores: int = 4,
+    waited: tuple[str, ...] = (),
+    own_cores: tuple[int, ...] = (),
 ) -> dict[str, Treatment]:
-    situation = case(shares, *facts, variables=variables, findings=findings, cores=cores)
+    situation = case(
+        shares, *facts, variables=variables, findings=findings, cores=cores, waited=waited, own_cores=own_cores
+    )
     return {one.id: one for one in choose(situation)}
 
 
@@ -39,11 +52,14 @@ def case(
     variables: dict[str, str] | None = None,
     findings: tuple[Finding, ...] = (),
     cores: int = 4,
+    waited: tuple[str, ...] = (),
+    own_cores: tuple[int, ...] = (),
+    ranks: int = 1,
 ) -> Situation:
     verdict = Verdict(None, None, 0, 0, 1, None, "", "")
     breakdown = tuple(CauseShare(cause, share) for cause, share in shares.items())
-    diagnosis = Diagnosis("0", verdict, breakdown, findings, job={"settings": {"cores": cores}})
-    return Situation(diagnosis, [TORCH, *facts], variables or {})
+    diagnosis = Diagnosis("0", verdict, breakdown, findings, ({},) * ranks, job={"settings": {"cores": cores}})
+    return Situation(diagnosis, [TORCH, *facts], variables or {}, waited, own_cores)
 
 
 def test_a_slow_input_gets_workers_alone_and_with_fewer_threads() -> None:
@@ -127,6 +143,63 @@ def test_on_a_gpu_its_switches_are_tried_and_the_cpu_s_are_not() -> None:
     assert not {"cudnn.benchmark", "TF32", "pin_memory=True"} & chosen(shares, LOADER, ADAM).keys()
 
 
+def test_files_that_are_waited_for_are_staged() -> None:
+    shares = {causes.STORAGE_READ: 0.5}
+    fix = replace(advise("io.keep_in_memory", path="/data/a.bin", available=None), predicted_speedup=1.9)
+    finding = Finding(causes.STORAGE_READ, 0.5, "high", 1.9, "", fixes=(fix,))
+    situation = case(shares, findings=(finding,), waited=("/data",))
+    staged = next(one for one in choose(situation) if one.id == "staged in memory")
+    assert staged.change.settings == {"staged": ["/data"]}
+    assert situation.predicted(staged) == 1.9
+    assert "staged in memory" not in chosen(shares)
+    assert "staged in memory" not in chosen({causes.MODEL_COMPUTE: 0.9}, waited=("/data",))
+
+
+def test_trainer_and_workers_get_cores_of_their_own() -> None:
+    crowded, loader = {causes.CONTENTION: 0.4}, {**LOADER, "values": {"num_workers": 2}}
+    bound = chosen(crowded, loader, own_cores=(0, 2, 1, 3))["affinity, threads=2"]
+    assert bound.change.settings == {"threads": 2, "affinity": [([0, 2], [1, 3])]}
+    assert not bound.exact
+    few = {**TORCH, "threads": 1}
+    alone = chosen(crowded, loader, few, own_cores=(0, 1))["affinity"]
+    assert (alone.change.settings, alone.exact) == ({"affinity": [([0], [1])]}, True)
+    for nothing_to_share in ((0,), ()):
+        assert "affinity" not in chosen(crowded, loader, few, own_cores=nothing_to_share)
+    assert "affinity" not in chosen(crowded, LOADER, few, own_cores=(0, 1))
+
+
+def test_each_rank_gets_cores_of_its_own() -> None:
+    situation = case({causes.CONTENTION: 0.4}, {**TORCH, "threads": 1}, own_cores=(0, 1, 2, 3), ranks=2)
+    bound = next(one for one in choose(situation) if one.id == "affinity")
+    assert bound.change.settings == {"affinity": [([0, 1], []), ([2, 3], [])]}
+
+
+def test_workers_are_started_otherwise_where_that_is_safe() -> None:
+    slow, workers = {causes.WORKER_STARTUP: 0.4}, {**LOADER, "values": {"num_workers": 2}}
+    spawned, bare = {**workers, "method": "spawn"}, {**workers, "importable": False}
+    assert _starts(chosen(slow, workers)) == {"forkserver"}
+    assert not _starts(chosen(slow, bare))
+    found = chosen(slow, spawned)
+    assert _starts(found) == {"forkserver", "multiprocessing_context=fork"}
+    assert found["forkserver"].change.settings["preload"] == ["__main__", "torch"]
+    assert _starts(chosen(slow, spawned, {**ADAM, "device": "cuda"})) == {"forkserver"}
+    assert not _starts(chosen({causes.INPUT_PREPROCESSING: 0.9}, spawned))
+
+
+def _starts(found: dict[str, Treatment]) -> set[str]:
+    return {name for name in found if "fork" in name}
+
+
+def test_accumulated_gradients_are_exchanged_once() -> None:
+    waits = {causes.BANDWIDTH: 0.4}
+    steps = [ACCUMULATES, {**ACCUMULATES, "passes": 2, "exchanged": 2}]
+    assert chosen(waits, *steps)["no_sync"].change.settings == {"no_sync": 4}
+    assert "no_sync" not in chosen(waits, {**ACCUMULATES, "exchanged": 1})  # it does so already
+    assert "no_sync" not in chosen(waits, {**ACCUMULATES, "models": 2})
+    assert "no_sync" not in chosen(waits, {**ACCUMULATES, "passes": 1, "exchanged": 1})
+    assert "no_sync" not in chosen({causes.MODEL_COMPUTE: 0.9}, *steps)
+
+
 def test_debugging_is_switched_off() -> None:
     found = chosen({causes.PYTHON_OVERHEAD: 0.5}, {"kind": "anomaly"}, variables={"PYTHONDEVMODE": "1"})
     assert found["without PYTHONDEVMODE"].change.variables == {"PYTHONDEVMODE": None}
@@ -143,8 +216,9 @@ def test_too_many_workers_become_fewer() -> None:
 def test_every_treatment_says_how_it_is_made_permanent() -> None:
     from perfdoctor.reports.wording import worded_fix
 
-    facts = [{**LOADER, "values": {"num_workers": 2}}, ADAM, {"kind": "ddp"}, {"kind": "save"}, {"kind": "anomaly"}]
-    found = chosen(dict.fromkeys(causes.CAUSES, 0.1), *facts)
+    called = [{"kind": kind} for kind in ("ddp", "save", "anomaly")]
+    facts = [{**LOADER, "values": {"num_workers": 2}}, ADAM, ACCUMULATES, *called]
+    found = chosen(dict.fromkeys(causes.CAUSES, 0.1), *facts, waited=("/data",), own_cores=(0, 1, 2, 3))
     assert len(found) > 12
     for treatment in found.values():
         fix = worded_fix(treatment.advice)

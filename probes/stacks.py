@@ -58,7 +58,9 @@ MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones
 SEGMENT_S = 11
 LONG_SEGMENT_S = 16  # for few samples: to start a py-spy costs as much as 30 of them, and less is lost
-_TRIES = 3  # to find a process's interpreter and threads: it goes on meanwhile, and may just be calling very deep
+# To find a process's interpreter, and its threads: it goes on meanwhile, and may just be calling very deep.
+_TRIES = 5
+_AGAIN_NS = 3 * NS_PER_S // 10
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
 _DUMP_THREADS = 64  # and so many threads they may have: py-spy looks at all of them
 _POLL_S = 0.2  # whether py-spy has ended
@@ -109,7 +111,8 @@ class StacksProbe:
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
-        self._not_dumped: Counter[int] = Counter()  # how often each process did not answer
+        self._asked: Counter[int] = Counter()  # how often each process was
+        self._ask_again_ns: dict[int, int] = {}  # those that did not answer
         self._begins: dict[int, str] = {}  # in which file its main thread's outermost call is, as py-spy sees it
         self._cost_factor = 0.0  # CPU time that a segment took over what was expected; 0 while none has ended
         self._first_seen_ns: dict[int, int] = {}
@@ -147,6 +150,8 @@ class StacksProbe:
         for pid in may_train:
             if pid not in self._running and pid not in self._direct:
                 yield from self._take_up(pid, len(may_train), len(forked.intersection(torch)), time_ns)
+            elif time_ns >= self._ask_again_ns.get(pid, time_ns + 1):
+                yield from self._identify_threads(pid, time_ns)
         old = [pid for pid in torch if pid in forked and time_ns - self._first_seen_ns[pid] >= MIN_AGE_NS]
         if self._direct:
             yield from self._sample_directly(may_train, old, time_ns)
@@ -168,7 +173,8 @@ class StacksProbe:
 
     def _take_up(self, pid: int, processes: int, workers: int, time_ns: int) -> Iterator[Sample]:
         """Begins to sample a process that may train."""
-        yield from self._identify_threads(pid)
+        if pid not in self._asked:
+            yield from self._identify_threads(pid, time_ns)
         if self._read_directly(pid, time_ns):
             self.period_s = 1 / FASTEST_HZ
         elif len(self._running) >= AT_MOST:
@@ -306,15 +312,15 @@ class StacksProbe:
             self.name, reason, f"run `perfdoctor check {pid}` to see what it needs" if enable is None else enable
         )
 
-    def _identify_threads(self, pid: int) -> Iterator[Sample]:
+    def _identify_threads(self, pid: int, time_ns: int) -> Iterator[Sample]:
         """Python's identifiers of the threads of a process, in which py-spy's traces speak."""
         assert self._py_spy is not None
-        if pid in self._threads or self._not_dumped[pid] >= _TRIES:
-            return
-        if len({*self._threads, *self._not_dumped} - {pid}) >= _DUMP_AT_MOST:
+        if pid not in self._asked and len(self._asked) >= _DUMP_AT_MOST:
             return
         if _threads_of(pid, self._root) > _DUMP_THREADS:
             return
+        self._asked[pid] += 1
+        self._ask_again_ns.pop(pid, None)
         command = [self._py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
         try:
             answer = subprocess.run(
@@ -322,7 +328,8 @@ class StacksProbe:
             ).stdout
             threads = json.loads(answer)
         except (OSError, subprocess.SubprocessError, ValueError):
-            self._not_dumped[pid] += 1
+            if self._asked[pid] < _TRIES:
+                self._ask_again_ns[pid] = time_ns + self._asked[pid] * _AGAIN_NS
             return  # the segments say what is wrong
         self._threads[pid] = len(threads)
         for thread in threads:

@@ -162,10 +162,7 @@ def test_threads_have_pythons_names_for_them(working: Started) -> None:
     assert threads["friend"].ident != threads["MainThread"].ident
 
 
-def test_threads_that_could_not_be_named_at_first_are_asked_for_again(
-    working: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stacks, "FIRST_SEGMENT_S", 1)
+def test_threads_that_could_not_be_named_at_first_are_asked_for_again(working: Started, tmp_path: Path) -> None:
     py_spy, asked = tmp_path / "py-spy", tmp_path / "asked"
     refuses = f'[ "$1" = dump ] && [ ! -e {asked} ] && touch {asked} && exit 1'
     py_spy.write_text(f'#!/bin/sh\n{refuses}\nexec {find_py_spy()} "$@"\n')

@@ -87,12 +87,47 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCall:
+    """A call of a library in the job's own source.
+
+    Attributes:
+        file: as stacks name it.
+        line: at which the text begins.
+        text: the statement that it stands in, or the call itself.
+        names: what is called, by its last name, and whatever takes the same arguments.
+    """
+
+    file: str
+    line: int
+    text: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCode:
+    """What is known of how the job is written and started, to say what a change looks like there.
+
+    Attributes:
+        calls: of which it is clear that advice is about them, at most one of each kind.
+        command: by which the job was started; "" where that could not be typed again.
+    """
+
+    calls: tuple[OwnCall, ...] = ()
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
-    """A fix of perfdoctor's own: its message has the words for title, why and change."""
+    """A fix of perfdoctor's own: its message has the words for title, why and change.
+
+    Attributes:
+        own: the job's own code, in which the change is shown.
+    """
 
     message: Message
     predicted_speedup: float | None = None
     speedup_range: tuple[float, float] | None = None
+    own: OwnCode = OwnCode()
 
 
 def advise(what: str, /, **values: Any) -> Advice:

@@ -8,6 +8,7 @@ from typing import Any
 
 from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
+from perfdoctor.reports.own_code import in_own_code
 from perfdoctor.reports.phrasebook import commentary, phrasebook
 from perfdoctor.results.stuck import Stuck
 
@@ -69,6 +70,7 @@ def worded_fix(fix: Fix | Advice) -> Fix:
     words: Fix = _words(fix.message, catalogue().package)
     if not words.change:  # code is written once, and its comments are looked up
         words = replace(words, change=_commented(_words(fix.message, _SOURCE).change))
+    words = replace(words, change=in_own_code(words.change, fix.own))
     return replace(words, predicted_speedup=fix.predicted_speedup, speedup_range=fix.speedup_range)
 
 

@@ -10,6 +10,7 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.own_code import in_own_code, read_own_code
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
@@ -77,7 +78,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),
-        findings=with_look_alikes(diagnosis.findings, case, unseen),
+        findings=in_own_code(with_look_alikes(diagnosis.findings, case, unseen), read_own_code(job)),
         ranks=tuple(describe_rank(trainer, _steps(steps, profiled, trainer.pid)) for trainer in case.trainers),
         steps=_of_first(job, steps, profiled, trial),
         not_examined=unseen,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes.readers.procfs import is_running
-from perfdoctor.recording.schema import is_recording
+from perfdoctor.recording.file_format import is_recording
 
 _SUFFIX = ".perfdoctor"
 # The process that records is named in the file's name, so that a file whose process has gone is known as left behind.

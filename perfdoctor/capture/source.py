@@ -23,7 +23,7 @@ from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, now_ns
 from perfdoctor.recording.reader import Database
-from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceLine, StackSegment
+from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceCall, SourceLine, StackSegment
 from perfdoctor.recording.stack_changes import SeenStack, stack_changes
 
 NAME = "source"
@@ -76,13 +76,13 @@ class SourceReader:
                 self._seen[pid] = error
 
     def read(self, recording: Path) -> Iterator[Sample]:
-        """The lines around those that were on stacks longest.
+        """The lines around those that were on stacks longest, and calls in their files that advice may change.
 
         Args:
             recording: the file that the stacks are in, committed.
 
         Yields:
-            Lines, and of each file that could not be read a fact that says why.
+            Lines and calls, and of each file that could not be read a fact that says why.
 
         Raises:
             sqlite3.Error: the recording cannot be read.
@@ -95,12 +95,12 @@ class SourceReader:
         epoch_ns, _ = epoch_on_the_clock()
         for file, places in by_file.items():
             try:
-                yield from self._lines(places, epoch_ns)
+                yield from self._of_file(places, epoch_ns)
             except OSError as error:
                 yield Fact(now_ns(), NAME, f"file:{file}", SOURCE_NOT_READ, error.strerror or str(error))
 
-    def _lines(self, places: Sequence[Place], epoch_ns: int) -> Iterator[SourceLine]:
-        """Those of one file.
+    def _of_file(self, places: Sequence[Place], epoch_ns: int) -> Iterator[SourceLine | SourceCall]:
+        """Those of one file; what was written after it had been loaded need not be what runs.
 
         Raises:
             OSError: it cannot be read.
@@ -118,6 +118,11 @@ class SourceReader:
         masked = mask_source(lines, sorted(line - 1 for line in wanted if 1 <= line <= len(lines)))
         for at, text in masked.items():
             yield SourceLine(first.file, at + 1, text, changed)
+        if not changed:
+            from perfdoctor.capture.own_calls import find_calls  # nothing of it is needed while the job is watched
+
+            for call in find_calls(lines, [one.line for one in places]):
+                yield SourceCall(first.file, *call)
 
     def close(self) -> None:
         """Lets go of all files."""

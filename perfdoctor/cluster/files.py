@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.flight_recorder import BEGINNINGS
+from perfdoctor.recording.file_format import is_recording
 from perfdoctor.recording.remote import file_system, is_url, reaching
-from perfdoctor.recording.schema import is_recording
 from perfdoctor.traces.reader import HOW_TO_RECORD
 
 Kind = Literal["trace", "recording", "dump"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.file_format import is_recording
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import is_recording
 from perfdoctor.reports.reading import is_report
 
 Kind = Literal["recording", "report", "trace"]

@@ -26,6 +26,7 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
+    SourceCall,
     SourceLine,
     StackSegment,
     ThreadSample,
@@ -38,7 +39,7 @@ S = TypeVar("S", bound=Sample)
 # These grow with every tick, and are read by the stretch.
 STREAMS: tuple[type[Sample], ...] = (CodeSample, CountedCall, InterpreterSample, Mark, Reading, ThreadSample)
 # These are made when the watching has ended, about no stretch of it.
-AFTERWARDS: tuple[type[Sample], ...] = (Profile, SerialMark, SourceLine, TraceCost, TrialSeen)
+AFTERWARDS: tuple[type[Sample], ...] = (Profile, SerialMark, SourceCall, SourceLine, TraceCost, TrialSeen)
 # All others are small, and kept.
 KEPT = tuple(table for table in TABLES if table not in (*STREAMS, *AFTERWARDS, StackSegment))
 # A recorder that commits waits until nobody reads: so many rows take some milliseconds.

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.recording.file_format import ADDED, FORMAT, MAGIC
 from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.schema import (
-    ADDED,
-    FORMAT,
-    MAGIC,
     TABLES,
     Fact,
     ProcessGone,

@@ -342,6 +342,24 @@ class SourceLine(NamedTuple):
     changed: bool
 
 
+class SourceCall(NamedTuple):
+    """A call in the job's own source that advice may change, as it stood when the watching ended.
+
+    Attributes:
+        file: as stacks name it.
+        line: at which the text begins, from 1.
+        text: the statement that the call stands in where that is a simple one, else the call itself.
+        callee: the last name of what is called.
+        feeds: the loop in which the job is longest goes over what the call made.
+    """
+
+    file: str
+    line: int
+    text: str
+    callee: str
+    feeds: bool
+
+
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"
 
@@ -374,20 +392,8 @@ class Event(NamedTuple):
 Sample = (
     Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
     | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | SourceLine | WaitSeen | FlightDump | Unavailable | Event
+    | SourceLine | SourceCall | WaitSeen | FlightDump | Unavailable | Event
 )  # fmt: skip
 
 # The tables of a recording, one for each kind of sample.
 TABLES: tuple[type[Sample], ...] = get_args(Sample)
-
-FORMAT = 1
-# Tables that came after the first recordings of this format; where they are missing, nobody looked.
-ADDED: frozenset[type[Sample]] = frozenset(
-    {CountedCall, FlightDump, Mark, Profile, SerialMark, SourceLine, StackMissed, TraceCost, TrialSeen, WaitSeen}
-)
-MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
-
-
-def is_recording(beginning: bytes) -> bool:
-    """Whether a file that begins with these bytes, 72 or more, is a recording (sqlite.org/fileformat.html, 1.3)."""
-    return beginning.startswith(b"SQLite format 3") and beginning[68:72] == MAGIC.to_bytes(4, "big")

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any, get_args, get_type_hints
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.recording.schema import FORMAT, MAGIC, TABLES, Sample
+from perfdoctor.recording.file_format import FORMAT, MAGIC
+from perfdoctor.recording.schema import TABLES, Sample
 
 
 def _columns(table: type[Sample]) -> str:

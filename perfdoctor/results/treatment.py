@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from perfdoctor.diagnosis import Advice, Diagnosis, Text
+from perfdoctor.results.edits import Edit
 
 
 class Outcome(Enum):
@@ -51,23 +52,6 @@ class Speedup:
     high: float | None
     runs: int
     controls: int
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """A place in the job's own files at which a change can be made permanent.
-
-    Attributes:
-        file: from the job's working folder.
-        line: a line of the call.
-        call: what is called there: a class or function by its last name.
-        arguments: keywords with their values as Python; "" is the name of the only positional argument.
-    """
-
-    file: str
-    line: int
-    call: str
-    arguments: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from perfdoctor.recording.schema import (
     FlightDump,
     Profile,
     PythonThread,
+    SourceCall,
     SourceLine,
     StackMissed,
     TrialSeen,
@@ -90,7 +91,8 @@ class JobTimeline:
 
     def __init__(self, recording: Recording) -> None:
         rows = recording.rows
-        self.profiles, self.trials, self.source_lines = rows(Profile), rows(TrialSeen), rows(SourceLine)
+        self.profiles, self.trials = rows(Profile), rows(TrialSeen)
+        self.source_lines, self.source_calls = rows(SourceLine), rows(SourceCall)
         self.recording, self.span = recording, (recording.start_ns, recording.end_ns)
         code = CodeSamples.read(recording)
         self.readings = Readings(recording)

@@ -11,7 +11,7 @@ import msgspec
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.collector import collector_paused
-from perfdoctor.recording.schema import is_recording
+from perfdoctor.recording.file_format import is_recording
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.decode import Pieces, TraceDocument, TraceFile
 from perfdoctor.traces.model import DeviceProperties, Inputs, Trace

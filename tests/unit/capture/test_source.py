@@ -12,7 +12,7 @@ from perfdoctor.capture.job import Job
 from perfdoctor.capture.source import AROUND, PLACES, SourceReader, longest_places, split_lines
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import now_ns
-from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceLine, StackSegment
+from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceCall, SourceLine, StackSegment
 from tests.builders import jobs
 
 
@@ -72,6 +72,18 @@ def test_the_lines_around_are_read_also_when_the_process_has_gone(
     wanted = [*range(1, 3 + AROUND + 1), *range(50 - AROUND, 50 + AROUND + 1)]
     assert held(found) == {number: f"step({number})" for number in wanted}
     assert not [one for one in found if isinstance(one, SourceLine) and one.changed]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_calls_that_advice_may_change_are_kept_unless_they_may_not_be_what_runs(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path, changed: bool
+) -> None:
+    script.write_text("\n" * 40 + "loader = DataLoader(dataset)\n\nfor batch in loader:\n    step(batch)\n")
+    if changed:
+        os.utime(script, (later := script.stat().st_mtime + 100, later))
+    stacks = jobs.stacks(process.pid, (Frame(str(script), "main", 44),))
+    calls = [one for one in read(process.pid, stacks, tmp_path) if isinstance(one, SourceCall)]
+    assert calls == [SourceCall(str(script), 41, "loader = DataLoader(dataset)", "DataLoader", True)] * (not changed)
 
 
 def test_a_file_that_was_written_after_the_start_is_said_to_be(

@@ -12,10 +12,9 @@ import pytest
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording import reader
+from perfdoctor.recording.file_format import FORMAT, MAGIC
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
-    FORMAT,
-    MAGIC,
     TABLES,
     Event,
     Mark,

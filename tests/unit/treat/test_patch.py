@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.results.treatment import Edit
+from perfdoctor.results.edits import Edit
 from perfdoctor.treat.patch import AFTER_IMPORTS, edited, edits_of, make_patch
 from tests.builders.trials import a_treatment
 

@@ -1,0 +1,40 @@
+"""How a recording's file is known, and which of its tables may be missing."""
+
+from perfdoctor.recording.schema import (
+    CountedCall,
+    FlightDump,
+    Mark,
+    Profile,
+    Sample,
+    SerialMark,
+    SourceCall,
+    SourceLine,
+    StackMissed,
+    TraceCost,
+    TrialSeen,
+    WaitSeen,
+)
+
+FORMAT = 1
+# Tables that came after the first recordings of this format; where they are missing, nobody looked.
+ADDED: frozenset[type[Sample]] = frozenset(
+    {
+        CountedCall,
+        FlightDump,
+        Mark,
+        Profile,
+        SerialMark,
+        SourceCall,
+        SourceLine,
+        StackMissed,
+        TraceCost,
+        TrialSeen,
+        WaitSeen,
+    }
+)
+MAGIC = 0x70646F63  # "pdoc", SQLite's application_id
+
+
+def is_recording(beginning: bytes) -> bool:
+    """Whether a file that begins with these bytes, 72 or more, is a recording (sqlite.org/fileformat.html, 1.3)."""
+    return beginning.startswith(b"SQLite format 3") and beginning[68:72] == MAGIC.to_bytes(4, "big")

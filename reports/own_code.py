@@ -1,0 +1,56 @@
+"""Changes of advice in the job's own code: the call that it has now, with the new arguments; its own command.
+
+Advice is written for any job: ``DataLoader(..., num_workers=2)`` is a call with what it has now in the place of the
+three points, and ``python train.py`` is how the job is started. Where the job's own are known, they are put there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from perfdoctor.diagnosis import OwnCall, OwnCode
+from perfdoctor.results.edits import last_name, with_arguments
+
+_COMMAND = re.compile(r"\bpython train\.py\b")
+_SCRIPT = re.compile(r"(?<![\w./])train\.py\b")
+_OWN_SCRIPT = re.compile(r"\S+\.py(?=\s|$)")
+
+
+def in_own_code(change: str, own: OwnCode) -> str:
+    """Code of advice as it looks in the job; lines for which nothing of that is known stay as they are."""
+    lines = [_in_call(line, own.calls) for line in change.split("\n")]
+    return "\n".join(_with_command(line, own.command) for line in lines)
+
+
+def _in_call(line: str, calls: tuple[OwnCall, ...]) -> str:
+    try:
+        (statement,) = ast.parse(line).body
+    except (SyntaxError, ValueError):  # a command, a comment, or part of a longer statement
+        return line
+    made = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+    if not isinstance(made, ast.Call) or not made.args or made.end_col_offset is None:
+        return line
+    own = next((call for call in calls if last_name(made.func) in call.names), None)
+    arguments = _arguments(made)
+    text = with_arguments(own.text, own.names, arguments) if own is not None and arguments else ""
+    if own is None or not text:
+        return line
+    comment = line.encode()[made.end_col_offset :].decode().strip()
+    return "\n".join(filter(None, (f"# {own.file.rpartition('/')[2]}:{own.line}", comment, text)))
+
+
+def _arguments(template: ast.Call) -> dict[str, str]:
+    """What advice says of a call; {} where it says all of it."""
+    first = template.args[0]
+    if isinstance(first, ast.Constant) and first.value is ...:
+        return {keyword.arg: ast.unparse(keyword.value) for keyword in template.keywords if keyword.arg}
+    return {"": ast.unparse(first)} if len(template.args) == 1 and not template.keywords else {}
+
+
+def _with_command(line: str, command: str) -> str:
+    if not command:
+        return line
+    script = _OWN_SCRIPT.search(command)
+    line = _COMMAND.sub(lambda _: command, line)
+    return _SCRIPT.sub(lambda _: script[0], line) if script else line

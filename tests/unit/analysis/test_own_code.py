@@ -1,0 +1,55 @@
+"""How the job is written and started: which call advice is about, and by what it could be started again."""
+
+import pytest
+
+from perfdoctor.analysis.own_code import read_own_code
+from perfdoctor.recording.schema import ProcessSeen, Sample, SourceCall
+from tests.builders import jobs
+
+
+def process(command: str, **variables: str) -> list[Sample]:
+    (seen,) = jobs.process(7, **variables)
+    assert isinstance(seen, ProcessSeen)
+    return [seen._replace(command=command)]
+
+
+def call(line: int, callee: str = "DataLoader", *, feeds: bool = False) -> SourceCall:
+    return SourceCall("/a/train.py", line, f"x = {callee}()", callee, feeds)
+
+
+@pytest.mark.parametrize(
+    ("calls", "lines"),
+    [
+        ([call(3)], [3]),
+        ([call(3), call(3)], [3]),  # read of two ranks
+        ([call(3), call(9)], []),
+        ([call(3), call(9, feeds=True)], [9]),
+        ([call(3, feeds=True), call(9, feeds=True)], []),
+        ([call(3), call(5, "Adam"), call(9, "StatefulDataLoader", feeds=True)], [9, 5]),
+        ([call(5, "Adam"), call(6, "SGD")], []),  # of a GAN, or one by configuration
+        ([call(5, "Lion")], []),
+    ],
+)
+def test_only_a_call_of_which_it_is_clear_that_advice_is_about_it_counts(
+    calls: list[SourceCall], lines: list[int]
+) -> None:
+    assert [one.line for one in read_own_code(jobs.timeline(calls)).calls] == lines
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        ("python train.py --lr 1e-3", "python train.py --lr 1e-3"),
+        ("python -c print('steps done')", ""),
+        ("python train.py --token ***", ""),
+        ("python train.py | tee", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_shell_would_read_otherwise_is_no_command(command: str, typed: str) -> None:
+    assert read_own_code(jobs.timeline(process(command))).command == typed
+
+
+def test_of_one_rank_its_launchers_command_is_not_known() -> None:
+    rank = [*process("python -u train.py", RANK="0", WORLD_SIZE="2"), *jobs.thread(7, 7, run=1.0)]
+    assert read_own_code(jobs.timeline(rank)).command == ""

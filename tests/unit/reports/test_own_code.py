@@ -1,0 +1,99 @@
+"""Advice in the job's own code: its call with the new arguments, its own command, and when neither is touched."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.diagnosis import OwnCall, OwnCode, advise
+from perfdoctor.knowledge.own_calls import ALIKE
+from perfdoctor.reports.own_code import in_own_code
+from perfdoctor.reports.wording import worded_fix
+
+LOADERS, OPTIMIZERS = ALIKE[:2]
+THREADS = next(names for names in ALIKE if "set_num_threads" in names)
+
+
+def of_loader(text: str) -> OwnCode:
+    return OwnCode((OwnCall("/home/me/data.py", 7, text, LOADERS),))
+
+
+@pytest.mark.parametrize(
+    ("own", "advised", "shown"),
+    [
+        ("x = DataLoader(ds, 8)", "DataLoader(..., num_workers=2)", "x = DataLoader(ds, 8, num_workers=2)"),
+        ("x = DataLoader(d, num_workers=n)", "y = DataLoader(..., num_workers=2)", "x = DataLoader(d, num_workers=2)"),
+        (
+            "DataLoader(d, batch_size=8)",
+            "DataLoader(..., batch_size=2 * batch_size)",
+            "DataLoader(d, batch_size=2 * 8)",
+        ),
+        (
+            "DataLoader(ds, batch_size=a or 1)",
+            "DataLoader(..., batch_size=2 * batch_size)",
+            "DataLoader(ds, batch_size=2 * (a or 1))",
+        ),
+        (
+            "x = StatefulDataLoader(\n    ds,\n    **kw,\n)",
+            "DataLoader(..., pin_memory=True)",
+            'x = StatefulDataLoader(\n    ds,\n    **{**kw, "pin_memory": True},\n)',
+        ),
+        (
+            "DataLoader(ds, num_workers=2, persistent_workers=True, prefetch_factor=4, shuffle=True)",
+            "DataLoader(..., num_workers=0)",
+            "DataLoader(ds, num_workers=0, shuffle=True)",
+        ),
+        ("DataLoader(ds, prefetch_factor=4)", "DataLoader(..., num_workers=0)", "DataLoader(ds, num_workers=0)"),
+    ],
+)
+def test_the_jobs_own_call_with_the_new_arguments(own: str, advised: str, shown: str) -> None:
+    assert in_own_code(advised, of_loader(own)) == f"# data.py:7\n{shown}"
+
+
+@pytest.mark.parametrize(
+    ("own", "advised"),
+    [
+        ("DataLoader(ds)", "DataLoader(..., batch_size=2 * batch_size)"),  # it is not known which size that has
+        ("DataLoader(ds)", "DataLoader(..., sampler=DistributedSampler(dataset))"),  # nor how the dataset is called
+        ("a, b = DataLoader(x), DataLoader(y)", "DataLoader(..., num_workers=2)"),
+        ("DataLoader(ds, 8, True, None, None, 0)", "DataLoader(..., num_workers=2)"),
+        ("DataLoader(ds)", "optimizer = torch.optim.AdamW(..., fused=True)"),
+        ("DataLoader(ds)", "DataLoader(ds, num_workers=2"),
+        ("DataLoader(ds)", "# DataLoader(..., num_workers=2)"),
+    ],
+)
+def test_what_does_not_fit_stays_as_it_is(own: str, advised: str) -> None:
+    assert in_own_code(advised, of_loader(own)) == advised
+
+
+def test_comments_and_other_lines_stay() -> None:
+    advised = "DataLoader(..., num_workers=2)  # as many as there are cores\ntorch.set_num_threads(1)"
+    assert in_own_code(advised, of_loader("DataLoader(ds)")) == (
+        "# data.py:7\n# as many as there are cores\nDataLoader(ds, num_workers=2)\ntorch.set_num_threads(1)"
+    )
+
+
+def test_the_only_argument_of_a_call_is_replaced() -> None:
+    own = OwnCode((OwnCall("train.py", 3, "torch.set_num_threads(16)", THREADS),))
+    assert in_own_code("torch.set_num_threads(2)", own) == "# train.py:3\ntorch.set_num_threads(2)"
+
+
+def test_fused_takes_the_place_of_foreach_in_the_optimizer_that_the_job_has() -> None:
+    own = OwnCode((OwnCall("train.py", 3, "opt = SGD(ps, lr=0.1, foreach=True)", OPTIMIZERS),))
+    fix = worded_fix(replace(advise("interpreter.fused_optimizer", share=0.2, gpu=False, trainer=False), own=own))
+    assert "opt = SGD(ps, lr=0.1, fused=True)" in fix.change.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/venv/bin/python ddp.py --lr 1", "OMP_NUM_THREADS=2 /venv/bin/python ddp.py --lr 1   # or in code"),
+        ("", "OMP_NUM_THREADS=2 python train.py   # or in code"),
+    ],
+)
+def test_the_jobs_own_command(command: str, shown: str) -> None:
+    assert in_own_code("OMP_NUM_THREADS=2 python train.py   # or in code", OwnCode(command=command)) == shown
+
+
+def test_another_launcher_starts_the_jobs_own_script() -> None:
+    own = OwnCode(command="python /venv/bin/torchrun --nproc-per-node 2 src/ddp.py --lr 1")
+    assert in_own_code("torchrun --nproc-per-node=1 train.py", own) == "torchrun --nproc-per-node=1 src/ddp.py"

@@ -223,15 +223,14 @@ def more_workers(
     shared: float | None,
     loop: str,
 ) -> Fix:
-    why = (
-        f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒："
-        f"有 {needed} 个 worker 进程，训练进程就不用等待。"
-    )
-    why += f"这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
-    why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
+    why = f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒"
     if useful < needed and cores is not None:
         taken = f"，其中 {used_cores:.2g} 个已被作业占用" if used_cores else ""
-        why += f"，而 CPU 只有 {cores:g} 个核{taken}，超过 {useful} 个 worker 进程不会有任何收益"
+        why += f"。CPU 只有 {cores:g} 个核{taken}，超过 {useful} 个 worker 进程不会有任何收益"
+    else:
+        why += f"：有 {needed} 个 worker 进程，训练进程就不用等待"
+    why += f"。这个 DataLoader 现在{f'有 {now} 个' if now else '一个也没有'}"
+    why += f"，另外 {beside} 个属于别的 DataLoader" if beside else ""
     title = f"使用 {useful} 个 worker 进程"
     if threads is not None:
         title += f"和 {threads} 个计算线程"

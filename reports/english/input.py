@@ -313,14 +313,14 @@ def more_workers(
     shared: float | None,
     loop: str,
 ) -> Fix:
-    why = (
-        f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s: "
-        f"with {counted(needed, 'worker')} the trainer would not wait. It has {now or 'none'}"
-    )
-    why += f" in this loader, the {beside} there are serve another" if beside else ""
+    why = f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s"
     if useful < needed and cores is not None:
-        taken = f", of which the job keeps {used_cores:.2g} busy already" if used_cores else ""
-        why += f", and on {counted(cores, 'core')}{taken}, more than {useful} would gain nothing"
+        taken = f", of which the job keeps {used_cores:.2g} busy already," if used_cores else ""
+        why += f". On {counted(cores, 'core')}{taken} more than {counted(useful, 'worker')} would gain nothing"
+    else:
+        why += f": with {counted(needed, 'worker')} the trainer would not wait"
+    why += f". It has {now or 'none'}"
+    why += f" in this loader, the {beside} there are serve another" if beside else ""
     change = (
         f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
         if loop == "transformers"

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import SourceLine
+from perfdoctor.recording.schema import SourceCall, SourceLine
 from tests.processes.attaching import (
     ENVIRONMENT,
     PERFDOCTOR,
@@ -111,6 +112,14 @@ def test_the_page_has_the_source_around_the_line_that_costs_most(watched: Watche
     assert "time.sleep(self.options" not in watched.answer.out
 
 
+def test_a_change_is_shown_in_the_jobs_own_call(watched: Watched) -> None:
+    changes = [fix["change"] for finding in watched.answer.told["findings"] for fix in finding["fixes"]]
+    own = re.compile(
+        r"# job_training\.py:\d+\nloader = DataLoader\(Digits\(options\), options\.batch, num_workers=\d+, "
+    )
+    assert any(own.match(change) for change in changes), changes
+
+
 def test_source_is_left_out_where_it_is_not_wanted(training: Started, tmp_path: Path) -> None:
     kept = tmp_path / "a.recording"
     answer = perfdoctor("attach", training.pid, "--duration", "1.5", "--no-source", "--recording", kept)
@@ -118,6 +127,7 @@ def test_source_is_left_out_where_it_is_not_wanted(training: Started, tmp_path: 
     with Recording.open(kept) as recording:
         assert recording.stacks()
         assert recording.rows(SourceLine) == []
+        assert recording.rows(SourceCall) == []
 
 
 def test_nothing_temporary_stays(training: Started, tmp_path: Path) -> None:

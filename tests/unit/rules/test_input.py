@@ -75,7 +75,10 @@ def test_cores_limit_workers_and_the_promise() -> None:
     found = first(case)
     assert advised(found) == "2"
     assert paces(found)["Use 2 loader workers"] == pytest.approx(2.0)
-    assert any("on 2 cores, of which the job keeps 1 busy already" in fix.why for fix in worded_fixes(found))
+    assert any(
+        "On 2 cores, of which the job keeps 1 busy already, more than 2 workers would gain nothing" in fix.why
+        for fix in worded_fixes(found)
+    )
 
 
 def test_the_better_fix_comes_first_and_sets_the_findings_pace() -> None:

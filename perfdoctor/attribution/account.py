@@ -45,6 +45,7 @@ class Account:
         updating: in which the optimizer's step was interpreter and dispatch.
         recompiling: of these, after the first step: a step compiles its backward pass and its optimizer after others of
             its parts have run, and what comes after such parts more often is compiled again.
+        evaluating: in which it evaluated, the reading of batches for that included.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
         libraries: of what counts as Python overhead, the fraction in libraries other than torch's; None likewise.
@@ -65,6 +66,7 @@ class Account:
     compiling: float = 0.0
     updating: float = 0.0
     recompiling: float = 0.0
+    evaluating: float = 0.0
     _has_run: bool = False
     _compilations_after_a_run: int = 0
     interpreter: float | None = None
@@ -75,6 +77,7 @@ class Account:
     def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
         """Attributes a span of time."""
         self.phases["evaluation" if location.evaluates else location.phase] += seconds
+        self.evaluating += seconds * location.in_evaluation
         if location.detail in ("fetch", PREPARES):
             self.fetching += seconds
         elif location.detail == "sampling":

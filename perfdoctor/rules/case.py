@@ -92,6 +92,11 @@ class Case:
         """A number measured of the whole job, None where it was not measured."""
         return _value(self.numbers.get(name))
 
+    def mean_of(self, name: str) -> float:
+        """The mean over trainers of a number; those of which it was not measured count as none."""
+        seen = [trainer.number(name) or 0.0 for trainer in self.trainers]
+        return sum(seen) / max(1, len(seen))
+
     def evidence(self, name: str) -> list[Evidence]:
         """A number as evidence: that of the whole job, or else those of its trainers; none where not measured."""
         owners: list[Case | Trainer] = [self] if name in self.numbers else list(self.trainers)

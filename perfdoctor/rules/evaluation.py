@@ -10,7 +10,7 @@ from perfdoctor.rules.rule import Rule, times_rarer
 
 
 def _evaluate_otherwise(case: Case) -> Iterator[Advice]:
-    share = case.share(EVALUATION)
+    share = max(case.share(EVALUATION), case.mean_of("own_evaluating"))
     times = times_rarer(share)
     line = case.hot_line(EVALUATION)
     yield advise("evaluation.less_often", share=share, line=line, times=times, bearable=thresholds.REPORTED_SHARE)
@@ -23,7 +23,7 @@ EVALUATION_RULES = (
     Rule(
         EVALUATION,
         say("evaluation.passes"),
-        ("trainer_cores",),
+        ("own_evaluating", "trainer_cores"),
         _evaluate_otherwise,
         say("evaluation.passes_refuted"),
     ),

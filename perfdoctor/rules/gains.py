@@ -126,6 +126,16 @@ def _less_often(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     return _exactly(case, cause, 1 - 1 / values["times"])
 
 
+def _by_fewer_evaluations(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """All but one of so many evaluations, with what else they take: the batches that they read, and their log.
+
+    That may be work that was to be done in any case: batches that workers prepare ahead for the training.
+    """
+    passes, rarer = _less_often(case, cause, values), 1 - 1 / values["times"]
+    whole = rarer * max(case.share(cause), case.mean_of("own_evaluating"))
+    return Gain(passes.least, whole, max(passes.most, whole))
+
+
 def _by_workers(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
     """What the plan leaves; workers help against all causes in the input, and this one gains no more than its share."""
     plan, share = plan_workers(case, cause), case.share(cause)
@@ -250,8 +260,8 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.cheaper_operator": _UP_TO_ALL,
     "interpreter.compile_once": _UP_TO_ALL,
     # Evaluation.
-    "evaluation.less_often": _less_often,
-    "evaluation.subset": _less_often,
+    "evaluation.less_often": _by_fewer_evaluations,
+    "evaluation.subset": _by_fewer_evaluations,
     "evaluation.larger_batches": _HALF,
     # Cores.
     "cores.fewer_threads_beside": _fewer_threads_beside,

@@ -36,19 +36,13 @@ def fuse_optimizer(case: Case) -> Iterator[Advice]:
 
 def _compiles_again(case: Case) -> bool:
     """Whether most of it is torch.compile's compiling between steps, as a trace or the trainers' stacks show."""
-    compiling = max(case.number("traced_compiling") or 0.0, _mean(case, "own_recompiling"))
+    compiling = max(case.number("traced_compiling") or 0.0, case.mean_of("own_recompiling"))
     return compiling >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
 
 
 def _compiles(case: Case) -> bool:
     """Whether most of it is torch.compile's compiling, and too little of a step is seen to tell which."""
-    return _mean(case, "own_compiling") >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
-
-
-def _mean(case: Case, name: str) -> float:
-    """The mean over trainers of a number; those of which it was not measured count as none."""
-    seen = [trainer.number(name) or 0.0 for trainer in case.trainers]
-    return sum(seen) / max(1, len(seen))
+    return case.mean_of("own_compiling") >= thresholds.MOSTLY * case.share(PYTHON_OVERHEAD)
 
 
 def _is_work_of_libraries(case: Case) -> bool:

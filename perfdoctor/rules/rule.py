@@ -102,9 +102,12 @@ class Rule:
         )
 
     def _speedup(self, case: Case, fixes: Iterable[Fix | Advice]) -> float:
-        """That of the best fix, where the speed-up of one could be computed, within what the next bottleneck allows."""
+        """That of the best fix, where the speed-up of one could be computed, within what the next bottleneck allows.
+
+        A fix may free more than its cause: an evaluation that is left out reads no batches either.
+        """
         most = 1.0 if CAUSES[self.cause].healthy else freed(case.share(self.cause))
-        speedup = min(most, next((fix.predicted_speedup for fix in fixes if fix.predicted_speedup), most))
+        speedup = next((fix.predicted_speedup for fix in fixes if fix.predicted_speedup), most)
         left = self.left(case) if self.left else None
         return speedup if left is None else max(1.0, min(speedup, 1 / max(left, thresholds.LEAST_LEFT)))
 

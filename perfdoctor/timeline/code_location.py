@@ -45,7 +45,9 @@ class CodeLocation:
         waits: the innermost frame may block (a queue, a lock, a pipe, a socket).
         only_waits: it does nothing else, so a thread that runs is not there.
         line: the innermost line of the job's own code, ``file:line function``; "" if there is none.
-        evaluates: it belongs to a pass without gradients (``perfdoctor.timeline.evaluation``).
+        in_evaluation: it belongs to an evaluation, or to what an evaluation needs: its batches, its log
+            (``perfdoctor.timeline.evaluation``).
+        evaluates: of that, it belongs to the passes without gradients themselves.
         leads_to_backward: it is code of the job's own between the model's call and the backward pass, a loss for
             instance: the backward pass runs for its operations too.
     """
@@ -55,6 +57,7 @@ class CodeLocation:
     waits: bool = False
     only_waits: bool = False
     line: str = ""
+    in_evaluation: bool = False
     evaluates: bool = False
     leads_to_backward: bool = False
 

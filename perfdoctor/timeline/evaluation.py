@@ -45,8 +45,9 @@ def with_evaluation(
         passes = _called_after_training(stacks, locations, amounts) | _loops_beside_steps(stacks, locations, amounts)
         for number in amounts:
             stack = stacks[number]
-            if locations[number].phase not in APART and (_in_loop_of_library(stack) or _is_below(stack, passes)):
-                found[number] = replace(locations[number], evaluates=True)
+            if _in_loop_of_library(stack) or _is_below(stack, passes):
+                passes_only = locations[number].phase not in APART
+                found[number] = replace(locations[number], in_evaluation=True, evaluates=passes_only)
     return found
 
 

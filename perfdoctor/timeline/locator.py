@@ -66,9 +66,10 @@ class Locator:
         number = self._stack_at(pid, time_ns, state, segment, in_c=in_c)
         location = UNKNOWN if number is None else self._stacks.locations[number]
         if segment is None:
-            return replace(location, evaluates=True) if self._evaluates(pid, time_ns, location) else location
+            return self._with_evaluation(pid, time_ns, location)
         marked = marked_location(segment.phase, segment.detail, location, marked=segment.marked)
-        return replace(marked, evaluates=marked.phase not in APART and self._steps[pid].evaluates_at(time_ns))
+        evaluates = self._steps[pid].evaluates_at(time_ns)
+        return replace(marked, in_evaluation=evaluates, evaluates=evaluates and marked.phase not in APART)
 
     def stack_at(self, pid: int, time_ns: int, state: ThreadState) -> tuple[tuple[Frame, ...], CodeLocation] | None:
         """The stack of a process's main thread, outermost call first, and its location; None if there is none near."""
@@ -153,14 +154,16 @@ class Locator:
             self._main[pid] = self._stacks.of_main(pid)
         return self._main[pid]
 
-    def _evaluates(self, pid: int, time_ns: int, location: CodeLocation) -> bool:
-        """Whether a pass that looks like one of training lies in a time without any."""
-        if location.evaluates or location.phase not in ("forward", "loss"):
-            return False
+    def _with_evaluation(self, pid: int, time_ns: int, location: CodeLocation) -> CodeLocation:
+        """The location, marked where it lies in a time without training: a pass may look like one of that."""
+        if location.in_evaluation:
+            return location
         if pid not in self._evaluations:
             series = self._of_main(pid)
             self._evaluations[pid] = evaluation_spans(series, self._stacks.locations) if series is not None else []
-        return is_within(self._evaluations[pid], time_ns)
+        if not is_within(self._evaluations[pid], time_ns):
+            return location
+        return replace(location, in_evaluation=True, evaluates=location.phase in ("forward", "loss"))
 
     def _segment_at(self, pid: int, time_ns: int) -> Segment | None:
         """The part of a step that a process marked at an instant; None where it marked nothing."""

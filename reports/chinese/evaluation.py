@@ -19,7 +19,7 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float) -
     where = f"（{line}）" if line else ""
     return fix(
         "降低评估频率",
-        f"这些前向传播{where}不更新任何参数，却占用 {percent(share)} 的时间；"
+        f"这些前向传播{where}不更新任何参数，连同取批次却占用 {percent(share)} 的时间；"
         f"把评估之间的步数增加到 {times} 倍，就只剩 {percent(bearable)}。",
     )
 

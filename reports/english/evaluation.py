@@ -19,8 +19,8 @@ def less_often(*, share: float, line: str | None, times: int, bearable: float) -
     where = f" at {line}" if line else ""
     return Fix(
         "Evaluate less often",
-        f"No parameter changes in these passes{where}, and they take {percent(share)} of the time; {times} times as "
-        f"many steps between them leave {percent(bearable)}.",
+        f"No parameter changes in these passes{where}, and with their batches they take {percent(share)} of the time; "
+        f"{times} times as many steps between them leave {percent(bearable)}.",
         f"if step % ({times} * every) == 0: evaluate()\n"
         "# Lightning: Trainer(val_check_interval=...); Hugging Face: TrainingArguments(eval_steps=...)",
     )

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.causes import EVALUATION
 from perfdoctor.diagnosis import Evidence, Fix
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.gains import GAINS, Gain
+from perfdoctor.rules.rule import times_rarer
 from tests.unit.reports.test_words import said
 
 PYTHON = "cpu.python_overhead"
@@ -50,6 +52,17 @@ def test_the_line_of_the_optimizers_step_is_not_told_to_call_less() -> None:
     assert "Use fewer, larger operations at /job/train.py:33 <module>" not in fixes
     fix = fixes["Use fewer, larger operations at /job/train.py:17 Block.forward"]
     assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.8 * 0.4))
+
+
+def test_evaluating_more_rarely_frees_the_batches_for_it_too() -> None:
+    """Of a job that evaluated for 0.45 of the time, 0.3 of it in the model, 1.4x was told and 1.8x measured."""
+    case = case_of(EVALUATION, 0.3)
+    whole = replace(case.trainers[0], numbers={"own_evaluating": Evidence("", 0.45, "of the time", "test")})
+    finding = next(one for one in find(replace(case, trainers=(whole,)))[0] if one.cause == EVALUATION)
+    fix = worded_finding(finding).fixes[0]
+    rarer = 1 - 1 / times_rarer(0.45)
+    assert fix.predicted_speedup == finding.predicted_speedup == pytest.approx(1 / (1 - rarer * 0.45))
+    assert fix.speedup_range == pytest.approx((1 / (1 - rarer * 0.3), fix.predicted_speedup))
 
 
 def test_an_optimizers_calls_go_and_its_arithmetic_may() -> None:

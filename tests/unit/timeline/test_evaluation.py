@@ -3,7 +3,7 @@
 import itertools
 
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.causes import EVALUATION
+from perfdoctor.causes import EVALUATION, INPUT_PREPROCESSING
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.timeline.job import JobTimeline
 from tests.builders.jobs import MODULE, process, stacks, thread, timeline
@@ -46,6 +46,15 @@ def test_a_pass_below_the_lines_that_train_is_an_evaluation() -> None:
     assert 0.4 < share(*TRAINING, *below) < 0.6
     above = [(main(19), CHECK, MODULE, LAYER), (main(19), CHECK)]
     assert share(*TRAINING, *above) == 0
+
+
+def test_the_batches_of_an_evaluation_belong_to_it_and_keep_their_cause() -> None:
+    fetching = Frame("/home/me/data.py", "Digits.__getitem__", 9)
+    turns = [*TRAINING, (main(23), CHECK, MODULE, LAYER), (main(23), CHECK, LOADER, fetching)]
+    (account,) = attribute(job(*turns, (main(19), LOADER, fetching)))
+    assert 0.3 < account.evaluating / account.seconds < 0.5
+    assert 0.15 < account.causes()[EVALUATION] / account.seconds < 0.25
+    assert 0.3 < account.causes()[INPUT_PREPROCESSING] / account.seconds < 0.5
 
 
 def test_going_over_parameters_is_no_pass_and_saving_keeps_its_cause() -> None:

@@ -60,6 +60,18 @@ def test_a_report_of_an_older_version_is_said_to_have_no_interval() -> None:
     assert "perfdoctor report RECORDING --json FILE.json" in text
 
 
+def test_of_runs_that_tell_too_little_no_figure_is_shown() -> None:
+    few = [0.1, 0.1, 0.4, 0.1, 1.4, 0.2, 0.1, 1.0]
+    text = console(compared(report(few), report(few[::-1])))
+    assert "Too little was watched to tell" in text
+    assert "Noise floor unknown" in text
+    assert "too little to tell" in text
+    unmarked = [{**report(few), "steps": {}, "blocks": [{**one, "steps": None} for one in report(few)["blocks"][:3]]}]
+    told = compared(*unmarked, {**unmarked[0], "breakdown": [{"cause": "cpu.model_compute", "share": 1.0}]})
+    assert "points" not in console(told)
+    assert "too little to tell" in console(told)
+
+
 def test_the_json_has_all_of_it() -> None:
     told = json.loads(compared_json.render(faster()))
     assert told["prediction"]["promise"] == "came true"

@@ -47,8 +47,9 @@ KEYS = (
     ("space, home, end", "in a recording that is finished: play it at its own pace, its start, its end"),
     ("q, Ctrl-C", "quit; `attach --live` then makes the diagnosis and the reports"),
 )
-BAR = ("up/down", "enter open", "v diagnosis", "s sort", "/ filter", "? help", "q quit")
-REPLAY_BAR = ("enter open", "v diagnosis", "s sort", "/ filter", "left/right 1 s", "space play", "? help", "q quit")
+# The least important first: where not all have room, they go.
+BAR = ("up/down", "/ filter", "s sort", "enter open", "v diagnosis", "? help", "q quit")
+REPLAY_BAR = ("/ filter", "s sort", "enter open", "v diagnosis", "left/right 1 s", "space play", "? help", "q quit")
 PHASES = "Phases of its steps"
 THREADS = "Threads, busiest first"
 SHARES = "Where its time goes"

@@ -10,6 +10,7 @@ from perfdoctor.diagnosis import say
 from perfdoctor.reports.language import language
 from perfdoctor.reports.live import MIN_HEIGHT, MIN_WIDTH, Drawing
 from perfdoctor.reports.live_keys import SORTS, Selection, moved_on, press, selected
+from perfdoctor.reports.wording import live_words
 from perfdoctor.results.view import State, View
 from tests.builders import diagnoses, views
 from tests.builders.phrases import english_runs
@@ -90,6 +91,26 @@ def test_wider_terminals_show_more_columns() -> None:
     assert "READ/s" in headings[1]
     assert "READ/s" not in headings[0]
     assert {"SHR", "AGE", "THR"} <= set(headings[2])
+
+
+@pytest.mark.parametrize("code", ["en", "zh"])
+@pytest.mark.parametrize("width", [MIN_WIDTH, 80, 110])
+@pytest.mark.parametrize("view", [JOB, views.finished(JOB)], ids=["live", "finished"])
+def test_help_and_quit_stay_where_not_all_keys_have_room(view: View, width: int, code: str) -> None:
+    with language(code):
+        *_, keys = drawn(view, width=width)
+        all_keys = live_words().BAR if view.live else live_words().REPLAY_BAR
+    shown = keys.split("  ")
+    assert tuple(shown) == all_keys[-len(shown) :]
+    assert [one[0] for one in shown[-2:]] == ["?", "q"]
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "said"), [(None, "- a"), (0.0, "<1 ms a"), (2.4e-5, "24 µs a"), (0.012, "12 ms a")]
+)
+def test_what_a_read_takes_is_no_0_where_the_kernel_has_counted_reads(latency_s: float | None, said: str) -> None:
+    device = replace(JOB.devices[0], latency_s=latency_s)
+    assert f"requests/s, {said} read" in line(drawn(replace(JOB, devices=(device,)), width=120), "vda")
 
 
 def test_a_gpu_has_its_lines_and_columns() -> None:

@@ -24,6 +24,7 @@ _BAR = 20  # characters between the brackets
 _CAUSES = 5  # lines of the breakdown
 _DEVICES = 2  # lines of block devices, of links, and of files
 _LABEL = 8
+_TITLE = 20  # columns that the job's name has at least
 _DEVICE_TICK_S = 1e-3  # /proc/diskstats has whole milliseconds
 _SOME = 0.05  # threads at a time that are worth a line
 
@@ -58,7 +59,7 @@ class Drawing:
         first = min(choice.scroll, self.most_scroll)
         body = page[first : first + height - 2]
         body += [_text("")] * (height - 2 - len(body))
-        shown = [_title(view, choice), *body, _keys(view, choice, width - 1)]
+        shown = [_title(view, choice, width - 1), *body, _keys(view, choice, width - 1)]
         for line in shown:
             line.truncate(width - 1)  # a full line would go on in the next one on some terminals
         return shown
@@ -94,15 +95,18 @@ def _heading(text: str) -> Text:
     return _text(text, "bold")
 
 
-def _title(view: View, choice: Selection) -> Text:
-    title = worded(say("live.title", pid=view.pid, host=clean(view.host_name), watched=duration(round(view.at_s))))
-    line = _heading(title)
+def _title(view: View, choice: Selection, width: int) -> Text:
+    """The first line. The job's name gives way to what is shown of it, where not both have room."""
+    watched, length = duration(round(view.at_s)), duration(round(view.length_s))
+    beside = _text("")
     if not view.live:
-        at, length = duration(round(view.at_s)), duration(round(view.length_s))
-        line.append("  " + worded(say("live.replayed", at=at, length=length, playing=choice.playing)), "cyan")
+        beside.append("  " + worded(say("live.replayed", at=watched, length=length, playing=choice.playing)), "cyan")
     if view.silent_s:
-        line.append("  " + worded(say("live.silent", seconds=view.silent_s)), "bold yellow")
-    return line
+        beside.append("  " + worded(say("live.silent", seconds=view.silent_s)), "bold yellow")
+    said = say("live.title", pid=view.pid, host=clean(view.host_name), watched=watched if view.live else None)
+    title = _heading(worded(said))
+    title.truncate(max(_TITLE, width - beside.cell_len), overflow="ellipsis")
+    return title.append_text(beside)
 
 
 def _keys(view: View, choice: Selection, width: int) -> Text:

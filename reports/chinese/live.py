@@ -73,12 +73,13 @@ def no_diagnosis() -> str:
     return "还没有诊断。"
 
 
-def title(*, pid: int, host: str, watched: str) -> str:
-    return f"perfdoctor：进程 {pid} 的作业" + (f"（{host}）" if host else "") + f"，已观测 {watched}"
+def title(*, pid: int, host: str, watched: str | None) -> str:
+    said = f"perfdoctor：进程 {pid} 的作业" + (f"（{host}）" if host else "")
+    return said if watched is None else f"{said}，已观测 {watched}"
 
 
 def replayed(*, at: str, length: str, playing: bool) -> str:
-    return f"{'播放' if playing else '记录'}，{at} / {length}"
+    return f"{'播放' if playing else '记录已结束'}，{at} / {length}"
 
 
 def silent(*, seconds: float) -> str:

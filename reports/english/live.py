@@ -74,12 +74,13 @@ def no_diagnosis() -> str:
     return "No diagnosis yet."
 
 
-def title(*, pid: int, host: str, watched: str) -> str:
-    return f"perfdoctor: job of process {pid}" + (f" on {host}" if host else "") + f", watched for {watched}"
+def title(*, pid: int, host: str, watched: str | None) -> str:
+    said = f"perfdoctor: job of process {pid}" + (f" on {host}" if host else "")
+    return said if watched is None else f"{said}, watched for {watched}"
 
 
 def replayed(*, at: str, length: str, playing: bool) -> str:
-    return f"{'playing' if playing else 'recording'}, {at} of {length}"
+    return f"{'playing' if playing else 'recording ended'}, {at} of {length}"
 
 
 def silent(*, seconds: float) -> str:

@@ -225,7 +225,18 @@ def test_a_finished_recording_is_gone_through_and_played() -> None:
     assert moved_on(playing, job, 0.5).at_s == 0.5
     assert moved_on(playing, job, 60.0) == Selection()
     assert pressed(" ", view=job, choice=playing).playing is False
-    assert "recording, 42 s of 42 s" in drawn(job)[0]
+    assert "recording ended, 42 s of 42 s" in drawn(job)[0]
+
+
+@pytest.mark.parametrize("width", [MIN_WIDTH, 80, 110])
+def test_what_is_shown_of_a_job_has_room_whatever_its_host_is_called(width: int) -> None:
+    job = replace(views.finished(JOB), host_name="a" * 200)
+    for shown, said in (
+        (drawn(job, width=width), "  recording ended, 42 s of 42 s"),
+        (drawn(replace(JOB, host_name="a" * 200, silent_s=12.0), width=width), "recorder is stopped or gone"),
+    ):
+        assert shown[0].startswith("perfdoctor: job of")
+        assert said in shown[0] or width == MIN_WIDTH
 
 
 def test_one_that_is_being_written_is_not_played() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.schema import (
@@ -42,7 +43,7 @@ S = TypeVar("S", bound=Sample)
 _FRACTIONS = frozenset({(Reading, "value")})
 # Rows of a table that are read together: SQLite makes no value of more than a gigabyte, and memory counts.
 _AT_ONCE = 500_000
-_HINT_RECORD = "Record the job again with `perfdoctor attach PID --recording FILE`."
+_HINT_RECORD = say("moves.record_again")
 
 
 class Tables(Protocol):
@@ -341,7 +342,7 @@ def _no_recording(path: Path) -> PerfDoctorError:
     """The next move where a file is none of ours; a profiler's trace begins as JSON does, or is packed."""
     with path.open("rb") as file:
         begins = file.read(64).lstrip()
-    hint = f"If it is a profiler's trace: perfdoctor analyze {shlex.quote(str(path))}"
+    hint = say("moves.analyze_trace", path=shlex.quote(str(path)))
     traced = begins.startswith((b"{", b"[", b"\x1f\x8b"))
     return PerfDoctorError(f"{path} is not a perfdoctor recording.", hint=hint if traced else _HINT_RECORD)
 

@@ -2,7 +2,7 @@
 
 
 def list_processes() -> str:
-    return "`ps -ef | grep python` 列出 Python 进程。"
+    return "`perfdoctor ps` 列出这台主机上的训练作业。"
 
 
 def name_trainer() -> str:

@@ -4,9 +4,7 @@ from perfdoctor.reports.audience import either
 
 
 def list_processes() -> str:
-    return either(
-        "`ps -ef | grep python` lists the Python processes.", tool="`list_jobs` lists the training jobs of this host."
-    )
+    return f"{either('`perfdoctor ps`', tool='`list_jobs`')} lists the training jobs of this host."
 
 
 def name_trainer() -> str:

@@ -140,5 +140,11 @@ def test_nothing_of_a_run_s_becomes_markup_or_steers_a_terminal() -> None:
     json.loads(compared_json.render(attacked))
 
 
+def test_a_workflow_is_warned_where_nothing_can_be_told() -> None:
+    few = [0.1, 0.1, 0.4, 0.1, 1.4, 0.2, 0.1, 1.0]
+    assert github.annotation(compared(report(few), report(few[::-1]))).startswith("::warning ")
+    assert github.annotation(compared(report([0.1] * 150), report([0.1] * 150))).startswith("::notice ")
+
+
 def test_a_workflow_command_is_escaped() -> None:
     assert github.command("error", "a: 50%, b", "1\r\n2") == "::error title=a%3A 50%25%2C b::1%0D%0A2"

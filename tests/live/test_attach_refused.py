@@ -211,4 +211,7 @@ def test_nothing_overwrites_a_file_of_the_users(tmp_path: Path) -> None:
         refused(perfdoctor("attach", young.pid, "--json", precious), "is no report of perfdoctor's", "--force")
         refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "no file that can be recorded into")
         refused(perfdoctor("attach", young.pid, "--recording", tmp_path), "is a folder")
+        twice = tmp_path / "new"
+        answer = perfdoctor("attach", young.pid, "--recording", twice, "--json", twice)
+        refused(answer, "is named for two things", "Name a file of its own for each")
     assert precious.read_text() == "data"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from perfdoctor.causes import CAUSES
 from perfdoctor.commands.mcp.calls import Report
 from perfdoctor.commands.mcp.server import KEPT, TOOLS, AgentSession
 from perfdoctor.commands.sources import Source
+from perfdoctor.diagnosis import NotExamined
 from perfdoctor.reports import json as json_report
 from tests.builders import diagnoses
 from tests.processes.agents import ask, text_of, values_of, with_agent
@@ -189,6 +191,18 @@ def test_a_cause_is_explained_and_an_unknown_one_is_an_error_that_names_the_near
     refused = ask("explain", cause="io.swpa")
     assert values_of(refused)["hint"].startswith("Did you mean io.swap")
     assert values_of(refused)["hint"].endswith(f"There are: {', '.join(CAUSES)}.")
+
+
+@pytest.mark.parametrize("probe", ["gpu", "stacks"])
+def test_where_no_bottleneck_is_named_the_next_move_is_a_tool(probe: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    unseen = NotExamined(probe, "It could not look.", "")
+    found = replace(diagnoses.undecided(), not_examined=(unseen,), job={"pid": 77, "trainers": 1})
+    file.write_text(json_report.render(found))
+    said = text_of(ask("analyze", paths=[str(file)]))
+    assert ("watch longer with `seconds`" if probe == "gpu" else "`check` with pid 77 says") in said
+    assert "--duration" not in said
+    assert "perfdoctor check" not in said
 
 
 def test_the_latest_diagnoses_are_kept() -> None:

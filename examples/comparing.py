@@ -28,7 +28,6 @@ JOBS = (
     *("sound_training", "slow_preprocessing_workers", "tiny_operators", "element_loops", "sound_ddp"),
     *("synced_logging", "slow_store", "collector_every_step", "sound_busy_workers", "short_epochs"),
 )
-SAME = "no difference can be shown"
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ class Pair:
         planted: by which fraction each step was lengthened; below 0 where that was done before.
         true: by which fraction a step takes longer, by the job's own clock.
         said: the same as compare has it.
-        least: lower end of the interval of that.
-        most: its upper end.
+        between: the ends of the interval of that; None where too little was watched to tell.
         answer: ``faster``, ``slower`` …
     """
 
@@ -68,14 +66,13 @@ class Pair:
     planted: float
     true: float
     said: float
-    least: float
-    most: float
+    between: tuple[float, float] | None
     answer: str
 
     @property
     def alarm(self) -> bool:
         """Whether a difference was said to be where none was made."""
-        return not self.planted and self.answer != SAME
+        return not self.planted and self.answer in ("faster", "slower")
 
     @property
     def missed(self) -> bool:
@@ -88,10 +85,11 @@ class Pair:
         return "slower" if self.true > 0 else "faster"
 
     def __str__(self) -> str:
+        between = "" if self.between is None else f" ({self.between[0]:+.1%} to {self.between[1]:+.1%})"
         verdict = "FALSE ALARM" if self.alarm else "MISSED" if self.missed else ""
         cells = (
             self.example, f"{self.planted:+.0%}", f"{self.true:+.1%}",
-            f"{self.said:+.1%} ({self.least:+.1%} to {self.most:+.1%})", self.answer, verdict,
+            f"{self.said:+.1%}{between}", self.answer, verdict,
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
 
@@ -157,11 +155,11 @@ def _reports(folder: Path, number: int) -> tuple[Path, Path]:
     return folder / f"pair-{number:02}-before.report", folder / f"pair-{number:02}-after.report"
 
 
-def _longer(told: dict[str, Any]) -> tuple[float, float, float]:
+def _longer(told: dict[str, Any]) -> tuple[float, tuple[float, float] | None]:
     """By which fraction a step takes longer, as compare has it: a speed-up the other way round."""
     speedup = told["pace"]["speedup"]
-    value, least, most = (1 / speedup[name] - 1 for name in ("value", "high", "low"))
-    return value, least, most
+    known = speedup["low"] is not None
+    return 1 / speedup["value"] - 1, (1 / speedup["high"] - 1, 1 / speedup["low"] - 1) if known else None
 
 
 def summary(pairs: list[Pair]) -> list[str]:

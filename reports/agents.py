@@ -293,7 +293,10 @@ def _comparison(report: ComparedOutline) -> Iterator[Section]:
     words = report.headings
     yield Section("", short_lines(report.headline, report.summary, report.warning, report.promise))
     yield Section("Pace:", tuple(f"- {name}: {value}" for name, value in report.figures))
-    causes = (f"- {row.cause}: {row.before}, then {row.after}: {row.change}, {row.answer}" for row in report.rows)
+    causes = (
+        f"- {row.cause}: {row.before}, then {row.after}: {', '.join(filter(None, (row.change, row.answer)))}"
+        for row in report.rows
+    )
     yield Section(f"{words.time_goes}:", short_lines(*causes))
     for title, rows in (words.others, report.others), (words.runs, report.runs):
         lines = (f"- {name}: {words.before} {before}; {words.after} {after}" for name, before, after in rows)

@@ -36,7 +36,7 @@ class CauseRow:
     Attributes:
         before: in words.
         after: likewise.
-        change: by how much more, with its interval.
+        change: by how much more, with its interval; "" where too little was watched to tell.
         answer: in some words.
         tone: ``good``, ``bad`` or ``open``.
         bars: lengths of two bars for before and after, 0 to 100.
@@ -184,6 +184,8 @@ def _with_share(said: Message, comparison: Comparison) -> Message:
 def _how_sure(pace: Pace, step_is: str) -> Message:
     if pace.floor is None:
         return say("compared.no_interval")
+    if pace.answer is Answer.UNKNOWN:
+        return say("compared.too_little")
     return say(
         "compared.interval",
         low=factor(pace.speedup.low),
@@ -243,13 +245,14 @@ def _verdict(comparison: Comparison) -> Message:
 
 def _figures(pace: Pace) -> Rows:
     unknown = worded(say("compared.unknown"))
+    floor = None if pace.answer is Answer.UNKNOWN else pace.floor
     return (
         (worded(say("compared.time_before")), duration(pace.before)),
         (worded(say("compared.time_after")), duration(pace.after)),
         (worded(say("compared.pace_before")), number(1 / pace.before)),
         (worded(say("compared.pace_after")), number(1 / pace.after)),
         (worded(say("compared.speedup")), _speedup(pace.speedup)),
-        (worded(say("compared.noise_floor")), unknown if pace.floor is None else percent(pace.floor)),
+        (worded(say("compared.noise_floor")), unknown if floor is None else percent(floor)),
     )
 
 
@@ -293,7 +296,7 @@ def _row(one: CauseChange, longest: float, *, per_step: bool) -> CauseRow:
         title=sentence(shown_cause(one.cause)),
         before=written(one.before),
         after=written(one.after),
-        change=_changed(one.change, per_step=per_step),
+        change="" if one.answer is Answer.UNKNOWN else _changed(one.change, per_step=per_step),
         answer=worded(say("compared.costs", answer=one.answer.value)),
         tone=_CAUSE_TONES.get(one.answer, "open"),
         bars=(100 * one.before / longest, 100 * one.after / longest),

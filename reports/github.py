@@ -9,6 +9,7 @@ from __future__ import annotations
 from perfdoctor.reports.compared_outline import compared_outline
 from perfdoctor.results.comparison import Answer, Comparison
 
+_WARNED = (Answer.SLOWER, Answer.UNKNOWN)
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 
@@ -16,8 +17,8 @@ _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 def annotation(comparison: Comparison) -> str:
     """A line that GitHub shows on the run's page: an error only where the job is slower than allowed."""
     report = compared_outline(comparison)
-    slower = comparison.pace is not None and comparison.pace.answer is Answer.SLOWER
-    level = "error" if comparison.regressed else "warning" if slower or comparison.pace is None else "notice"
+    answer = Answer.UNKNOWN if comparison.pace is None else comparison.pace.answer
+    level = "error" if comparison.regressed else "warning" if answer in _WARNED else "notice"
     message = f"{report.headline}. {report.verdict or report.summary}"
     return command(level, "perfdoctor compare", message)
 

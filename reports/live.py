@@ -24,6 +24,8 @@ _BAR = 20  # characters between the brackets
 _CAUSES = 5  # lines of the breakdown
 _DEVICES = 2  # lines of block devices, of links, and of files
 _LABEL = 8
+_TITLE = 20  # columns that the job's name has at least
+_DEVICE_TICK_S = 1e-3  # /proc/diskstats has whole milliseconds
 _SOME = 0.05  # threads at a time that are worth a line
 
 
@@ -57,7 +59,7 @@ class Drawing:
         first = min(choice.scroll, self.most_scroll)
         body = page[first : first + height - 2]
         body += [_text("")] * (height - 2 - len(body))
-        shown = [_title(view, choice), *body, _keys(view, choice)]
+        shown = [_title(view, choice, width - 1), *body, _keys(view, choice, width - 1)]
         for line in shown:
             line.truncate(width - 1)  # a full line would go on in the next one on some terminals
         return shown
@@ -93,22 +95,27 @@ def _heading(text: str) -> Text:
     return _text(text, "bold")
 
 
-def _title(view: View, choice: Selection) -> Text:
-    title = worded(say("live.title", pid=view.pid, host=clean(view.host_name), watched=duration(round(view.at_s))))
-    line = _heading(title)
+def _title(view: View, choice: Selection, width: int) -> Text:
+    """The first line. The job's name gives way to what is shown of it, where not both have room."""
+    watched, length = duration(round(view.at_s)), duration(round(view.length_s))
+    beside = _text("")
     if not view.live:
-        at, length = duration(round(view.at_s)), duration(round(view.length_s))
-        line.append("  " + worded(say("live.replayed", at=at, length=length, playing=choice.playing)), "cyan")
+        beside.append("  " + worded(say("live.replayed", at=watched, length=length, playing=choice.playing)), "cyan")
     if view.silent_s:
-        line.append("  " + worded(say("live.silent", seconds=view.silent_s)), "bold yellow")
-    return line
+        beside.append("  " + worded(say("live.silent", seconds=view.silent_s)), "bold yellow")
+    said = say("live.title", pid=view.pid, host=clean(view.host_name), watched=watched if view.live else None)
+    title = _heading(worded(said))
+    title.truncate(max(_TITLE, width - beside.cell_len), overflow="ellipsis")
+    return title.append_text(beside)
 
 
-def _keys(view: View, choice: Selection) -> Text:
-    """The last line: the keys, or the filter as it is typed."""
+def _keys(view: View, choice: Selection, width: int) -> Text:
+    """The last line: as many of the keys as have room, or the filter as it is typed."""
     if choice.typing:
         return _text(f"/{clean(choice.filter)}_", "reverse")
-    return _text("  ".join(live_words().BAR if view.live else live_words().REPLAY_BAR), FAINT)
+    keys = live_words().BAR if view.live else live_words().REPLAY_BAR
+    lines = (_text("  ".join(keys[dropped:]), FAINT) for dropped in range(len(keys)))
+    return next(line for line in lines if line.cell_len <= width)
 
 
 def _verdict(view: View, known: Outline | None, width: int) -> Iterator[Text]:
@@ -207,16 +214,20 @@ def _memory(host: HostView) -> Iterator[Text]:
 
 
 def _device(device: DeviceView) -> str:
-    latency = "-" if device.latency_s is None else duration(device.latency_s)
     said = say(
         "live.device",
         read=short_size(device.read),
         write=short_size(device.write),
         operations=_amount(device.operations, 0),
-        latency=latency,
+        latency=_latency(device.latency_s),
         busy=_share(device.busy),
     )
     return worded(said)
+
+
+def _latency(seconds: float | None) -> str:
+    """What a read took; less than the kernel's clock of devices ticks is no time of 0."""
+    return "-" if seconds is None else duration(seconds) if seconds else f"<{duration(_DEVICE_TICK_S)}"
 
 
 def _link(link: LinkView) -> str:

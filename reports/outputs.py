@@ -27,6 +27,8 @@ T = TypeVar("T")
 _NEEDED = ("threads", "stacks")
 # How perfdoctor's reports begin: JSON, the page, the patch of a treatment, and all of a comparison in Markdown.
 PATCH_BEGINS = "# Made by perfdoctor treat; for `patch -p1` in the working folder."
+# How its recordings do, which are never replaced by anything else: they cannot be made again (recording/schema.py).
+_RECORDING = re.compile(rb"SQLite format 3\0.{52}pdoc", re.DOTALL)
 _BEGINNING = 1 << 16  # the page's title stands before its style
 _REPORTS = tuple(
     re.compile(pattern, re.DOTALL)
@@ -82,13 +84,40 @@ def require_places(*paths: Path | None, force: bool = False) -> None:
         force: whether files that are no reports of perfdoctor's may be replaced.
 
     Raises:
-        PerfDoctorError: the folder does not exist or cannot be written to, the path is a folder itself, or a file
-            that perfdoctor has not written is there.
+        PerfDoctorError: the folder does not exist or cannot be written to, the path is a folder itself, a recording or
+            a file that perfdoctor has not written is there, or one path is named twice.
     """
     require_folders(*paths)
+    require_apart(*paths)
     for path in paths:
+        require_no_recording(path)
         if path is not None and not force and not may_replace(path):
             raise PerfDoctorError(_taken(path), hint="Choose another file, or replace it with --force.")
+
+
+def require_apart(*paths: Path | None) -> None:
+    """Makes sure that no file is to be written twice; a pipe or device takes more than one text.
+
+    Raises:
+        PerfDoctorError: one is.
+    """
+    files = [path for path in paths if path is not None and (path.is_file() or not path.exists())]
+    places = [path.resolve() for path in files]
+    twice = next((path for number, path in enumerate(files) if places[number] in places[:number]), None)
+    if twice is not None:
+        raise PerfDoctorError(f"{twice} is named for two things.", hint="Name a file of its own for each.")
+
+
+def require_no_recording(path: Path | None) -> None:
+    """Makes sure that something else than a recording may take a place.
+
+    Raises:
+        PerfDoctorError: a recording is there, which cannot be made again.
+    """
+    if path is not None and _RECORDING.match(_begins(path) or b""):
+        raise PerfDoctorError(
+            f"{path} is a recording, which cannot be made again.", hint="Choose another file, or remove it first."
+        )
 
 
 def require_folders(*paths: Path | None) -> None:
@@ -288,12 +317,19 @@ def may_replace(path: Path) -> bool:
     """Whether nothing is lost that perfdoctor has not made: no file is there, an empty one, or a report of its own."""
     if not path.is_file():  # a pipe, or /dev/stdout, takes whatever is written
         return True
+    beginning = _begins(path)
+    return beginning == b"" or any(mark.match(beginning or b"") for mark in _REPORTS)
+
+
+def _begins(path: Path) -> bytes | None:
+    """The beginning of a file; None where it cannot be read."""
+    if not path.is_file():
+        return b""
     try:
         with path.open("rb") as file:
-            beginning = file.read(_BEGINNING)
+            return file.read(_BEGINNING)
     except OSError:
-        return False
-    return not beginning or any(mark.match(beginning) for mark in _REPORTS)
+        return None
 
 
 def _names_one(path: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.reports.json import SCHEMA
 from perfdoctor.results.blocks import Block
@@ -22,7 +22,7 @@ from perfdoctor.results.stuck import KINDS, Halt, Stuck
 _LATER = ("host", "sequence", "group", "tensors")
 # The first keys of a report stand in here; a profiler's trace begins as JSON does, and may have gigabytes.
 _BEGINNING = 4096
-_HINT = "Write it anew: perfdoctor report RECORDING --json FILE.json"
+_HINT = say("moves.report_again")
 
 
 def schema() -> dict[str, Any]:

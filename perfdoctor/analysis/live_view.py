@@ -29,6 +29,8 @@ READINGS_NS = 12 * NS_PER_S
 ENOUGH_S = 15.0
 # A diagnosis is about so much of the recording.
 DIAGNOSED_NS = 30 * NS_PER_S
+# Of less, as at the beginning of a recording that is gone through, nothing can be said.
+_LEAST_NS = NS_PER_S
 # A recorder commits every 0.5 s.
 _SILENT_NS = 5 * NS_PER_S
 # The first stacks come after 4 s, and some later where perfdoctor was started on a busy machine.
@@ -55,7 +57,7 @@ class Examined:
 
 
 def span_to_examine(follower: Follower, at_ns: int) -> tuple[int, int] | None:
-    """What a diagnosis at an instant is to be about, in ns; None as long as the first Python stacks are awaited.
+    """What a diagnosis at an instant is to be about, in ns; None while that is hardly anything, or stacks are awaited.
 
     Stacks come in pieces of some seconds. What follows the last of them could not be attributed yet, so it ends where
     the stacks of all processes that may train do, and at the instant itself where there are none.
@@ -65,7 +67,8 @@ def span_to_examine(follower: Follower, at_ns: int) -> tuple[int, int] | None:
     forked = {process.pid for process in follower.kept(ProcessSeen) if process.forked}
     until = [end for pid, end in follower.stacks_until().items() if pid not in forked]
     end_ns = min([at_ns, *(end for end in until if end > at_ns - DIAGNOSED_NS)])
-    return max(follower.start_ns, end_ns - DIAGNOSED_NS), end_ns
+    begin_ns = max(follower.start_ns, end_ns - DIAGNOSED_NS)
+    return (begin_ns, end_ns) if end_ns - begin_ns >= _LEAST_NS else None
 
 
 def _awaits_stacks(follower: Follower, at_ns: int) -> bool:

@@ -94,7 +94,7 @@ def read_profiles(rows: Sequence[Profile]) -> Profiled:
         try:
             ranks[row.pid] = _read(row)
         except PerfDoctorError as error:
-            unread.append(NotExamined("profile", str(error), error.hint))
+            unread.append(NotExamined("profile", str(error), error.next_move))
     return Profiled(
         ranks,
         numbers=gather_numbers(list(ranks.values())),

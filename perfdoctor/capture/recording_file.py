@@ -53,7 +53,7 @@ def recording_file(asked: Path | None, *, force: bool = False) -> Iterator[Path]
     except PerfDoctorError as error:
         if asked is None and error.recording is not None:
             error.recording = _keep(path)
-            error.hint = error.hint.replace(str(path), str(path := error.recording))
+            error.next_move = error.hint.replace(str(path), str(path := error.recording))
         raise
     except KeyboardInterrupt:
         path = path if asked is not None else _keep(path)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.capture.job import find_root
+from perfdoctor.diagnosis import Text, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes.readers.permissions import as_root, rights_over
 from perfdoctor.probes.readers.process import python_of, uses_torch
@@ -20,7 +21,7 @@ from perfdoctor.probes.readers.procfs import status_fields
 # A Python process younger than this may be about to load PyTorch: that takes seconds, from a slow disk a minute.
 YOUNG_S = 60.0
 _SHOWN = 4
-_LIST = "`ps -ef | grep python` lists the Python processes."
+_LIST = say("moves.list_processes")
 
 
 def process_id(text: str) -> int:
@@ -32,7 +33,8 @@ def process_id(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process. {_LIST}") from None
+        error = PerfDoctorError(f"{text!r} is not the number of a process.", hint=_LIST)
+        raise argparse.ArgumentTypeError(f"{error} {error.hint}") from None
 
 
 def require_linux() -> None:
@@ -148,7 +150,7 @@ def require_torch(pid: int) -> None:
         return
     raise PerfDoctorError(
         f"No process of this job has PyTorch loaded: {listed(family)}.",
-        hint="Name the process that trains, or one above it; `ps -ef | grep python` lists the Python processes.",
+        hint=say("moves.name_trainer"),
     )
 
 
@@ -163,12 +165,12 @@ def _require_living(pid: int, status: dict[str, str]) -> None:
         raise PerfDoctorError(f"Process {pid} has ended; only its exit status is left (a zombie).", hint=_LIST)
     leader = int(status.get("Tgid", pid))
     if leader != pid:
-        raise PerfDoctorError(f"{pid} is a thread of process {leader}.", hint=f"perfdoctor attach {leader}")
+        raise PerfDoctorError(f"{pid} is a thread of process {leader}.", hint=say("moves.attach", pid=leader))
     if "VmSize" not in status:
         raise PerfDoctorError(f"Process {pid} is a thread of the kernel.", hint=_LIST)
 
 
-def _elsewhere(pid: int, root: Path) -> str:
+def _elsewhere(pid: int, root: Path) -> Text:
     """Where the process may be that was meant: hidden, or in a container with numbers of its own."""
     try:
         os.kill(pid, 0)
@@ -177,11 +179,7 @@ def _elsewhere(pid: int, root: Path) -> str:
     except (OSError, OverflowError):
         pass
     inner = [outer for outer in _numbered_inside(pid, root) if outer != pid]
-    if inner:
-        listed = ", ".join(map(str, inner[:3]))
-        number = f"In a container, {pid} is the number of the process that is {listed} here"
-        return f"{number}: perfdoctor attach {inner[0]}"
-    return _LIST
+    return say("moves.attach_outer", inner=pid, outer=tuple(inner[:3])) if inner else _LIST
 
 
 def _numbered_inside(pid: int, root: Path) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.flight_recorder import BEGINNINGS
 from perfdoctor.recording.file_format import is_recording
@@ -73,7 +74,7 @@ def _files_at(address: str) -> list[File]:
         raise PerfDoctorError(
             "There is no trace (*.json, *.json.gz), no recording (*.perfdoctor) and no dump of the Flight Recorder "
             f"in {address}.",
-            hint=f"Watch the job with `perfdoctor attach PID --recording FILE`. For a trace: {HOW_TO_RECORD}",
+            hint=say("moves.record_or_trace", trace=HOW_TO_RECORD),
         )
     return sorted(inside, key=lambda file: file.address)
 

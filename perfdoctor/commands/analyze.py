@@ -82,7 +82,7 @@ def diagnose(paths: Sequence[str | Path], *, scheduler: str | None = None, summa
         return _diagnose_files(list(map(str, paths)), scheduler, summaries)
     if len(paths) > 1:
         raise PerfDoctorError(
-            f"{tables[0]} is a table of a whole job.", hint="Analyze it by itself: perfdoctor analyze TABLE"
+            f"{tables[0]} is a table of a whole job.", hint="Analyze it by itself, without other files."
         )
     return _diagnose_table(Path(tables[0]))
 
@@ -110,7 +110,7 @@ def _diagnose_files(addresses: list[str], scheduler: str | None, summaries: Path
         try:
             return _diagnose_on_one_clock(files)
         except PerfDoctorError as error:  # then they are compared without one
-            apart.append(NotExamined("clock", str(error), error.hint))
+            apart.append(NotExamined("clock", str(error), error.next_move))
     gathered = _gather(files, scheduler, summaries)
     with collector_paused():  # it would walk through the summaries of thousands of ranks
         diagnosis = _diagnose_summaries(gathered, files[0].kind)

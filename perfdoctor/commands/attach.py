@@ -36,6 +36,7 @@ from perfdoctor.reports.outputs import (
     asked_files,
     conclude,
     deliver,
+    require_apart,
     require_folders,
     require_places,
 )
@@ -131,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         require_terminal()
     require_places(*asked_files(arguments).values(), force=arguments.force)
     require_folders(arguments.recording)
+    require_apart(arguments.recording, *asked_files(arguments).values())
     require_replaceable(arguments.recording, force=arguments.force)
     target = target_of(arguments)
     require_target(target.pid)

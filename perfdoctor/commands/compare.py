@@ -95,7 +95,9 @@ def _require_answer(comparison: Comparison) -> None:
         PerfDoctorError: the pace is not known, or not how much it varies.
     """
     if comparison.regressed is None:
-        hint = "Record both runs alike, with diagnose(recording=...) in the loop, and at least two steps in each."
+        hint = (
+            "Record both runs alike, with diagnose(recording=...) in the loop, and for long enough to hold many steps."
+        )
         raise PerfDoctorError("Whether the job became slower cannot be told from these runs.", hint=hint)
 
 

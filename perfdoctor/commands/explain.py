@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.commands.arguments import add_language_argument
+from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 
 
@@ -40,9 +41,8 @@ def require_cause(cause: str) -> None:
         PerfDoctorError: there is none; the hint names those that may be meant.
     """
     if cause not in CAUSES:
-        near = nearest(cause)
-        meant = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise PerfDoctorError(f"There is no cause {cause!r}.", hint=f"{meant}`perfdoctor explain` lists all of them.")
+        hint = say("moves.list_causes", near=tuple(nearest(cause)), known=tuple(CAUSES))
+        raise PerfDoctorError(f"There is no cause {cause!r}.", hint=hint)
 
 
 def nearest(word: str) -> list[str]:

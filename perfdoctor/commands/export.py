@@ -21,7 +21,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.exports.metrics import Figures, figures
 from perfdoctor.exports.otlp import Sender, require_sdk
 from perfdoctor.recording.reader import Recording
-from perfdoctor.reports.outputs import require_folders, write_bytes
+from perfdoctor.reports.outputs import require_apart, require_folders, require_no_recording, write_bytes
 
 _EXAMPLE = "perfdoctor export RECORDING --to perfetto FILE.json"
 
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = [(kind, Path(path)) for kind, path in arguments.to]
     if not asked and arguments.otlp is None:
         arguments.parser.error("one of the arguments --to and --otlp is required")
+    require_apart(*(path for kind, path in asked if kind in _FILES))
     for kind, path in asked:
         _require(kind, path, force=arguments.force)
     if arguments.otlp is not None:
@@ -75,6 +76,7 @@ def _require(kind: str, path: Path, *, force: bool) -> None:
         )
     if kind in _FILES:
         require_folders(path)
+        require_no_recording(path)
         taken = path.is_file() and path.stat().st_size > 0
     else:
         require_folders(path / "table" if path.is_dir() else path)

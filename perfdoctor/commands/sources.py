@@ -62,8 +62,13 @@ def _of_recording(path: Path) -> dict[str, Any]:
 def _of_traces(path: Path) -> dict[str, Any]:
     from perfdoctor.commands import analyze
     from perfdoctor.reports.json import document
+    from perfdoctor.traces.reader import NoTraceError
 
-    return document(analyze.diagnose([path]))
+    try:
+        return document(analyze.diagnose([path]))
+    except NoTraceError as error:
+        what = "neither a recording nor a JSON report nor a profiler trace"
+        raise PerfDoctorError(f"{path} is {what}: {error.looks}.", hint=_HINT) from None
 
 
 def _report(path: Path) -> dict[str, Any]:
@@ -73,5 +78,6 @@ def _report(path: Path) -> dict[str, Any]:
         raise PerfDoctorError(f"The report {path} is damaged: {error}.", hint=_HINT) from None
     if "verdict" in found:
         return found
-    hint = "Record the job before and after: perfdoctor attach PID --recording FILE"
-    raise PerfDoctorError(f"{path} is a report of several runs, not of one.", hint=hint)
+    raise PerfDoctorError(
+        f"{path} is a report of several runs, not of one.", hint="Name a recording or a JSON report of each run."
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from perfdoctor import __version__
 from perfdoctor.causes import CAUSES
 from perfdoctor.compare.comparable import differences
-from perfdoctor.compare.estimates import Estimate, Ratio, difference, estimate_both
+from perfdoctor.compare.estimates import Estimate, Ratio, change, difference, estimate_both, quotient
 from perfdoctor.compare.side import Side
 from perfdoctor.knowledge import thresholds
 from perfdoctor.results.comparison import Answer, CauseChange, Comparison, Interval, Pace, Prediction, Promise, Weight
@@ -45,32 +46,53 @@ def _pace(before: Ratio, after: Ratio) -> Pace:
     one, other = estimate_both(before, after)
     gain = difference(other.log(), one.log(), confidence)
     floor = None if gain.high is None else max(float(thresholds.NOISE_FLOOR), math.expm1(gain.high - gain.value))
-    batches = tuple(before.each), tuple(after.each)
-    return Pace(before.value, after.value, batches, gain.exp(), confidence, floor, _answer(gain.value, floor))
+    answer = _answer(gain.value, floor)
+    speedup = _if_told(gain.exp(), answer)
+    return Pace(before.value, after.value, (tuple(before.each), tuple(after.each)), speedup, confidence, floor, answer)
 
 
 def _answer(log_speedup: float, floor: float | None) -> Answer:
     if floor is None:
         return Answer.UNKNOWN
     if abs(log_speedup) <= math.log1p(floor):
-        return Answer.SAME
+        return Answer.SAME if floor <= thresholds.TELLING_FLOOR else Answer.UNKNOWN
     return Answer.FASTER if log_speedup > 0 else Answer.SLOWER
+
+
+def _if_told(found: Interval, answer: Answer) -> Interval:
+    """An interval, without its ends where they tell nothing."""
+    return Interval(found.value) if answer is Answer.UNKNOWN else found
 
 
 def _implied(before: Side, after: Side) -> Interval | None:
     """The speed-up if a step has as much of the model's own arithmetic as before: its share then grows with the pace.
 
-    None where either run has too little of it.
+    None where either run has too little of it, or was watched for too little.
     """
     healthy = [cause for cause in CAUSES if CAUSES[cause].healthy]
     shares = before.share(*healthy), after.share(*healthy)
     if min(share.value for share in shares) < thresholds.MIN_SHARE:
         return None
-    one, other = estimate_both(*shares)
-    return difference(one.log(), other.log(), thresholds.COMPARED_CONFIDENCE).exp()
+    found = quotient(*estimate_both(*shares), thresholds.COMPARED_CONFIDENCE, most=1.0)
+    if found.low is None or found.high is None:
+        return None
+    floor = max(found.high / found.value, found.value / found.low) - 1
+    return None if _answer(math.log(found.value), floor) is Answer.UNKNOWN else found
 
 
 _Paces = tuple[Estimate, Estimate]
+
+
+class _Scale(NamedTuple):
+    """What costs are a part of.
+
+    Attributes:
+        whole: all of the wall time, or a step before.
+        most: what a cost can be at most.
+    """
+
+    whole: float
+    most: float = math.inf
 
 
 def _causes(before: Side, after: Side, paces: _Paces | None) -> tuple[CauseChange, ...]:
@@ -83,8 +105,8 @@ def _causes(before: Side, after: Side, paces: _Paces | None) -> tuple[CauseChang
     most = {cause: max(side.shares.get(cause, 0.0) for side in (before, after)) for cause in names}
     causes = sorted((cause for cause in most if most[cause] >= thresholds.REPORTED_CAUSE), key=lambda one: -most[one])
     confidence = 1 - (1 - thresholds.COMPARED_CONFIDENCE) / max(1, len(causes))
-    smallest = thresholds.NOISE_FLOOR * (1.0 if paces is None else paces[0].value)
-    return tuple(_change(cause, _costs(cause, before, after, paces), confidence, smallest) for cause in causes)
+    scale = _Scale(1.0, 1.0) if paces is None else _Scale(paces[0].value)
+    return tuple(_change(cause, _costs(cause, before, after, paces), confidence, scale) for cause in causes)
 
 
 def _costs(cause: str, before: Side, after: Side, paces: _Paces | None) -> tuple[Estimate, Estimate]:
@@ -95,17 +117,20 @@ def _costs(cause: str, before: Side, after: Side, paces: _Paces | None) -> tuple
     return (one, other) if paces is None else (one.times(paces[0]), other.times(paces[1]))
 
 
-def _change(cause: str, costs: tuple[Estimate, Estimate], confidence: float, smallest: float) -> CauseChange:
-    change = difference(*costs, confidence)
-    return CauseChange(cause, costs[0].value, costs[1].value, change, _of_change(change, smallest))
+def _change(cause: str, costs: tuple[Estimate, Estimate], confidence: float, scale: _Scale) -> CauseChange:
+    found = change(*costs, confidence, scale.most)
+    answer = _of_change(found, scale.whole)
+    return CauseChange(cause, costs[0].value, costs[1].value, _if_told(found, answer), answer)
 
 
-def _of_change(change: Interval, smallest: float) -> Answer:
-    if change.low is None or change.high is None:
+def _of_change(found: Interval, whole: float) -> Answer:
+    if found.low is None or found.high is None:
         return Answer.UNKNOWN
-    if change.high < 0 and change.value <= -smallest:
+    if found.high < 0 and found.value <= -thresholds.NOISE_FLOOR * whole:
         return Answer.FASTER
-    return Answer.SLOWER if change.low > 0 and change.value >= smallest else Answer.SAME
+    if found.low > 0 and found.value >= thresholds.NOISE_FLOOR * whole:
+        return Answer.SLOWER
+    return Answer.SAME if found.high - found.low <= thresholds.TELLING_CHANGE * whole else Answer.UNKNOWN
 
 
 def _prediction(before: Side, pace: Pace | None) -> Prediction | None:

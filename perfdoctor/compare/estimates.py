@@ -44,6 +44,21 @@ class Estimate:
         variance = None if self.variance is None else self.variance / self.value**2
         return Estimate(math.log(self.value), variance, self.freedom)
 
+    def between(self, reach: float, most: float) -> tuple[float, float]:
+        """The least and the greatest amount that lies no more than so many standard errors from the estimate.
+
+        An amount that cannot fall below 0 or exceed ``most`` varies less, the nearer it is to them. Taken as of the
+        true amount rather than of the estimate, its error never leads beyond (Wilson 1927, "Probable inference, the law
+        of succession, and statistical inference", of shares; without a most it is the same for counts).
+        """
+        room = self.value * (1 - self.value / most)
+        if not self.variance or room <= 0:
+            return self.value, self.value
+        error = reach**2 * self.variance
+        spread = error / room
+        middle, ends, scale = 2 * self.value + spread, math.sqrt(4 * error + spread**2), 1 + spread / most
+        return 2 * self.value**2 / (middle + ends), min(most, (middle + ends) / (2 * scale))
+
     def times(self, other: Estimate) -> Estimate:
         """The product with an independent one (Goodman 1960, without the term of second order)."""
         value = self.value * other.value
@@ -182,13 +197,60 @@ def difference(before: Estimate, after: Estimate, confidence: float) -> Interval
     value = after.value - before.value
     if before.variance is None or after.variance is None:
         return Interval(value)
-    parts = before.variance, after.variance
+    reach = _quantile(before, after, confidence) * math.sqrt(before.variance + after.variance)
+    return Interval(value, value - reach, value + reach)
+
+
+def change(before: Estimate, after: Estimate, confidence: float, most: float = math.inf) -> Interval:
+    """By how much more the second of two amounts is, without leaving what is possible.
+
+    Each amount has an interval of its own, and both are put together as Newcombe (1998, "Interval estimation for the
+    difference between independent proportions") and Zou and Donner (2008, "Construction of confidence limits about
+    effect measures") do it. Where much was watched it is that of Welch's t-test.
+
+    Args:
+        before: the first, neither below 0 nor above the most.
+        after: the second, likewise.
+        confidence: with which the difference lies in the interval.
+        most: what an amount can be at most, 1 of shares.
+    """
+    value = after.value - before.value
+    if before.variance is None or after.variance is None:
+        return Interval(value)
+    reach = _quantile(before, after, confidence)
+    (least, greatest), (lower, upper) = before.between(reach, most), after.between(reach, most)
+    down = math.hypot(after.value - lower, greatest - before.value)
+    up = math.hypot(upper - after.value, before.value - least)
+    return Interval(value, value - down, value + up)
+
+
+def quotient(before: Estimate, after: Estimate, confidence: float, most: float = math.inf) -> Interval:
+    """How many times as much the second of two amounts above 0 is, likewise: a change of their logarithms.
+
+    Args:
+        before: the first.
+        after: the second.
+        confidence: with which the quotient lies in the interval.
+        most: what an amount can be at most.
+    """
+    value = after.value / before.value
+    if before.variance is None or after.variance is None:
+        return Interval(value)
+    reach = _quantile(before, after, confidence)
+    (least, greatest), (lower, upper) = before.between(reach, most), after.between(reach, most)
+    down = math.hypot(math.log(after.value / lower), math.log(greatest / before.value))
+    up = math.hypot(math.log(upper / after.value), math.log(before.value / least))
+    return Interval(value, value * math.exp(-down), value * math.exp(up))
+
+
+def _quantile(before: Estimate, after: Estimate, confidence: float) -> float:
+    """Student's t for a difference of the two; 0 where neither varies."""
+    parts = before.variance or 0.0, after.variance or 0.0
     if sum(parts) == 0:
-        return Interval(value, value, value)
+        return 0.0
     # Rounded down: a little too cautious.
     freedom = int(_joint_freedom(parts, (before.freedom, after.freedom)) + 1e-9)
-    reach = student_t(max(1, freedom), confidence) * math.sqrt(sum(parts))
-    return Interval(value, value - reach, value + reach)
+    return student_t(max(1, freedom), confidence)
 
 
 def _joint_freedom(parts: Sequence[float], freedoms: Sequence[float]) -> float:

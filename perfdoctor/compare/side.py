@@ -8,13 +8,14 @@ from typing import Any
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.compare.estimates import Ratio
+from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.results.blocks import Block, in_batches
 from perfdoctor.results.comparison import Run
 
 SCHEMA = 1  # of the JSON reports that are understood
-_HINT = "Make it anew: perfdoctor report RECORDING --json FILE.json"
+_HINT = say("moves.report_again")
 
 
 @dataclass(frozen=True, slots=True)

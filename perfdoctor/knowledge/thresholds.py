@@ -726,6 +726,14 @@ COMPARED_CONFIDENCE = Threshold(
 NOISE_FLOOR = Threshold(
     0.02, "of the time per step", "nsys-ai's for single runs (0.3): what runs of the same job differ by anyway"
 )
+TELLING_FLOOR = Threshold(
+    1.0,
+    "of the time per step",
+    "judgement: whoever cannot tell twice the pace from chance has not seen enough to answer",
+)
+TELLING_CHANGE = Threshold(
+    0.5, "of the wall time", "judgement: in a wider interval of what a cause takes there is room for most bottlenecks"
+)
 BATCHES = Threshold(20, "batches of neighbouring blocks", "Schmeiser 1982: 10 to 30, more gain little and depend more")
 REPORTED_CAUSE = Threshold(0.01, "of the wall time", "judgement: what costs less in both runs is not worth a line")
 MUCH_LONGER = Threshold(3.0, "times as long", "judgement: a longer run sees rarer things, checkpoints for instance")

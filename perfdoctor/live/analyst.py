@@ -147,8 +147,10 @@ class Analyst(threading.Thread, Generic[M_co]):
                     self._whole = examine_whole(recording)
             return self._whole
         span = span_to_examine(follower, at_ns)
+        if span is None:
+            return self._whole or examined
         worth_ns = _WORTH_NS if live else NS_PER_S
-        if span is None or abs(span[1] - examined.span[1]) < worth_ns or not throttle.allows(self._cost_s):
+        if abs(span[1] - examined.span[1]) < worth_ns or not throttle.allows(self._cost_s):
             return examined
         began_s = time.thread_time()
         newer = examine_span(follower, span)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.file_format import is_recording
@@ -22,6 +23,19 @@ HOW_TO_RECORD = (
     "Record one with torch.profiler.profile(...) and prof.export_chrome_trace('trace.json.gz'), "
     "or with tensorboard_trace_handler."
 )
+
+
+class NoTraceError(PerfDoctorError):
+    """A file is no profiler trace.
+
+    Args:
+        message: that of the error.
+        looks: what the file looks like instead, as a sentence goes on after a colon.
+    """
+
+    def __init__(self, message: str, *, looks: str = "") -> None:
+        super().__init__(message, hint=HOW_TO_RECORD)
+        self.looks = looks
 
 
 def read_trace(path: Path) -> Trace:
@@ -40,13 +54,11 @@ def read_trace(path: Path) -> Trace:
     if is_recording(pieces.beginning):
         raise PerfDoctorError(
             f"{path} is a recording of perfdoctor, not a profiler trace.",
-            hint=f"perfdoctor report {shlex.quote(str(path))}",
+            hint=say("moves.read_recording", path=shlex.quote(str(path))),
         )
     if not pieces.is_trace:
-        raise PerfDoctorError(
-            f"{path} is not a profiler trace: {_what_instead(pieces.beginning)}.",
-            hint=HOW_TO_RECORD,
-        )
+        looks = _what_instead(pieces.beginning)
+        raise NoTraceError(f"{path} is not a profiler trace: {looks}.", looks=looks)
     if columns.events == 0:
         raise PerfDoctorError(f"{path} holds no event that can be read.", hint=HOW_TO_RECORD)
     notes = [file.missing] if file.missing else []
@@ -162,4 +174,6 @@ def _what_instead(text: bytes) -> str:
         return "it is a SQLite file (Nsight Systems' exports are not read yet)"
     if text.lstrip().startswith((b"{", b"[")):
         return "it is JSON without traceEvents"
-    return "it is not JSON"
+    if text.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
+        return "it is an HTML page"
+    return "it is not JSON" if b"\0" not in text else "it is not text"

@@ -29,7 +29,12 @@ _STEP_IS = {
     "optimizer steps": "优化器的步，从外部计数",
     "backward passes": "反向传播的次数，从外部计数",
 }
-_COSTS = {"faster": "减少", "slower": "增加", "no difference can be shown": "看不出差别", "unknown": "未知"}
+_COSTS = {
+    "faster": "减少",
+    "slower": "增加",
+    "no difference can be shown": "看不出差别",
+    "unknown": "观测太少，无法判断",
+}
 
 
 def faster(*, factor: str, before: str, after: str) -> str:
@@ -74,6 +79,10 @@ def no_interval() -> str:
         "其中一份报告没有说明运行的波动：它由较旧的 perfdoctor 生成，或看到的训练步少于两个。"
         "可以用记录重新生成：perfdoctor report RECORDING --json FILE.json"
     )
+
+
+def too_little() -> str:
+    return "观测太少，无法判断：这两次运行自身的波动就可能掩盖两倍或一半的速度。在安静的机器上观测更久才能看得更清楚。"
 
 
 def forbidden(*, what: str, name: str, before: str, after: str) -> str:

@@ -47,8 +47,8 @@ KEYS = (
     ("space, home, end", "在已结束的记录中：按原速播放、开头、结尾"),
     ("q, Ctrl-C", "退出；`attach --live` 随后生成诊断和报告"),
 )
-BAR = ("up/down", "enter 打开", "v 诊断", "s 排序", "/ 过滤", "? 帮助", "q 退出")
-REPLAY_BAR = ("enter 打开", "v 诊断", "s 排序", "/ 过滤", "left/right 1 s", "space 播放", "? 帮助", "q 退出")
+BAR = ("up/down", "/ 过滤", "s 排序", "enter 打开", "v 诊断", "? 帮助", "q 退出")
+REPLAY_BAR = ("/ 过滤", "s 排序", "enter 打开", "v 诊断", "left/right 1 s", "space 播放", "? 帮助", "q 退出")
 PHASES = "训练步的阶段"
 THREADS = "线程，最忙的在前"
 SHARES = "时间去向"
@@ -73,12 +73,13 @@ def no_diagnosis() -> str:
     return "还没有诊断。"
 
 
-def title(*, pid: int, host: str, watched: str) -> str:
-    return f"perfdoctor：进程 {pid} 的作业" + (f"（{host}）" if host else "") + f"，已观测 {watched}"
+def title(*, pid: int, host: str, watched: str | None) -> str:
+    said = f"perfdoctor：进程 {pid} 的作业" + (f"（{host}）" if host else "")
+    return said if watched is None else f"{said}，已观测 {watched}"
 
 
 def replayed(*, at: str, length: str, playing: bool) -> str:
-    return f"{'播放' if playing else '记录'}，{at} / {length}"
+    return f"{'播放' if playing else '记录已结束'}，{at} / {length}"
 
 
 def silent(*, seconds: float) -> str:

@@ -27,7 +27,7 @@ _STEP_IS = {
     "optimizer steps": "steps of the optimizer, counted from outside",
     "backward passes": "backward passes, counted from outside",
 }
-_COSTS = {"faster": "less", "slower": "more"}
+_COSTS = {"faster": "less", "slower": "more", "unknown": "too little to tell"}
 
 
 def faster(*, factor: str, before: str, after: str) -> str:
@@ -73,6 +73,13 @@ def no_interval() -> str:
     return (
         "One of these reports says nothing of how much the run varies: it was made by an older perfdoctor, or saw less "
         "than two steps. From the recording it can be made anew: perfdoctor report RECORDING --json FILE.json"
+    )
+
+
+def too_little() -> str:
+    return (
+        "Too little was watched to tell: what these runs vary by anyway could hide twice the pace, or half of it. "
+        "Longer runs on a quiet machine tell more."
     )
 
 

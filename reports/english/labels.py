@@ -1,6 +1,7 @@
 """What reports call their own parts: headings, names of rows, and words between numbers."""
 
 from perfdoctor.diagnosis import Text
+from perfdoctor.reports.audience import either
 
 _RESOURCES = {"cpu": "CPU", "gpu": "GPU", "io": "I/O", "communication": "Communication"}
 
@@ -320,11 +321,12 @@ def attach_to_training() -> str:
 
 
 def attach_again() -> str:
-    return "Attach again while the job trains, or watch longer with --duration SECONDS."
+    return f"Attach again while the job trains, or watch longer with {either('--duration SECONDS', tool='`seconds`')}."
 
 
 def check_probes(*, pid: object) -> str:
-    return f"`perfdoctor check {pid}` says what perfdoctor was not able to look at, and what enables it."
+    check = either(f"`perfdoctor check {pid}`", tool=f"`check` with pid {pid}")
+    return f"{check} says what perfdoctor was not able to look at, and what enables it."
 
 
 def missing_above() -> str:

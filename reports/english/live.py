@@ -47,8 +47,9 @@ KEYS = (
     ("space, home, end", "in a recording that is finished: play it at its own pace, its start, its end"),
     ("q, Ctrl-C", "quit; `attach --live` then makes the diagnosis and the reports"),
 )
-BAR = ("up/down", "enter open", "v diagnosis", "s sort", "/ filter", "? help", "q quit")
-REPLAY_BAR = ("enter open", "v diagnosis", "s sort", "/ filter", "left/right 1 s", "space play", "? help", "q quit")
+# The least important first: where not all have room, they go.
+BAR = ("up/down", "/ filter", "s sort", "enter open", "v diagnosis", "? help", "q quit")
+REPLAY_BAR = ("/ filter", "s sort", "enter open", "v diagnosis", "left/right 1 s", "space play", "? help", "q quit")
 PHASES = "Phases of its steps"
 THREADS = "Threads, busiest first"
 SHARES = "Where its time goes"
@@ -73,12 +74,13 @@ def no_diagnosis() -> str:
     return "No diagnosis yet."
 
 
-def title(*, pid: int, host: str, watched: str) -> str:
-    return f"perfdoctor: job of process {pid}" + (f" on {host}" if host else "") + f", watched for {watched}"
+def title(*, pid: int, host: str, watched: str | None) -> str:
+    said = f"perfdoctor: job of process {pid}" + (f" on {host}" if host else "")
+    return said if watched is None else f"{said}, watched for {watched}"
 
 
 def replayed(*, at: str, length: str, playing: bool) -> str:
-    return f"{'playing' if playing else 'recording'}, {at} of {length}"
+    return f"{'playing' if playing else 'recording ended'}, {at} of {length}"
 
 
 def silent(*, seconds: float) -> str:

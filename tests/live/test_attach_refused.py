@@ -25,7 +25,7 @@ from tests.processes.attaching import (
 
 
 def test_no_such_process() -> None:
-    refused(perfdoctor("attach", 1 << 22), "There is no process", "ps -ef")
+    refused(perfdoctor("attach", 1 << 22), "There is no process", "perfdoctor ps")
 
 
 def test_a_zombie() -> None:
@@ -137,7 +137,7 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
 def test_a_script_is_not_the_number_of_a_process() -> None:
     answer = perfdoctor("check", "train.py")
     assert answer.status == 2
-    assert "argument PID: 'train.py' is not the number of a process. `ps -ef" in answer.err
+    assert "argument PID: 'train.py' is not the number of a process. `perfdoctor ps" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -211,4 +211,7 @@ def test_nothing_overwrites_a_file_of_the_users(tmp_path: Path) -> None:
         refused(perfdoctor("attach", young.pid, "--json", precious), "is no report of perfdoctor's", "--force")
         refused(perfdoctor("attach", young.pid, "--recording", "/dev/null"), "no file that can be recorded into")
         refused(perfdoctor("attach", young.pid, "--recording", tmp_path), "is a folder")
+        twice = tmp_path / "new"
+        answer = perfdoctor("attach", young.pid, "--recording", twice, "--json", twice)
+        refused(answer, "is named for two things", "Name a file of its own for each")
     assert precious.read_text() == "data"

@@ -73,9 +73,9 @@ def test_a_recording_is_followed_and_then_gone_through(training: Started, tmp_pa
             assert screen.shows("watched for", f"{training.pid} trainer", "names when you quit"), screen.text
             out, err = watching.communicate(timeout=60)
             assert watching.returncode == 0, err
-            assert screen.shows("recording,", out.splitlines()[0], "left/right 1 s"), screen.text
+            assert screen.shows("recording ended,", out.splitlines()[0], "left/right 1 s"), screen.text
             screen.press("\x1b[H")
-            assert screen.shows("recording, 0 s of"), screen.text
+            assert screen.shows("recording ended, 0 s of", out.splitlines()[0]), screen.text
             screen.press("q")
             assert screen.ended() == 0
 

@@ -71,7 +71,7 @@ def tell_jobs(found: TrainingJobs) -> ToolAnswer:
     """The training jobs of this host."""
     values = asdict(ToldJobs([_job(job) for job in found.jobs], found.unread))
     heading, *lines = listing(found.jobs, columns=_COLUMNS).split("\n") if found.jobs else (none_found(found),)
-    rest = "[…] `perfdoctor ps` lists them all"
+    rest = "[…] more jobs run on this host than have room here"
     return answer((Section("", (heading, *lines), rest), Section("", short_lines(unread(found)))), values)
 
 
@@ -107,7 +107,9 @@ def tell_check(checked: Checked, pid: int | None) -> ToolAnswer:
         (
             Section("", short_lines(*first)),
             Section("", tuple(_availabilities(checked.probes))),
-            Section("A trace (`perfdoctor attach --trace`):", tuple(_availabilities(checked.ways))),
+            Section(
+                "A trace, which no tool takes, but `perfdoctor attach --trace`:", tuple(_availabilities(checked.ways))
+            ),
         ),
         values,
     )

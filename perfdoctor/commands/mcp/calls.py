@@ -16,10 +16,11 @@ from perfdoctor.capture.recording_file import recording_file
 from perfdoctor.capture.target import Relative, family_of, require_target, require_torch
 from perfdoctor.commands.attach import load_analysis
 from perfdoctor.commands.sources import Source, read_source
-from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.diagnosis import Diagnosis, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.probes import Availability, all_probes
 from perfdoctor.recording.reader import Recording
+from perfdoctor.reports.audience import for_agents
 from perfdoctor.results.comparison import Comparison
 
 
@@ -67,7 +68,8 @@ def watch(pid: int, seconds: float) -> Report:
         record(Job(pid, roots_of(pid)), path, seconds, all_probes())
         with Recording.open(path) as recording:
             diagnosis = examine(recording)
-    move = next_move(diagnosis) if diagnosis.verdict.bottleneck is None else ""
+    with for_agents():
+        move = next_move(diagnosis) if diagnosis.verdict.bottleneck is None else ""
     return Report(Source(Path(f"process {pid}"), "recording", _document(diagnosis)), move)
 
 
@@ -106,7 +108,8 @@ def check(pid: int | None) -> Checked:
         require_target(pid)
         require_torch(pid)
     except PerfDoctorError as error:
-        return Checked(probes, ways, family, (str(error), error.hint))
+        with for_agents():
+            return Checked(probes, ways, family, (str(error), error.hint))
     return Checked(probes, ways, family)
 
 
@@ -143,7 +146,7 @@ def _require_whole(source: Source) -> None:
         return
     raise PerfDoctorError(
         f"The report {source.path} cannot be read: {wrong}.",
-        hint="Write it anew: perfdoctor report RECORDING --json FILE.json",
+        hint=say("moves.report_again"),
     )
 
 

@@ -150,6 +150,14 @@ def test_where_there_will_be_no_stacks_it_does_not_wait(tmp_path: Path) -> None:
         assert span_to_examine(follower, at(3.0)) == (START, at(3.0))
 
 
+def test_of_the_first_instants_there_is_no_diagnosis(tmp_path: Path) -> None:
+    with followed(recording("slow_store", tmp_path)) as follower:
+        begun_ns = follower.start_ns
+        assert span_to_examine(follower, begun_ns) is None
+        assert span_to_examine(follower, begun_ns + NS_PER_S // 2) is None
+        assert span_to_examine(follower, begun_ns + 2 * NS_PER_S) == (begun_ns, begun_ns + 2 * NS_PER_S)
+
+
 def test_a_diagnosis_ends_where_stacks_do(tmp_path: Path) -> None:
     cut = [segment._replace(until_ns=at(4.2)) for segment in stacks(7, (), times=80)]
     with followed(write(tmp_path / "a", job(*cut))) as follower:  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def fails(error: BaseException, asked: Path | None = None) -> None:
     with recording_file(asked) as path:
         path.write_text("recorded")
         if isinstance(error, PerfDoctorError):
-            error.hint, error.recording = error.hint.format(path), path
+            error.next_move, error.recording = error.hint.format(path), path
         raise error
 
 

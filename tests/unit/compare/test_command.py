@@ -104,14 +104,27 @@ def test_on_github_the_summary_and_an_annotation_say_it(
     [
         (None, "cannot be read"),
         (b"", "is empty"),
-        (b"hello", "not a profiler trace"),
+        (b"hello", "neither a recording nor a JSON report nor a profiler trace: it is not JSON"),
+        (b"\n<!DOCTYPE html><title>A report</title>", "profiler trace: it is an HTML page"),
+        (bytes(range(200)), "profiler trace: it is not text"),
         (b'{"a": 1}', "without traceEvents"),
         (b'{"schema": 1, "perfdoctor": "0.1.0", "diagnosis": {}, "trials": []}', "report of several runs"),
         (b'{"schema": 1, "perfdoctor": "0.1.0", "verdict', "is damaged"),
         (json.dumps({**report([0.1] * 20), "schema": 2}).encode(), "schema 2"),
         (b"SQLite format 3\x00" + bytes(200), "SQLite"),
     ],
-    ids=["missing", "empty", "text", "other JSON", "treated", "cut short", "another schema", "another database"],
+    ids=[
+        "missing",
+        "empty",
+        "text",
+        "page",
+        "bytes",
+        "other JSON",
+        "treated",
+        "cut short",
+        "another schema",
+        "another database",
+    ],
 )
 def test_files_that_hold_no_run_are_refused(
     files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str

@@ -1,5 +1,6 @@
 """Estimates with their errors: what is said of numbers with a known truth, many times over."""
 
+import math
 import random
 
 import pytest
@@ -8,11 +9,13 @@ from perfdoctor.compare.estimates import (
     Estimate,
     Noise,
     Ratio,
+    change,
     dependence,
     difference,
     estimate_both,
     mean,
     noise_of,
+    quotient,
     student_t,
     within_t,
 )
@@ -63,6 +66,42 @@ def test_the_interval_of_a_ratio_holds_the_truth_as_often_as_it_claims() -> None
         assert found.high is not None
         held += found.low <= 0.02 <= found.high
     assert 0.95 <= held / 1000 <= 0.99
+
+
+@pytest.mark.parametrize(("value", "deviation"), [(0.5, 0.001), (0.5, 0.3), (0.01, 0.05), (0.99, 0.05), (0.999, 0.4)])
+@pytest.mark.parametrize("most", [1.0, math.inf])
+def test_an_amount_lies_within_what_is_possible(value: float, deviation: float, most: float) -> None:
+    low, high = Estimate(value, deviation**2, 3).between(4.5, most)
+    assert 0 <= low < value < high <= most
+    for end in (low, high):  # as many standard errors of an amount at that end away from the estimate
+        error = deviation * math.sqrt(end * (1 - end / most) / (value * (1 - value / most)))
+        assert abs(value - end) == pytest.approx(4.5 * error)
+
+
+def test_an_amount_at_an_end_of_what_is_possible_is_known_exactly() -> None:
+    for value in (0.0, 1.0):
+        assert Estimate(value, 0.0, 3).between(4.5, 1.0) == (value, value)
+
+
+def test_a_change_is_that_of_welch_where_much_was_watched_and_possible_where_little_was() -> None:
+    sure = Estimate(0.4, 1e-6, 14), Estimate(0.5, 2e-6, 14)
+    usual, bounded = difference(*sure, 0.98), change(*sure, 0.98, most=1.0)
+    assert (bounded.value, bounded.low, bounded.high) == pytest.approx((usual.value, usual.low, usual.high), abs=2e-4)
+    unsure = Estimate(0.05, 0.04, 1), Estimate(0.95, 0.04, 1)
+    usual, bounded = difference(*unsure, 0.98), change(*unsure, 0.98, most=1.0)
+    assert usual.high is not None
+    assert bounded.high is not None
+    assert bounded.low is not None
+    assert -1 <= bounded.low < bounded.high <= 1 < usual.high
+
+
+def test_a_quotient_is_that_of_logarithms_where_much_was_watched_and_above_0_anyway() -> None:
+    sure = Estimate(0.4, 1e-6, 14), Estimate(0.5, 2e-6, 14)
+    usual, bounded = difference(*(one.log() for one in sure), 0.98).exp(), quotient(*sure, 0.98, most=1.0)
+    assert (bounded.value, bounded.low, bounded.high) == pytest.approx((usual.value, usual.low, usual.high), rel=1e-3)
+    unsure = quotient(Estimate(0.9, 0.2, 1), Estimate(0.5, 0.2, 1), 0.98, most=1.0)
+    assert unsure.low is not None
+    assert 0 < unsure.low < unsure.value
 
 
 def test_a_product_varies_as_its_factors_do() -> None:

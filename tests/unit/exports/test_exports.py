@@ -18,6 +18,8 @@ from perfdoctor.__main__ import main
 from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, Sample
+from perfdoctor.reports import json as json_report
+from tests.builders import diagnoses
 from tests.builders.jobs import BOOTSTRAP, MODULE, OWN, START, at, named, process, readings, stacks, thread, write
 from tests.recordings import corpus, packing
 
@@ -331,6 +333,29 @@ def test_what_is_there_is_left_alone_unless_it_is_forced(made: Path, capsys: pyt
     exported(made, "csv", "tables")
     sentence, _ = refused(capsys, made, "--to", "csv", made.with_name("tables"))
     assert "is there already" in sentence
+
+
+def test_a_recording_is_not_replaced_by_what_is_made_of_it(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = made.read_bytes()
+    assert main(["export", str(made), "--to", "perfetto", str(made), "--force"]) == 1
+    assert "is a recording, which cannot be made again" in capsys.readouterr().err
+    assert main(["report", str(made), "--json", str(made), "--force"]) == 1
+    assert made.read_bytes() == before
+    twice = str(made.with_name("twice.json"))
+    assert main(["export", str(made), "--to", "perfetto", twice, "--to", "speedscope", twice]) == 1
+    assert "is named for two things" in capsys.readouterr().err
+
+
+def test_a_report_is_told_from_other_files_that_are_no_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(json_report.render(diagnoses.input_bound()))
+    for command in (["export", str(file), "--to", "csv", str(tmp_path / "tables")], ["report", str(file)]):
+        assert main(command) == 1
+        said = capsys.readouterr().err
+        assert "is a JSON report, not a recording" in said
+        assert "Name the recording" in said
 
 
 def test_what_cannot_be_done_is_said_before_anything_is(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

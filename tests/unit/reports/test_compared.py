@@ -60,6 +60,18 @@ def test_a_report_of_an_older_version_is_said_to_have_no_interval() -> None:
     assert "perfdoctor report RECORDING --json FILE.json" in text
 
 
+def test_of_runs_that_tell_too_little_no_figure_is_shown() -> None:
+    few = [0.1, 0.1, 0.4, 0.1, 1.4, 0.2, 0.1, 1.0]
+    text = console(compared(report(few), report(few[::-1])))
+    assert "Too little was watched to tell" in text
+    assert "Noise floor unknown" in text
+    assert "too little to tell" in text
+    unmarked = [{**report(few), "steps": {}, "blocks": [{**one, "steps": None} for one in report(few)["blocks"][:3]]}]
+    told = compared(*unmarked, {**unmarked[0], "breakdown": [{"cause": "cpu.model_compute", "share": 1.0}]})
+    assert "points" not in console(told)
+    assert "too little to tell" in console(told)
+
+
 def test_the_json_has_all_of_it() -> None:
     told = json.loads(compared_json.render(faster()))
     assert told["prediction"]["promise"] == "came true"
@@ -126,6 +138,12 @@ def test_nothing_of_a_run_s_becomes_markup_or_steers_a_terminal() -> None:
         assert "\x1b" not in render(attacked)
     assert "\n" not in github.annotation(attacked)
     json.loads(compared_json.render(attacked))
+
+
+def test_a_workflow_is_warned_where_nothing_can_be_told() -> None:
+    few = [0.1, 0.1, 0.4, 0.1, 1.4, 0.2, 0.1, 1.0]
+    assert github.annotation(compared(report(few), report(few[::-1]))).startswith("::warning ")
+    assert github.annotation(compared(report([0.1] * 150), report([0.1] * 150))).startswith("::notice ")
 
 
 def test_a_workflow_command_is_escaped() -> None:

@@ -10,6 +10,7 @@ from perfdoctor.diagnosis import say
 from perfdoctor.reports.language import language
 from perfdoctor.reports.live import MIN_HEIGHT, MIN_WIDTH, Drawing
 from perfdoctor.reports.live_keys import SORTS, Selection, moved_on, press, selected
+from perfdoctor.reports.wording import live_words
 from perfdoctor.results.view import State, View
 from tests.builders import diagnoses, views
 from tests.builders.phrases import english_runs
@@ -90,6 +91,26 @@ def test_wider_terminals_show_more_columns() -> None:
     assert "READ/s" in headings[1]
     assert "READ/s" not in headings[0]
     assert {"SHR", "AGE", "THR"} <= set(headings[2])
+
+
+@pytest.mark.parametrize("code", ["en", "zh"])
+@pytest.mark.parametrize("width", [MIN_WIDTH, 80, 110])
+@pytest.mark.parametrize("view", [JOB, views.finished(JOB)], ids=["live", "finished"])
+def test_help_and_quit_stay_where_not_all_keys_have_room(view: View, width: int, code: str) -> None:
+    with language(code):
+        *_, keys = drawn(view, width=width)
+        all_keys = live_words().BAR if view.live else live_words().REPLAY_BAR
+    shown = keys.split("  ")
+    assert tuple(shown) == all_keys[-len(shown) :]
+    assert [one[0] for one in shown[-2:]] == ["?", "q"]
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "said"), [(None, "- a"), (0.0, "<1 ms a"), (2.4e-5, "24 µs a"), (0.012, "12 ms a")]
+)
+def test_what_a_read_takes_is_no_0_where_the_kernel_has_counted_reads(latency_s: float | None, said: str) -> None:
+    device = replace(JOB.devices[0], latency_s=latency_s)
+    assert f"requests/s, {said} read" in line(drawn(replace(JOB, devices=(device,)), width=120), "vda")
 
 
 def test_a_gpu_has_its_lines_and_columns() -> None:
@@ -204,7 +225,18 @@ def test_a_finished_recording_is_gone_through_and_played() -> None:
     assert moved_on(playing, job, 0.5).at_s == 0.5
     assert moved_on(playing, job, 60.0) == Selection()
     assert pressed(" ", view=job, choice=playing).playing is False
-    assert "recording, 42 s of 42 s" in drawn(job)[0]
+    assert "recording ended, 42 s of 42 s" in drawn(job)[0]
+
+
+@pytest.mark.parametrize("width", [MIN_WIDTH, 80, 110])
+def test_what_is_shown_of_a_job_has_room_whatever_its_host_is_called(width: int) -> None:
+    job = replace(views.finished(JOB), host_name="a" * 200)
+    for shown, said in (
+        (drawn(job, width=width), "  recording ended, 42 s of 42 s"),
+        (drawn(replace(JOB, host_name="a" * 200, silent_s=12.0), width=width), "recorder is stopped or gone"),
+    ):
+        assert shown[0].startswith("perfdoctor: job of")
+        assert said in shown[0] or width == MIN_WIDTH
 
 
 def test_one_that_is_being_written_is_not_played() -> None:

@@ -89,8 +89,18 @@ def test_what_lies_there_when_a_report_is_written_stays(tmp_path: Path) -> None:
 
 def test_a_recording_is_no_place_for_a_report(tmp_path: Path) -> None:
     recording = write(tmp_path / "job.perfdoctor")
-    with pytest.raises(PerfDoctorError, match="is no report"):
-        require_places(recording)
+    for force in (False, True):
+        with pytest.raises(PerfDoctorError, match="is a recording, which cannot be made again"):
+            require_places(recording, force=force)
+
+
+def test_a_file_is_not_written_twice_and_a_device_may_be(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    for name in ("there", "new"):
+        with pytest.raises(PerfDoctorError, match="is named for two things") as caught:
+            require_places(tmp_path / "other", tmp_path / name, tmp_path / ".." / tmp_path.name / name, force=True)
+        assert caught.value.hint
+    require_places(tmp_path / "one", None, None, tmp_path / "two", Path("/dev/null"), Path("/dev/null"))
 
 
 def test_a_report_that_says_nothing_replaces_any_other_where_it_is_forced(tmp_path: Path) -> None:

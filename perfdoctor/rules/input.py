@@ -33,6 +33,7 @@ def worker_fixes(case: Case, cause: str, plan: WorkerPlan | None) -> list[Advice
         divides=not case.uses_gpu,
         tight=_lacking_memory(case, plan),
         shared=_little_shared_memory(case),
+        loader=case.may_have_loader,
         loop=case.loop,
     )
     return [advice]

@@ -26,6 +26,8 @@ _DATA = {
     "An IterableDataset must split its data by torch.utils.data.get_worker_info() first.": (
         "IterableDataset 必须先用 torch.utils.data.get_worker_info() 划分数据。"
     ),
+    "what the loop does now to make a batch, for the batch of that number": "循环现在准备一个批次的代码，按批次的编号",
+    "then: for batch in loader": "然后：for batch in loader",
     "the order of batches then varies": "批次的顺序因此不再固定",
     "opened in the worker, at its first sample": "在 worker 进程中、读取第一个样本时打开",
     "needs no lock: pread has no shared position": "不需要锁：pread 没有共享的读写位置",

@@ -221,6 +221,7 @@ def more_workers(
     divides: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
+    loader: bool,
     loop: str,
 ) -> Fix:
     why = f"每一秒中，准备批次需要 {busy:.2g} 秒，训练进程的其他工作需要 {own:.2g} 秒"

@@ -296,6 +296,14 @@ def lock_shared_part() -> Fix:
     )
 
 
+_BATCHES = """\
+class Batches(torch.utils.data.Dataset):
+    def __len__(self):
+        return batches_per_epoch
+    def __getitem__(self, number):
+        return prepare(number)  # what the loop does now to make a batch, for the batch of that number"""
+
+
 def more_workers(
     *,
     now: int,
@@ -311,6 +319,7 @@ def more_workers(
     divides: bool,
     tight: tuple[float, float] | None,
     shared: float | None,
+    loader: bool,
     loop: str,
 ) -> Fix:
     why = f"In each second, preparing batches takes {busy:.2g} s and the trainer's other work {own:.2g} s"
@@ -321,11 +330,13 @@ def more_workers(
         why += f": with {counted(needed, 'worker')} the trainer would not wait"
     why += f". It has {now or 'none'}"
     why += f" in this loader, the {beside} there are serve another" if beside else ""
-    change = (
-        f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
-        if loop == "transformers"
-        else f"DataLoader(..., num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''})"
-    )
+    options = f"num_workers={useful}, persistent_workers=True{', pin_memory=True' if pin else ''}"
+    if loop == "transformers":
+        change = f"TrainingArguments(..., dataloader_num_workers={useful}, dataloader_persistent_workers=True)"
+    elif loader:
+        change = f"DataLoader(..., {options})"
+    else:
+        change = f"{_BATCHES}\n# then: for batch in loader\nloader = DataLoader(Batches(), batch_size=None, {options})"
     title = f"Use {counted(useful, 'loader worker')}"
     if threads is not None:
         title += f" and {counted(threads, 'compute thread')}"
@@ -340,7 +351,7 @@ def more_workers(
     if shared is not None:
         why += f". Batches come through /dev/shm, which has {shared:,.0f} MB free"
         change += "\n# in a container: docker run --shm-size=8g, or an emptyDir of medium Memory at /dev/shm"
-    if now == 0:
+    if now == 0 and loader:
         change += "\n# An IterableDataset must split its data by torch.utils.data.get_worker_info() first."
     return Fix(title, f"{why}.", change)
 

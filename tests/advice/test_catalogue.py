@@ -148,7 +148,8 @@ def test_what_advice_calls_exists_and_takes_what_it_is_given(one: Printed) -> No
         if isinstance(node, ast.Attribute) and not ast.unparse(node).startswith(without):
             resolved(node, names)
         if isinstance(node, ast.Name) and node.id[0].isupper():
-            known = (*names, *ELSEWHERE, *OWN, *dir(builtins))
+            own = (one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
+            known = (*names, *own, *ELSEWHERE, *OWN, *dir(builtins))
             assert node.id in known, f"{node.id} is nobody's"
     for call in calls(tree):
         called = None if ast.unparse(call.func).startswith(without) else resolved(call.func, names)

@@ -131,6 +131,15 @@ def workers_deliver_all_and_leave_the_arithmetic_its_cores() -> None:
 
 
 @check
+def a_loop_without_a_loader_gets_one_that_makes_its_batches() -> None:
+    code = advice("input.more_workers", now=0, useful=2, threads=None, divides=False, shared=None, loader=False)
+    names: dict[str, Any] = {"batches_per_epoch": 5, "prepare": lambda number: torch.full((3,), float(number))}
+    exec(code, {"torch": torch, "DataLoader": DataLoader, **names}, names)
+    assert [batch.tolist() for batch in names["loader"]] == [[float(number)] * 3 for number in range(5)]
+    assert names["loader"].num_workers == 2
+
+
+@check
 def unknown_cores_are_counted_where_the_job_runs() -> None:
     threads = torch.get_num_threads()
     code = advice("input.more_workers", now=1, useful=2, threads=None, divides=True, cores=None, pin=False, tight=None)

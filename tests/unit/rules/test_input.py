@@ -1,5 +1,6 @@
 """How many loader workers are advised, and what that is said to gain."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -39,8 +40,8 @@ def first(case: Case, cause: str = CAUSE) -> Finding:
 
 
 def advised(finding: Finding) -> str | None:
-    changes = [fix.change for fix in worded_fixes(finding) if fix.change.startswith("DataLoader(..., num_workers=")]
-    return changes[0].partition("num_workers=")[2].partition(",")[0] if changes else None
+    changes = [re.search(r"DataLoader\(.*num_workers=(\d+)", fix.change) for fix in worded_fixes(finding)]
+    return next((found[1] for found in changes if found), None)
 
 
 def paces(finding: Finding) -> dict[str, float]:

@@ -80,11 +80,16 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f}%"
 
 
-def speedup(factor: float) -> str:
-    """``1.8`` as ``1.8x``."""
+def times(factor: float) -> str:
+    """How many times as fast: ``1.8``."""
     if not math.isfinite(factor):
         return label("unknown")
-    return f"{factor:.2f}x" if factor < 1.1 else f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
+    return f"{factor:.2f}" if factor < 1.1 else f"{factor:.1f}" if factor < 10 else f"{factor:.0f}"
+
+
+def speedup(factor: float) -> str:
+    """``1.8`` as ``1.8x``."""
+    return f"{times(factor)}x" if math.isfinite(factor) else label("unknown")
 
 
 def factor(value: float | None) -> str:

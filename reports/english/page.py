@@ -16,11 +16,9 @@ WORDS = {
     "today": "today",
     "afterwards": "with this change",
     "one_second_becomes": "What takes one second today would take {after}",
-    "between": "{least} to {most}",
     "a_step": "a step: {before} now, {after} then",
-    "up_to": "How much it brings cannot be told beforehand. If all of this cause went away: {speedup} at most.",
+    "up_to": "How much it brings cannot be told beforehand. If all of this cause went away, the job would be {gain}.",
     "next": "What limits it then: {title}, {share} of the time today.",
-    "gain": "{gain} faster",
     "rests": "What this rests on",
     "known": "How it is known",
     "confidence": "Confidence",
@@ -55,7 +53,7 @@ WORDS = {
     # --- proof
     "findings": "Findings",
     "of_the_time": "{share} of the time",
-    "if_fixed": "{speedup} if fixed",
+    "if_fixed": "{gain} if fixed",
     "when": "Of {whose} time, {first} in the first third of the watched time, {second} in the second, {third} in the "
     "last.",
     "of_one_rank": "rank {rank}'s",

@@ -95,3 +95,22 @@ def test_steps_are_those_of_a_named_rank_and_of_the_straggler() -> None:
     ((title, _),) = outline(replace(base, ranks=ranks[:1], steps=ranks[0]["steps"])).steps
     assert title == "Its steps"
     assert outline(replace(base, steps={})).steps == ()
+
+
+def told(least: float, most: float) -> str:
+    base = diagnoses.input_bound()
+    fix = Fix("Do it", "It helps.", "do()", predicted_speedup=most, speedup_range=(least, most))
+    finding = replace(base.findings[0], fixes=(base.findings[0].fixes[0], fix))
+    return outline(replace(base, findings=(finding,))).headline.rpartition(", ")[2]
+
+
+def test_a_headline_tells_the_gain_with_its_range() -> None:
+    assert told(8.2, 13.1) == "8.2 to 13 times as fast if fixed"
+    assert told(1.0, 2.5) == "up to 2.5 times as fast if fixed"
+    assert told(2.5, 2.5) == "2.5 times as fast if fixed"
+
+
+def test_what_equal_ranks_would_bring_is_no_range() -> None:
+    base = diagnoses.sound()
+    report = outline(replace(base, verdict=replace(base.verdict, predicted_speedup=1.25)))
+    assert ", 1.2 times as fast if equal: 94%" in report.headline

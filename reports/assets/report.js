@@ -43,7 +43,7 @@ function amount(value, unit) {
 // What a thread did: of each cause, the heights of its boxes are percentages of the bins below them.
 function bandReader(plot) {
   const bins = plot.querySelector("svg").viewBox.baseVal.width;
-  const layers = [...plot.querySelectorAll("path")].map((path) => {
+  const layers = [...plot.querySelectorAll("path:not(.border)")].map((path) => {
     const heights = new Array(bins).fill(0);
     for (const [, start, , width, height] of path.getAttribute("d").matchAll(/M(\d+) (\d+)h(\d+)v(\d+)/g)) {
       heights.fill(Number(height), Number(start), Number(start) + Number(width));

@@ -29,6 +29,8 @@ WORDS = {
     # --- over time
     "over_time": "随时间的变化",
     "one_clock": "所有行共用一个时钟。线程按原因堆叠，自下而上与图例的顺序一致。测量值从零到最大值，比例到 100%。",
+    "phases_help": "步的各阶段用深浅表示，同样堆叠。",
+    "borders_help": "细线是各步的开始。",
     "with_script": "把指针移到各行上，或让它们获得焦点后用方向键，可以同时读出所有行的数值。",
     "trainer": "训练进程",
     "worker": "worker 进程",
@@ -36,6 +38,7 @@ WORDS = {
     "pid": "进程 {pid}",
     "idle": "空闲",
     "not_seen": "没有看到",
+    "phases_row": "步的阶段",
     "steps_row": "训练步",
     "steps_detail": "{count} 步，中位数 {usual}，最多 {top}；{outliers}",
     "passes_row": "反向传播",

@@ -30,6 +30,8 @@ WORDS = {
     "over_time": "Over time",
     "one_clock": "All rows share one clock. Threads are stacked by cause, from below in the order of the legend. "
     "Measurements reach from zero to the largest value, fractions to 100%.",
+    "phases_help": "Phases of steps are shades, stacked likewise.",
+    "borders_help": "Thin lines are where steps begin.",
     "with_script": "Move the pointer over the rows, or focus them and use the arrow keys, to read all of them at once.",
     "trainer": "Trainer",
     "worker": "Worker",
@@ -37,6 +39,7 @@ WORDS = {
     "pid": "process {pid}",
     "idle": "idle",
     "not_seen": "not seen",
+    "phases_row": "Phases of steps",
     "steps_row": "Steps",
     "steps_detail": "{count} steps, {usual} in the median, {top} at most; {outliers}",
     "passes_row": "Backward passes",

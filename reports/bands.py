@@ -15,7 +15,7 @@ from perfdoctor.reports.text import brief, lower_first, percent, sentence, shown
 from perfdoctor.reports.wording import page_words, worded
 from perfdoctor.results.activity import TRAINER, Activity, Track
 
-_MOST_BORDERS = 200  # more run into each other
+_MOST_BORDERS = 120  # more run into each other
 _SAID = 4  # causes of a band that are named for those who cannot see it
 
 

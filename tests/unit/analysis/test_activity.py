@@ -16,6 +16,7 @@ from perfdoctor.reports.wording import worded
 from perfdoctor.results.activity import TRAINER, WORKER, CodeNode, StepPart
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.steps import Step
+from tests.builders.more_ranks import repeat_ranks
 from tests.recordings import corpus, packing
 
 # A loader's workers; ranks of which one is late; a trainer that marked its steps.
@@ -144,3 +145,15 @@ def test_long_steps_have_a_period_where_they_come_regularly(numbers: tuple[int, 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_of_a_recording_is_small(name: str) -> None:
     assert len(render(diagnosed(name)).encode()) < 500_000
+
+
+def test_a_page_of_64_real_ranks_is_small(tmp_path: Path) -> None:
+    file = tmp_path / "job.perfdoctor"
+    packing.unpack(corpus.FOLDER / f"tiny_collectives{corpus.SUFFIX}", file)
+    repeat_ranks(file, 32)
+    with Recording.open(file) as recording:
+        diagnosis = examine(recording)
+    assert [rank["rank"] for rank in diagnosis.ranks] == list(range(64))
+    page = render(diagnosis)
+    assert len(page.encode()) < 2_000_000
+    assert page.count('class="plot band"') >= 64

@@ -1,4 +1,4 @@
-"""Recordings of many ranks, made of a real one of a few: its trainers with all that belongs to them, again and again."""
+"""Recordings of many ranks, made of a real one of a few: its trainers and all that belongs to them, repeated."""
 
 from __future__ import annotations
 

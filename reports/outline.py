@@ -57,7 +57,20 @@ def setting_rows(job: Mapping[str, Any]) -> Rows:
     if not isinstance(settings, Mapping):
         return ()
     told = {name: value for name, value in settings.items() if _tells(str(name), str(value))}
-    return tuple((clean(str(name)), fact("", value)[1]) for name, value in told.items())
+    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in told.items())
+
+
+def setting_name(setting: str) -> str:
+    """What a setting is called."""
+    return clean(say("settings.name", setting=setting))
+
+
+def _setting_value(setting: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return fact(setting, value)[1]
+    if value in ("yes", "no") and not setting.startswith("env."):
+        return label("yes" if value == "yes" else "no")
+    return clean(say("settings.value", setting=setting, text=value))
 
 
 def _tells(setting: str, value: str) -> bool:
@@ -154,7 +167,13 @@ class Outline:
         """What was watched, with all settings in one row."""
         if not self.settings:
             return self.job
-        return (*self.job, (label("settings"), ", ".join(f"{name} {value}" for name, value in self.settings)))
+        return (
+            *self.job,
+            (
+                label("settings"),
+                label("listed", items=tuple(label("named", name=name, value=value) for name, value in self.settings)),
+            ),
+        )
 
 
 def outline(diagnosis: Diagnosis) -> Outline:

@@ -8,11 +8,16 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Fix, Message
+from perfdoctor.knowledge.libraries import USES
+from perfdoctor.metrics import settings
 from perfdoctor.metrics.names import METRICS
 from perfdoctor.reports.chinese import causes as chinese_causes
+from perfdoctor.reports.chinese import settings as chinese_settings
 from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
 from perfdoctor.reports.english import causes as english_causes
+from perfdoctor.reports.english import settings as english_settings
 from perfdoctor.reports.language import LANGUAGES, language
+from perfdoctor.reports.outline import setting_name
 from perfdoctor.reports.phrasebook import Phrasebook
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.treated_outline import treated_outline
@@ -175,3 +180,21 @@ def test_a_treatment_is_told_in_chinese(outcome: Outcome) -> None:
 def test_languages_have_a_letter_of_their_own() -> None:
     assert list(LANGUAGES) == ["en", "zh"]
     assert HAN.match(LANGUAGES["zh"].letter)
+
+
+def documented_settings() -> list[str]:
+    """The names in the table of ``perfdoctor.metrics.settings``."""
+    lines = str(settings.__doc__).split("\n")
+    names = [line.split()[0] for line in lines if re.match(r"[a-z_]+(\.\S+)? +\S", line) and "  " in line]
+    return [name for name in names if name not in ("setting", "others")] + [use.setting for use in USES]
+
+
+def test_every_setting_has_a_label_in_each_language() -> None:
+    assert {"workers", "memory_bytes", "kernel", "watched_by", "disk.nvme0n1"} <= set(documented_settings())
+    for code in LANGUAGES:
+        with language(code):
+            raw = [name for name in documented_settings() if setting_name(name) == name]
+            assert raw == [], code
+    assert chinese_settings.NAMES.keys() == english_settings.NAMES.keys()
+    assert chinese_settings.PREFIXES.keys() == english_settings.PREFIXES.keys()
+    assert chinese_settings.VALUES.keys() == english_settings.VALUES.keys()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from perfdoctor.diagnosis import Finding
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, lower_first, percent, sentence, shown_cause
-from perfdoctor.reports.wording import page_words, worded
+from perfdoctor.reports.wording import label, page_words, worded
 from perfdoctor.results.activity import TRAINER, Activity, Track
 
 _MOST_BORDERS = 120  # more run into each other
@@ -114,8 +114,8 @@ def _phases_row(track: Track, order: Sequence[str], shades: Mapping[str, str], b
     )
     at = [begin / track.bin_s for begin in begins_s] if len(begins_s) <= _MOST_BORDERS else []
     borders = "".join(f"M{place:.1f} 0v100" for place in at if place <= bins)
-    label = ", ".join(f"{share} {lower_first(layer.title)}" for layer, share in layers)
-    return PhasesRow(track.rank, bins, label, layers, borders)
+    said = label("sequence", items=tuple(f"{share} {lower_first(layer.title)}" for layer, share in layers))
+    return PhasesRow(track.rank, bins, said, layers, borders)
 
 
 def phase_name(phase: str) -> str:
@@ -199,4 +199,5 @@ def _means(track: Track) -> dict[str, float]:
 
 def _label(track: Track) -> str:
     first = sorted(_means(track).items(), key=lambda item: -item[1])[:_SAID]
-    return ", ".join(f"{percent(mean)} {lower_first(shown_cause(cause))}" for cause, mean in first)
+    items = tuple(f"{percent(mean)} {lower_first(shown_cause(cause))}" for cause, mean in first)
+    return label("sequence", items=items)

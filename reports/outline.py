@@ -45,9 +45,8 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
     if (stopped := shown.pop("stopped", None)) is not None:
         shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
     if hosts := shown.get("hosts"):
-        shown["hosts"] = "; ".join(
-            label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts
-        )
+        told = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
+        shown["hosts"] = label("listed", items=tuple(told))
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -236,7 +235,9 @@ def _stuck_figures(stuck: Stuck) -> Rows:
     rows = [(label("still_since"), duration(stuck.since_s)), (label("confidence"), percent(stuck.confidence))]
     named = (stuck.rank,) if stuck.rank is not None else stuck.ranks
     return (
-        (*rows, (label("held_up_by"), ", ".join(label("rank", rank=rank) for rank in named))) if named else tuple(rows)
+        (*rows, (label("held_up_by"), label("sequence", items=tuple(label("rank", rank=rank) for rank in named))))
+        if named
+        else tuple(rows)
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfdoctor.reports.bands import Entry, phase_name
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, duration, percent, sentence, shown_cause
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.wording import label, page_words
 from perfdoctor.results.activity import GPU, TRAINER, Activity, Lane, LanePart, StepPart, StepParts, StepTimes
 
 _STEP_LINES = 600  # steps that can be told apart on a wide screen
@@ -246,7 +246,8 @@ def _why_unseen(lane: Lane) -> str:
 def _says(spent: Mapping[str, float], length_s: float) -> str:
     """What took how much of a step, largest first."""
     ordered = sorted(spent.items(), key=lambda item: -item[1])
-    return ", ".join(f"{percent(amount / (length_s or 1.0))} {name}" for name, amount in ordered)
+    items = tuple(f"{percent(amount / (length_s or 1.0))} {name}" for name, amount in ordered)
+    return label("sequence", items=items)
 
 
 def _title(cause: str) -> str:

@@ -196,7 +196,9 @@ def _plain(value: Any) -> str:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{clean(str(key))} {_plain(item)}" for key, item in value.items()) or label("none")
+        items = tuple(f"{clean(str(key))} {_plain(item)}" for key, item in value.items())
+        return label("sequence", items=items) if items else label("none")
     if isinstance(value, Iterable):
-        return ", ".join(_plain(item) for item in value) or label("none")
+        items = tuple(_plain(item) for item in value)
+        return label("sequence", items=items) if items else label("none")
     return clean(str(value))

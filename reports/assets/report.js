@@ -55,7 +55,7 @@ function bandReader(plot) {
     const found = layers.filter((layer) => layer.heights[bin] > 0);
     if (found.some((layer) => layer.name === undefined)) return words.unseen;
     found.sort((one, other) => other.heights[bin] - one.heights[bin]);
-    return found.slice(0, 2).map((layer) => `${layer.name} ${percent(layer.heights[bin])}`).join(", ") || words.idle;
+    return found.slice(0, 2).map((layer) => `${layer.name} ${percent(layer.heights[bin])}`).join(words.comma) || words.idle;
   };
 }
 
@@ -75,7 +75,7 @@ function lineReader(plot) {
     const [x, y] = nearest(course, 1000 * part);
     if (Math.abs(x - 1000 * part) > 60) return "";
     return `${name} ${amount(Number(bottom) + (1 - y / 100) * (top - bottom), unit)}`;
-  }).filter(Boolean).join(", ");
+  }).filter(Boolean).join(words.comma);
 }
 
 function stepReader(plot) {
@@ -115,7 +115,7 @@ for (const axis of document.querySelectorAll(".axis")) {
     axis.style.setProperty("--at", `${100 * part}%`);
     axis.classList.add("reading");
     name.textContent = time;
-    slider.setAttribute("aria-valuetext", [time, ...readings.map(({ row, text }) => `${row.title}: ${text}`)].join("; "));
+    slider.setAttribute("aria-valuetext", [time, ...readings.map(({ row, text }) => `${row.title}${words.colon}${text}`)].join(words.semicolon));
   };
   const hide = () => {
     axis.classList.remove("reading");

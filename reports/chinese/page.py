@@ -2,6 +2,12 @@
 
 WORDS = {
     "lang": "zh-CN",
+    # --- marks between words
+    "comma": "，",
+    "semicolon": "；",
+    "colon": "：",
+    "stop": "。",
+    "aside": "（{text}）",
     "skip": "跳到结论",
     "contents": "目录",
     "of_time": "{share} 的时间{goes}",

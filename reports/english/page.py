@@ -2,6 +2,12 @@
 
 WORDS = {
     "lang": "en",
+    # --- marks between words
+    "comma": ", ",
+    "semicolon": "; ",
+    "colon": ": ",
+    "stop": ". ",
+    "aside": "({text})",
     "skip": "Skip to the verdict",
     "contents": "Contents",
     "of_time": "{share} of the time {goes}",

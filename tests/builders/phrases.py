@@ -14,7 +14,8 @@ _OPEN = "{}"
 _HAN = "\u4e00-\u9fff"
 # A mark after a Han letter, or after what ends like a Chinese sentence, and one before a Han letter.
 _ASCII_MARK = re.compile(
-    rf"[{_HAN}\u3002\uff0c\uff1b\uff1a\uff09] ?[,;:.!?()](?![\w/])|[,;:!?(] ?[{_HAN}]|[{_HAN}] [(]|(?<![\d.])[.] [{_HAN}]"
+    rf"[{_HAN}\u3002\uff0c\uff1b\uff1a\uff09] ?[,;:.!?()](?![\w/])"
+    rf"|[,;:!?(] ?[{_HAN}]|[{_HAN}] [(]|(?<![\d.])[.] [{_HAN}]"
 )
 _NO_TEXT = re.compile(r"<(script|style|pre|code)\b.*?</\1>", re.DOTALL)
 _INLINE, _TAG = re.compile(r"</?(?:b|a|span)\b[^>]*>"), re.compile(r"<[^>]+>")

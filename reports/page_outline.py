@@ -266,4 +266,5 @@ def _method(diagnosis: Diagnosis) -> tuple[str, ...]:
     if level == OUTSIDE and not counted and not entered:
         changed.append(words.METHOD_UNCHANGED)
     followed = [words.FOLLOWED.format(**job)] if "followed_samples" in job else []
-    return (*words.METHOD.get(level, ()), *changed, *followed, *words.METHOD_ALWAYS)
+    made = map(clean, diagnosis.method)
+    return (*made, *words.METHOD.get(level, ()), *changed, *followed, *words.METHOD_ALWAYS)

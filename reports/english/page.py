@@ -152,8 +152,6 @@ WORDS = {
 
 METHOD = {
     "sampled from outside": (
-        "The states of all threads were read from the kernel several times a second, and Python stacks sampled beside "
-        "them.",
         "Each sample of a trainer stands for the time around it. Where the trainer waited, the sample was given to "
         "what those did for whom it waited at that instant.",
     ),

@@ -148,19 +148,36 @@ function box(element) {
   };
 }
 
-for (const flame of document.querySelectorAll(".flame")) {
-  const boxes = [...flame.children].map(box);
+// One search, and one way back to the whole, for all flame graphs of the page.
+const graphs = [];
+
+function searchTools() {
   const tools = made("div", "tools");
   const search = made("input", "");
   const reset = made("button", "", words.reset);
-  const found = made("span", "faint");
-  const says = made("p", "says");
   Object.assign(search, { type: "search", placeholder: words.search });
   search.setAttribute("aria-label", words.search);
-  found.setAttribute("role", "status");
   reset.type = "button";
-  tools.append(search, reset, found);
-  flame.before(tools);
+  const look = () => {
+    for (const graph of graphs) graph.look(search.value.trim().toLowerCase());
+  };
+  search.addEventListener("input", look);
+  reset.addEventListener("click", () => {
+    search.value = "";
+    look();
+    for (const graph of graphs) graph.zoom(0, 100);
+  });
+  tools.append(search, reset);
+  return tools;
+}
+
+for (const flame of document.querySelectorAll(".flame")) {
+  const boxes = [...flame.children].map(box);
+  const found = made("span", "faint found");
+  const says = made("p", "says");
+  found.setAttribute("role", "status");
+  if (!graphs.length) flame.closest("figure").before(searchTools());
+  flame.closest("figure").querySelector("figcaption").append(" ", found);
   flame.after(says);
   flame.removeAttribute("aria-hidden");
   flame.setAttribute("role", "group");
@@ -175,8 +192,7 @@ for (const flame of document.querySelectorAll(".flame")) {
       one.element.style.width = `${(100 * (until - from)) / width}%`;
     }
   };
-  const look = () => {
-    const wanted = search.value.trim().toLowerCase();
+  const look = (wanted) => {
     let end = -1;
     let sum = 0;
     for (const one of boxes) {
@@ -220,6 +236,5 @@ for (const flame of document.querySelectorAll(".flame")) {
       event.preventDefault();
     });
   });
-  search.addEventListener("input", look);
-  reset.addEventListener("click", () => { search.value = ""; look(); zoom(0, 100); });
+  graphs.push({ look, zoom });
 }

@@ -125,6 +125,8 @@ WORDS = {
     "hosts_left_out": "另有 {count} 台主机未显示。",
     "ranks": "逐个 rank",
     "heat_help": "每个 rank 的墙钟时间占比；颜色越深，占比越大。掉队 rank 是等待其他 rank 最少的那个。",
+    "heat_sums": "一个 rank 的各原因之和是它的全部时间，太小而没有列出的原因也在内。"
+    "等待其他 rank 的时间不是另外的部分：它也在这些原因里，记为所等待的 rank 当时在做的事。",
     "waits": "等待其他 rank",
     "straggler": "掉队",
     # --- the rest

@@ -131,6 +131,9 @@ WORDS = {
     "ranks": "Rank by rank",
     "heat_help": "Fractions of each rank's wall time; the darker, the more. The straggler is the rank that waits least "
     "for the others.",
+    "heat_sums": "The causes of a rank sum to all of its time, those that are too small for a column included. "
+    "Waiting for other ranks is no further part of it: that time is in the causes too, as what those ranks did "
+    "meanwhile.",
     "waits": "waits for other ranks",
     "straggler": "straggler",
     # --- the rest

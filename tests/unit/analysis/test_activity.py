@@ -147,6 +147,14 @@ def test_a_page_of_a_recording_is_small(name: str) -> None:
     assert len(render(diagnosed(name)).encode()) < 500_000
 
 
+def test_the_causes_of_a_rank_sum_to_its_time_and_its_waits_lie_among_them() -> None:
+    waits = []
+    for rank in diagnosed("straggler_disk").ranks:
+        assert sum(line["share"] for line in rank["breakdown"]) == pytest.approx(1.0, abs=0.001)
+        waits.append(sum(rank["waits_for"].values()))
+    assert max(waits) > 0.5, "one rank waits for most of its time, and its causes are what the other one did"
+
+
 def test_a_page_of_64_real_ranks_is_small(tmp_path: Path) -> None:
     file = tmp_path / "job.perfdoctor"
     packing.unpack(corpus.FOLDER / f"tiny_collectives{corpus.SUFFIX}", file)

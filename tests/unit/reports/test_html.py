@@ -242,6 +242,15 @@ def test_a_page_of_64_ranks_stays_small() -> None:
     assert Page(text).text.count("rank 63") >= 2
 
 
+def test_how_the_numbers_of_a_rank_add_up_is_said() -> None:
+    base = diagnoses.straggler()
+    for rank in base.ranks:
+        assert sum(line["share"] for line in rank["breakdown"]) == pytest.approx(1.0)
+    text = Page(render(base)).text
+    assert "The causes of a rank sum to all of its time" in text
+    assert "Waiting for other ranks is no further part of it" in text
+
+
 def test_what_is_not_drawn_is_said() -> None:
     at = diagnoses.times(10, 1.0)
     crowd = [Series("Cores", f"core {n}", "fraction", at, (n / 20,) * 10) for n in range(20)]

@@ -288,6 +288,7 @@ class Diagnosis:
         overhead: what the diagnosis cost: ``{"cpu_cores", "memory_bytes", "late_ticks", …}``.
         job: what was watched: command, pid, host, cores, torch and Python where known, seconds watched.
         activity: what was seen over time, over the code and over the steps, for pictures.
+        method: how its numbers came about in this job, one sentence each.
         not_drawn: what of that was not seen, and why, one sentence each.
         blocks: the same time stretch by stretch, to tell how much the job varies.
         crowd: the ranks in short, where there are many; None where there are few.
@@ -306,6 +307,7 @@ class Diagnosis:
     series: tuple[Series, ...] = ()
     activity: Activity = field(default_factory=Activity)
     not_drawn: tuple[Text, ...] = ()
+    method: tuple[Text, ...] = ()
     blocks: tuple[Block, ...] = ()
     crowd: Crowd | None = None
     stuck: Stuck | None = None

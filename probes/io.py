@@ -13,7 +13,15 @@ from perfdoctor.probes.readers.cgroup import Pressure
 from perfdoctor.probes.readers.permissions import why_not
 from perfdoctor.probes.readers.process import Candidate
 from perfdoctor.probes.readers.procfs import KeptFiles, Tally, stat_fields, uptime_ticks
-from perfdoctor.probes.readers.storage import KERNEL_TYPES, Disks, Mount, block_device_of, read_mounts, server_readings
+from perfdoctor.probes.readers.storage import (
+    KERNEL_TYPES,
+    Disks,
+    Mount,
+    block_device_of,
+    device_facts,
+    read_mounts,
+    server_readings,
+)
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.schema import Fact, Reading, Sample, Unavailable
 
@@ -69,6 +77,8 @@ class IoProbe:
         self._disks = Disks(self._root, self._files, frozenset(filter(None, devices.values())))
         self._servers = any(mount.filesystem in ("nfs", "nfs4") for mount in mounts)
         facts = [fact for mount in mounts for fact in _mount_facts(time_ns, mount, devices[mount.point])]
+        for device in sorted(set(filter(None, devices.values()))):
+            facts += device_facts(time_ns, device, self._root)
         shared = self._shared_memory(time_ns, job.pids())
         return [
             *facts,

@@ -281,7 +281,7 @@ def _diagnosis(report: Outline, name: str, next_move: str) -> Iterator[Section]:
 
 def _finding(card: Card, number: int, summary: str) -> Iterator[Section]:
     facts = [card.cause, card.severity, f"{card.share} of the time"]
-    facts += [f"{card.speedup} if fixed"] if card.speedup else []
+    facts += [f"{card.gain} if fixed"] if card.gain else []
     facts += [card.ranks] if card.ranks else []
     yield Section("", (f"{number}. {card.title} ({short('; '.join(facts))})", *short_lines(summary)))
     yield Section("Evidence:", tuple(_rows(card)))
@@ -321,7 +321,7 @@ def _changes(changes: Iterable[ShownFix]) -> tuple[str, ...]:
 
 def _in_short(card: Card, number: int) -> str:
     facts = [f"{card.share} of the time", card.severity]
-    facts += [f"{card.speedup} if fixed"] if card.speedup else []
+    facts += [f"{card.gain} if fixed"] if card.gain else []
     return f"- {number}. {card.cause}, {card.title}: {short(', '.join(facts))}"
 
 

@@ -6,15 +6,16 @@ its part there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.diagnosis import Finding
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import lower_first, percent, shown_cause
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.text import brief, lower_first, percent, sentence, shown_cause
+from perfdoctor.reports.wording import label, page_words, worded
 from perfdoctor.results.activity import TRAINER, Activity, Track
 
+_MOST_BORDERS = 120  # more run into each other
 _SAID = 4  # causes of a band that are named for those who cannot see it
 
 
@@ -81,6 +82,47 @@ def bands(activity: Activity, palette: Palette) -> list[Band]:
     return [_band(track, order, palette) for track in activity.tracks]
 
 
+@dataclass(frozen=True, slots=True)
+class PhasesRow:
+    """The phases of one trainer's steps over time, stacked as causes are.
+
+    Attributes:
+        bins: width of the drawing.
+        label: all of it in words.
+        layers: from below, each with its part of the time.
+        borders: where steps begin, as an SVG path in a drawing as wide; "" where they are unknown or too close.
+    """
+
+    rank: int
+    bins: int
+    label: str
+    layers: tuple[tuple[Layer, str], ...]
+    borders: str
+
+
+def phases_rows(activity: Activity, shades: Mapping[str, str]) -> list[PhasesRow]:
+    """The phases of each trainer whose steps are drawn."""
+    order = _order(activity.phases)
+    begins = {times.rank: times.starts_s for times in activity.steps}
+    return [_phases_row(track, order, shades, begins.get(track.rank, ())) for track in activity.phases]
+
+
+def _phases_row(track: Track, order: Sequence[str], shades: Mapping[str, str], begins_s: Sequence[float]) -> PhasesRow:
+    bins, means = len(track.seen), _means(track)
+    layers = tuple(
+        (Layer(shades[name], phase_name(name), path), percent(means[name])) for name, path in _stacked(track, order)
+    )
+    at = [begin / track.bin_s for begin in begins_s] if len(begins_s) <= _MOST_BORDERS else []
+    borders = "".join(f"M{place:.1f} 0v100" for place in at if place <= bins)
+    said = label("sequence", items=tuple(f"{share} {lower_first(layer.title)}" for layer, share in layers))
+    return PhasesRow(track.rank, bins, said, layers, borders)
+
+
+def phase_name(phase: str) -> str:
+    """What a phase is called, as a title."""
+    return sentence(brief(worded(phase)))
+
+
 def legend(activity: Activity, palette: Palette) -> list[Entry]:
     """What the colours stand for, in the order in which they are stacked from below."""
     return [Entry(palette.of(cause), shown_cause(cause)) for cause in _order(activity.tracks)]
@@ -120,17 +162,21 @@ def _order(tracks: Sequence[Track]) -> list[str]:
 
 def _band(track: Track, order: Sequence[str], palette: Palette) -> Band:
     bins = len(track.seen)
-    floors = [0.0] * bins
-    layers = []
-    for cause in order:
-        if cause in track.shares:
-            tops = [floor + share for floor, share in zip(floors, track.shares[cause], strict=True)]
-            path = "".join(_boxes([(round(100 * a), round(100 * b)) for a, b in zip(floors, tops, strict=True)]))
-            if path:
-                layers.append(Layer(palette.of(cause), shown_cause(cause), path))
-            floors = tops
+    layers = [Layer(palette.of(cause), shown_cause(cause), path) for cause, path in _stacked(track, order)]
     unseen = "".join(_boxes([(0, 0 if seen else 100) for seen in track.seen]))
     return Band(track.role == TRAINER, track.rank, track.pid, bins, _label(track), tuple(layers), unseen)
+
+
+def _stacked(track: Track, order: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What a track has, one upon the other, each as an SVG path; without what is too little to be drawn."""
+    floors = [0.0] * len(track.seen)
+    for name in order:
+        if name in track.shares:
+            tops = [floor + share for floor, share in zip(floors, track.shares[name], strict=True)]
+            path = "".join(_boxes([(round(100 * a), round(100 * b)) for a, b in zip(floors, tops, strict=True)]))
+            if path:
+                yield name, path
+            floors = tops
 
 
 def _boxes(spans: Sequence[tuple[int, int]]) -> Iterator[str]:
@@ -145,9 +191,13 @@ def _boxes(spans: Sequence[tuple[int, int]]) -> Iterator[str]:
             start = place
 
 
-def _label(track: Track) -> str:
+def _means(track: Track) -> dict[str, float]:
     """Means over the bins in which it was seen."""
     seen = sum(track.seen) or 1
-    means = {cause: sum(shares) / seen for cause, shares in track.shares.items()}
-    first = sorted(means.items(), key=lambda item: -item[1])[:_SAID]
-    return ", ".join(f"{percent(mean)} {lower_first(shown_cause(cause))}" for cause, mean in first)
+    return {name: sum(shares) / seen for name, shares in track.shares.items()}
+
+
+def _label(track: Track) -> str:
+    first = sorted(_means(track).items(), key=lambda item: -item[1])[:_SAID]
+    items = tuple(f"{percent(mean)} {lower_first(shown_cause(cause))}" for cause, mean in first)
+    return label("sequence", items=items)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Diagnosis, Evidence, Finding, Fix, LookAlike, Text
-from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, speedup
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, LookAlike, Text
+from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, times
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 
 _LOCATION = re.compile(r"(?<![\w./~])(/(?:[^\s/:'\"]+/)+([^\s/:'\"]+)):(?=\d)")
@@ -50,7 +50,7 @@ class ShownFix:
     """A fix: what to change, why it helps here, and the change: in a sentence or as code, the other one is "".
 
     Attributes:
-        gain: what it brings, ``1.3x to 1.5x`` for instance; "" where it is not known.
+        gain: what it brings, ``1.3 to 1.5 times as fast`` for instance; "" where it is not known.
         after: what is left of the time with it, as a fraction: expected, at least and at most; None likewise.
     """
 
@@ -89,6 +89,7 @@ class Card:
 
     Attributes:
         evidence: rows of what was measured, the value, and the probe that saw it.
+        gain: what fixing it brings, in words; "" for nothing.
         look_alikes: what else it could have been.
         ranks: e.g. ``ranks 0 and 3``; "" for a job of one trainer.
         summary: one sentence; "" where the verdict says it already.
@@ -99,7 +100,7 @@ class Card:
     severity: str
     healthy: bool
     share: str
-    speedup: str
+    gain: str
     ranks: str
     summary: str
     evidence: tuple[tuple[str, str, str], ...]
@@ -127,7 +128,7 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
         severity="no bottleneck" if cause.healthy else clean(finding.severity),
         healthy=cause.healthy,
         share=percent(finding.share),
-        speedup=speedup(finding.predicted_speedup) if finding.predicted_speedup > 1 and not cause.healthy else "",
+        gain="" if cause.healthy else gain_of(finding),
         ranks=_ranks(finding.ranks),
         summary="" if finding.summary == said else paths.shorten(clean(finding.summary)),
         evidence=_evidence(finding.evidence, paths),
@@ -135,6 +136,20 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
         refuted_by=clean(finding.refuted_by),
         look_alikes=tuple(map(_alike, finding.look_alikes)),
     )
+
+
+def gain_of(finding: Finding) -> str:
+    """What fixing it brings, in words: that of the first change that tells, else no more than its share allows."""
+    if finding.predicted_speedup <= 1:
+        return ""
+    told = next((fix for fix in finding.fixes if fix.predicted_speedup), None)
+    return _gain(told) if told else gain_between(1.0, finding.predicted_speedup)
+
+
+def gain_between(least: float, most: float) -> str:
+    """A gain with its range, ``1.3 to 1.5 times as fast``; up to something where nothing is sure."""
+    low, high = times(least), times(most)
+    return label("times_as_fast", least="" if low == times(1.0) else low, most=high)
 
 
 def _alike(one: LookAlike) -> RuledOut:
@@ -165,14 +180,9 @@ def _change(fix: Fix, paths: ShortPaths) -> ShownFix:
     )
 
 
-def _gain(fix: Fix) -> str:
-    """What a fix brings, ``1.3x to 1.5x``, or up to something where nothing is sure; "" where it is not known."""
-    if not fix.predicted_speedup:
-        return ""
-    least, most = map(speedup, _range(fix, fix.predicted_speedup))
-    if least == speedup(1.0):
-        return label("up_to", most=most)
-    return least if least == most else label("between", least=least, most=most)
+def _gain(fix: Fix | Advice) -> str:
+    """What a fix brings, in words; "" where it is not known."""
+    return gain_between(*_range(fix, fix.predicted_speedup)) if fix.predicted_speedup else ""
 
 
 def _after(fix: Fix) -> tuple[float, float, float] | None:
@@ -183,7 +193,7 @@ def _after(fix: Fix) -> tuple[float, float, float] | None:
     return 1 / fix.predicted_speedup, 1 / most, 1 / least
 
 
-def _range(fix: Fix, expected: float) -> tuple[float, float]:
+def _range(fix: Fix | Advice, expected: float) -> tuple[float, float]:
     """What a fix brings at least and at most; nothing at least where only the most is known."""
     return fix.speedup_range or (1.0, expected)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdoctor.diagnosis import BACKWARD_PASSES, Message, Text, say
+from perfdoctor.reports.outline import setting_name
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, shown_cause, speedup
 from perfdoctor.reports.wording import label, worded
@@ -218,7 +219,7 @@ def _warning(comparison: Comparison) -> str:
 
 def _named(one: Difference) -> tuple[str, str, str]:
     name = one.what.removeprefix("settings.")
-    shown = name.removeprefix("env.") if name.startswith("env.") else fact(name, "")[0]
+    shown = setting_name(name) if name != one.what else fact(name, "")[0]
     before, after = (clean(_value(one.what, text)) for text in (one.before, one.after))
     return clean(say("compared.name", what=one.what, label=shown)), before, after
 

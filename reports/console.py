@@ -198,7 +198,7 @@ def _title(place: int, card: Card) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     facts = [card.cause, label("severity", severity=card.severity), label("of_the_time", share=card.share)]
-    facts += [label("if_fixed", speedup=card.speedup)] if card.speedup else []
+    facts += [label("if_fixed", gain=card.gain)] if card.gain else []
     facts += [card.ranks] if card.ranks else []
     yield ""
     yield Text.assemble((f"{place}. {card.title}", "bold"))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.diagnosis import BACKWARD_PASSES, Diagnosis, Verdict
-from perfdoctor.reports.cards import Card, ShownFix
+from perfdoctor.reports.cards import Card, ShownFix, gain_between
 from perfdoctor.reports.outline import Outline
 from perfdoctor.reports.palette import Palette
-from perfdoctor.reports.text import brief, clean, duration, percent, size, speedup
-from perfdoctor.reports.wording import cause_goes, cause_title, page_words, worded, worded_fixes
+from perfdoctor.reports.text import brief, clean, duration, percent, sentence, size
+from perfdoctor.reports.wording import cause_goes, cause_title, label, page_words, worded, worded_fixes
 
 SECOND_MS = 1000  # the waterfall shows where one second goes
 
@@ -54,15 +54,13 @@ class Prospect:
 
     Attributes:
         after: what is left of it, in percent: expected, at least and at most.
-        becomes: the same in words.
-        between: its range in words; "" where there is none.
-        step: what becomes of a step, "" where none was seen.
+        gain: how much faster the job becomes, in a sentence.
+        becomes: what becomes of a second, with its range, and of a step where one was seen; likewise.
     """
 
     after: tuple[float, float, float]
+    gain: str
     becomes: str
-    between: str
-    step: str
 
 
 def verdict_sentence(verdict: Verdict, report: Outline) -> str:
@@ -145,14 +143,16 @@ def prospect_of(fix: ShownFix, steps: Mapping[str, Any]) -> Prospect | None:
     expected, least, most = fix.after
     ranged = duration(least) != duration(most)
     before = steps.get("median_s")
-    step = ""
+    becomes = words["one_second_becomes"].format(after=duration(expected))
+    if ranged:
+        becomes = label("aside", text=becomes, more=label("between", least=duration(least), most=duration(most)))
+    told = [becomes]
     if isinstance(before, (int, float)) and before > 0 and steps.get("unit") != BACKWARD_PASSES:
-        step = words["a_step"].format(before=duration(before), after=duration(before * expected))
+        told.append(words["a_step"].format(before=duration(before), after=duration(before * expected)))
     return Prospect(
         after=(round(100 * expected, 1), round(100 * least, 1), round(100 * most, 1)),
-        becomes=words["one_second_becomes"].format(after=duration(expected)),
-        between=words["between"].format(least=duration(least), most=duration(most)) if ranged else "",
-        step=step,
+        gain=label("full_stop", text=sentence(fix.gain)),
+        becomes=label("full_stop", text=label("listed", items=tuple(told))),
     )
 
 
@@ -162,7 +162,7 @@ def bounds(diagnosis: Diagnosis, first: AdvisedChange | None, prospect: Prospect
     if first is None:
         return
     if prospect is None and verdict.predicted_speedup > 1:
-        yield words["up_to"].format(speedup=speedup(verdict.predicted_speedup))
+        yield words["up_to"].format(gain=gain_between(1.0, verdict.predicted_speedup))
     others = [line for line in diagnosis.breakdown if line.cause != verdict.cause and line.share > 0]
     largest = max(others, key=lambda line: line.share, default=None)
     if largest is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, percent, shown_cause
-from perfdoctor.reports.wording import page_words
+from perfdoctor.reports.wording import label, page_words
 from perfdoctor.results.activity import CodeNode, CodeTree
 
 MAX_BOXES = 400  # a box is about 300 bytes of the page
@@ -78,7 +78,8 @@ def _box(node: CodeNode, left: float, depth: int, palette: Palette) -> Box:
     share = node.share or 1.0
     second = causes[1] if len(causes) > 1 and causes[1][1] >= _MIXED * share else None
     function, file = brief(node.function, _LONGEST_NAME), brief(node.file, _LONGEST_NAME)
-    said = ", ".join(f"{_title(cause)} {percent(part)}" for cause, part in causes if part >= _MIXED * share)
+    items = tuple(f"{_title(cause)} {percent(part)}" for cause, part in causes if part >= _MIXED * share)
+    where = f"{function} ({_short(file)}:{node.line}) {percent(node.share)}"
     return Box(
         left=round(100 * left, 2),
         width=round(100 * node.share, 2),
@@ -87,7 +88,7 @@ def _box(node: CodeNode, left: float, depth: int, palette: Palette) -> Box:
         mixed=palette.of(second[0]) if second else "",
         until=round(100 * causes[0][1] / share, 1) if second else 100,
         name=function,
-        says=f"{function} ({_short(file)}:{node.line}) {percent(node.share)}: {said}",
+        says=label("named", name=where, value=label("sequence", items=items)),
     )
 
 

@@ -124,7 +124,7 @@ def _verdict(view: View, known: Outline | None, width: int) -> Iterator[Text]:
         yield _text(worded(say("live.no_diagnosis")), TONES["unknown"])
     else:
         verdict = view.diagnosis.verdict
-        yield _text(known.headline, TONES[known.tone])
+        yield from _wrapped(known.headline, width, 0, TONES[known.tone])
         if verdict.cause is None:
             yield from _wrapped(known.summary, width, 0)
         if known.straggler:
@@ -322,7 +322,7 @@ def _findings(view: View, known: Outline | None, width: int) -> Iterator[Text]:
     yield _text("")
     yield _heading(live_words().FINDINGS)
     for card in known.cards:
-        gain = f", {card.speedup}" if card.speedup else ""
+        gain = f", {card.gain}" if card.gain else ""
         yield _text(f"{card.share:>4} {card.title}{gain}", "bold")
         yield from _wrapped(card.summary, width, 5)
         for change in card.changes:
@@ -333,9 +333,9 @@ def _findings(view: View, known: Outline | None, width: int) -> Iterator[Text]:
         yield from _wrapped(f"{probe}: {reason}", width, 0)
 
 
-def _wrapped(text: str, width: int, indent: int) -> Iterator[Text]:
+def _wrapped(text: str, width: int, indent: int, style: str = "") -> Iterator[Text]:
     for line in lines_of(text, max(20, width - indent)):
-        yield _text(" " * indent + line)
+        yield _text(" " * indent + line, style)
 
 
 def _help() -> Iterator[Text]:

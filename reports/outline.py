@@ -9,10 +9,10 @@ from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
 from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, say
-from perfdoctor.reports.cards import Card, ShortPaths, card, texts
+from perfdoctor.reports.cards import Card, ShortPaths, card, gain_between, gain_of, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
 from perfdoctor.reports.step_rows import Rows, step_rows
-from perfdoctor.reports.text import clean, duration, fact, percent, sentence, speedup
+from perfdoctor.reports.text import clean, duration, fact, percent, sentence
 from perfdoctor.reports.wording import cause_title, label, worded
 from perfdoctor.results.crowd import RankGroup
 from perfdoctor.results.stuck import Stuck
@@ -45,9 +45,8 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
     if (stopped := shown.pop("stopped", None)) is not None:
         shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
     if hosts := shown.get("hosts"):
-        shown["hosts"] = "; ".join(
-            label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts
-        )
+        told = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
+        shown["hosts"] = label("listed", items=tuple(told))
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -57,7 +56,20 @@ def setting_rows(job: Mapping[str, Any]) -> Rows:
     if not isinstance(settings, Mapping):
         return ()
     told = {name: value for name, value in settings.items() if _tells(str(name), str(value))}
-    return tuple((clean(str(name)), fact("", value)[1]) for name, value in told.items())
+    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in told.items())
+
+
+def setting_name(setting: str) -> str:
+    """What a setting is called."""
+    return clean(say("settings.name", setting=setting))
+
+
+def _setting_value(setting: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return fact(setting, value)[1]
+    if value in ("yes", "no") and not setting.startswith("env."):
+        return label("yes" if value == "yes" else "no")
+    return clean(say("settings.value", setting=setting, text=value))
 
 
 def _tells(setting: str, value: str) -> bool:
@@ -116,7 +128,7 @@ class Outline:
         bottleneck: ``cpu``, ``gpu``, ``io`` or ``communication``; "" where none is named.
         tone: ``bottleneck``, ``healthy`` or ``unknown``.
         claim: the bottleneck and its cause in a few words.
-        headline: one line with bottleneck, cause, share and predicted speed-up.
+        headline: one line with bottleneck, cause, share and what a fix brings.
         figures: the verdict's numbers, as label and text.
         basis: what the verdict rests on, as label and text.
         breakdown: where the time goes; empty if nothing is known of it.
@@ -154,7 +166,13 @@ class Outline:
         """What was watched, with all settings in one row."""
         if not self.settings:
             return self.job
-        return (*self.job, (label("settings"), ", ".join(f"{name} {value}" for name, value in self.settings)))
+        return (
+            *self.job,
+            (
+                label("settings"),
+                label("listed", items=tuple(label("named", name=name, value=value) for name, value in self.settings)),
+            ),
+        )
 
 
 def outline(diagnosis: Diagnosis) -> Outline:
@@ -169,9 +187,9 @@ def outline(diagnosis: Diagnosis) -> Outline:
         bottleneck=verdict.bottleneck or "",
         tone=_tone(verdict) if stuck is None else "bottleneck",
         claim=_claim(verdict) if stuck is None else _stuck_claim(stuck),
-        headline=_headline(verdict) if stuck is None else _stuck_claim(stuck),
+        headline=_headline(diagnosis) if stuck is None else _stuck_claim(stuck),
         summary=paths.shorten(clean(verdict.summary)),
-        figures=_figures(verdict) if stuck is None else _stuck_figures(stuck),
+        figures=_figures(diagnosis) if stuck is None else _stuck_figures(stuck),
         basis=_basis(verdict),
         straggler=_straggler(verdict) or late_place(diagnosis.crowd),
         breakdown=_parts(diagnosis.breakdown if _is_known(diagnosis) and stuck is None else ()),
@@ -217,7 +235,9 @@ def _stuck_figures(stuck: Stuck) -> Rows:
     rows = [(label("still_since"), duration(stuck.since_s)), (label("confidence"), percent(stuck.confidence))]
     named = (stuck.rank,) if stuck.rank is not None else stuck.ranks
     return (
-        (*rows, (label("held_up_by"), ", ".join(label("rank", rank=rank) for rank in named))) if named else tuple(rows)
+        (*rows, (label("held_up_by"), label("sequence", items=tuple(label("rank", rank=rank) for rank in named))))
+        if named
+        else tuple(rows)
     )
 
 
@@ -231,17 +251,32 @@ def _halts(stuck: Stuck, paths: ShortPaths) -> Rows:
     return tuple((clean(who), paths.shorten(clean(where))) for who, where in rows)
 
 
-def _headline(verdict: Verdict) -> str:
-    """One line with bottleneck, cause, share and predicted speed-up."""
+def _gain(diagnosis: Diagnosis) -> str:
+    """What fixing the first cause brings, in words; "" where that is nothing.
+
+    What a fix does not speed up, the job's start for instance, says nothing of a fix. Of unequal ranks it is known how
+    fast equal ones would be.
+    """
+    verdict = diagnosis.verdict
+    if verdict.cause is None or verdict.predicted_speedup <= 1:
+        return ""
+    if CAUSES[verdict.cause].healthy:
+        return gain_between(verdict.predicted_speedup, verdict.predicted_speedup)
+    found = next((finding for finding in diagnosis.findings if finding.cause == verdict.cause), None)
+    return gain_of(found) if found else gain_between(1.0, verdict.predicted_speedup)
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    """One line with bottleneck, cause, share and what a fix brings."""
+    verdict = diagnosis.verdict
     said, share = _claim(verdict), percent(verdict.share)
     if verdict.bottleneck is None or verdict.cause is None:
         return said
-    # What a fix does not speed up, the job's start for instance, says nothing of a fix.
-    gain = speedup(verdict.predicted_speedup) if verdict.predicted_speedup > 1 else ""
+    gain = _gain(diagnosis)
     if CAUSES[verdict.cause].healthy:
         title = cause_title(verdict.cause)
-        return label("headline_healthy", claim=said, share=share, title=title, speedup=gain)
-    return label("headline", claim=said, share=share, speedup=gain)
+        return label("headline_healthy", claim=said, share=share, title=title, gain=gain)
+    return label("headline", claim=said, share=share, gain=gain)
 
 
 def _tone(verdict: Verdict) -> str:
@@ -256,13 +291,14 @@ def _is_unequal(verdict: Verdict) -> bool:
     return verdict.straggler_rank is not None or verdict.predicted_speedup > 1
 
 
-def _figures(verdict: Verdict) -> Rows:
+def _figures(diagnosis: Diagnosis) -> Rows:
     """The verdict's numbers, as label and text."""
+    verdict = diagnosis.verdict
     if verdict.cause is None or verdict.bottleneck is None:
         return ()
     rows = [(label("share_of_time"), percent(verdict.share))]
-    if verdict.predicted_speedup > 1:
-        rows.append((label("predicted_speedup"), speedup(verdict.predicted_speedup)))
+    if gain := _gain(diagnosis):
+        rows.append((label("predicted_speedup"), gain))
     rows.append((label("confidence"), percent(verdict.confidence)))
     if verdict.straggler_rank is not None:
         rows.append((label("straggler_rank"), label("rank", rank=verdict.straggler_rank)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis import OUTSIDE, Diagnosis
-from perfdoctor.reports.bands import Band, Entry, When, bands, legend, when
+from perfdoctor.reports.bands import Band, Entry, PhasesRow, When, bands, legend, phases_rows, when
 from perfdoctor.reports.cards import ShortPaths
 from perfdoctor.reports.charts import Chart, charts, ticks
 from perfdoctor.reports.crowd import shown_ranks
@@ -26,7 +26,7 @@ from perfdoctor.reports.flame import Flame, flame
 from perfdoctor.reports.outline import Outline, RankBar
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.source_view import Pointer, ShownExcerpt, anchor_of, files_not_read, pointers, source_view
-from perfdoctor.reports.step_pictures import StepPicture, StepsRow, step_picture, steps_row
+from perfdoctor.reports.step_pictures import StepPicture, StepsRow, shades_of, step_picture, steps_row
 from perfdoctor.reports.text import brief, clean, duration, percent
 from perfdoctor.reports.wording import cause_title, page_words
 from perfdoctor.results.activity import Activity, CodeNode, Excerpt
@@ -104,6 +104,7 @@ class Page:
     when: tuple[When | None, ...]
     bands: tuple[Band, ...]
     legend: tuple[Entry, ...]
+    phases_rows: tuple[PhasesRow, ...]
     steps_rows: tuple[StepsRow, ...]
     charts: tuple[Chart, ...]
     charts_left_out: int
@@ -125,7 +126,7 @@ class Page:
 def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
     """What the page of a diagnosis shows beside its outline."""
     activity, verdict = _drawn(diagnosis), diagnosis.verdict
-    palette = Palette(_causes(diagnosis))
+    palette, shades = Palette(_causes(diagnosis)), shades_of(activity)
     span_s = activity.watched_s or max((one.times[-1] for one in diagnosis.series if one.times), default=0.0)
     drawn = charts(diagnosis.series, span_s)
     changes, by_card = changes_of(diagnosis, report.cards)
@@ -154,6 +155,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         when=tuple(when(activity, finding, palette) for finding in diagnosis.findings),
         bands=tuple(bands(activity, palette)),
         legend=tuple(legend(activity, palette)),
+        phases_rows=tuple(phases_rows(activity, shades)),
         steps_rows=tuple(steps_row(times, span_s) for times in steps),
         charts=tuple(drawn),
         charts_left_out=len({one.chart for one in diagnosis.series}) - len(drawn),
@@ -173,7 +175,7 @@ def page_outline(diagnosis: Diagnosis, report: Outline) -> Page:
         ),
         source=source,
         not_read=files_not_read(activity.source),
-        steps=tuple(step_picture(times, palette) for times in steps if times.usual.parts),
+        steps=tuple(step_picture(times, palette, shades) for times in steps if times.usual.parts),
         heat=_heat(diagnosis, report.ranks) if report.ranks else None,
         groups=_groups(report),
         hosts=_hosts(diagnosis.crowd),
@@ -191,6 +193,7 @@ def _drawn(diagnosis: Diagnosis) -> Activity:
     return replace(
         found,
         tracks=(),
+        phases=(),
         code=tuple(replace(tree, calls=tuple(map(_call_without_causes, tree.calls))) for tree in found.code),
         lines=tuple(replace(line, cause="") for line in found.lines),
         source=source,
@@ -263,4 +266,5 @@ def _method(diagnosis: Diagnosis) -> tuple[str, ...]:
     if level == OUTSIDE and not counted and not entered:
         changed.append(words.METHOD_UNCHANGED)
     followed = [words.FOLLOWED.format(**job)] if "followed_samples" in job else []
-    return (*words.METHOD.get(level, ()), *changed, *followed, *words.METHOD_ALWAYS)
+    made = map(clean, diagnosis.method)
+    return (*made, *words.METHOD.get(level, ()), *changed, *followed, *words.METHOD_ALWAYS)

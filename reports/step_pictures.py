@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfdoctor.reports.bands import Entry
+from perfdoctor.reports.bands import Entry, phase_name
 from perfdoctor.reports.palette import Palette
 from perfdoctor.reports.text import brief, duration, percent, sentence, shown_cause
-from perfdoctor.reports.wording import page_words, worded
-from perfdoctor.results.activity import GPU, TRAINER, Lane, LanePart, StepParts, StepTimes
+from perfdoctor.reports.wording import label, page_words
+from perfdoctor.results.activity import GPU, TRAINER, Activity, Lane, LanePart, StepPart, StepParts, StepTimes
 
 _STEP_LINES = 600  # steps that can be told apart on a wide screen
 _SHADES = 6
@@ -140,10 +140,9 @@ def _tallest(times: StepTimes) -> Iterator[tuple[float, float]]:
         yield max(steps[place : place + together], key=lambda step: step[1])
 
 
-def step_picture(times: StepTimes, palette: Palette) -> StepPicture:
-    """A usual step and the slowest one, on the scale of the slowest."""
+def step_picture(times: StepTimes, palette: Palette, shades: Mapping[str, str]) -> StepPicture:
+    """A usual step and the slowest one, on the scale of the slowest; ``shades`` are those of the page."""
     words, both = page_words().WORDS, (times.usual, times.slowest)
-    shades = _shades(both)
     usual, slowest = (
         ShownStep(
             words[title].format(number=step.number, length=duration(step.length_s)),
@@ -153,25 +152,36 @@ def step_picture(times: StepTimes, palette: Palette) -> StepPicture:
         for step, title, larger in zip(both, ("usual_step", "slowest_step"), (_larger(times), 1), strict=True)
     )
     workers = [lane for step in both for lane in step.lanes if lane.role != GPU]
-    causes = dict.fromkeys(part.what for lane in workers for part in lane.parts)
+    causes = dict.fromkeys(part.cause for step in both for part in step.parts if part.cause)
+    causes |= dict.fromkeys(part.what for lane in workers for part in lane.parts)
     every = max((lane.every_s for lane in workers if lane.every_s is not None), default=None)
     return StepPicture(
         times.rank,
         (usual, slowest),
         tuple(Entry(palette.of(cause), _title(cause)) for cause in sorted(causes, key=lambda cause: not cause)),
         "" if every is None else words["gantt_grain"].format(every=duration(every)),
-        (*_rows_of_parts(*both, shades), *_rows_of_workers(*both)),
+        (*_rows_of_parts(*both, shades, palette), *_rows_of_workers(*both)),
     )
 
 
-def _shades(both: tuple[StepParts, StepParts]) -> dict[str, str]:
-    """The look of each part of a step, the strongest for what takes most; a GPU's has that of the trainer's."""
-    spent: dict[str, float] = {}
-    for step in both:
-        for name, _, length in step.parts:
-            spent[name] = spent.get(name, 0.0) + length
-    names = dict.fromkeys(sorted(spent, key=lambda name: -spent[name]))
-    names |= dict.fromkeys(part.what for step in both for lane in step.lanes if lane.role == GPU for part in lane.parts)
+def shades_of(activity: Activity) -> dict[str, str]:
+    """The look of each phase, the strongest for what takes most of all time, then of the steps that are drawn.
+
+    A GPU's has that of the trainer's.
+    """
+    over_time: dict[str, float] = {}
+    for track in activity.phases:
+        for phase, shares in track.shares.items():
+            over_time[phase] = over_time.get(phase, 0.0) + sum(shares) * track.bin_s
+    steps = [step for times in activity.steps for step in (times.usual, times.slowest)]
+    in_steps: dict[str, float] = {}
+    for part in (part for step in steps for part in step.parts if not part.cause):
+        in_steps[part.phase] = in_steps.get(part.phase, 0.0) + part.length_s
+    names = dict.fromkeys(sorted(over_time, key=lambda name: -over_time[name]))
+    names |= dict.fromkeys(sorted(in_steps, key=lambda name: -in_steps[name]))
+    names |= dict.fromkeys(
+        part.what for step in steps for lane in step.lanes if lane.role == GPU for part in lane.parts
+    )
     return {name: f"p{number % _SHADES}" for number, name in enumerate(filter(None, names))}
 
 
@@ -184,10 +194,10 @@ def _larger(times: StepTimes) -> int:
 def _lanes(step: StepParts, scale: float, shades: Mapping[str, str], palette: Palette) -> Iterator[ShownLane]:
     """The trainer's lane, then those of others."""
     drawn = tuple(
-        _piece(_part_name(name), LanePart(name, start, length), scale, shades[name])
-        for name, start, length in step.parts
+        _piece(_name_of(part), LanePart(part.phase, part.start_s, part.length_s), scale, _shade(part, shades, palette))
+        for part in step.parts
     )
-    spent = {_part_name(name): length for name, length in _by_part(step).items()}
+    spent = {_name_of(part): length for part, length in _by_part(step).items()}
     yield ShownLane(TRAINER, "", True, _says(spent, step.length_s), "", drawn)
     for lane in step.lanes:
         spent = {}
@@ -215,7 +225,7 @@ def _look(lane: Lane, what: str, shades: Mapping[str, str], palette: Palette) ->
 def _lane_name(lane: Lane, what: str) -> str:
     if lane.role != GPU:
         return _title(what)
-    return _part_name(what) if what else str(page_words().WORDS["busy"])
+    return phase_name(what) if what else str(page_words().WORDS["busy"])
 
 
 def _short(lane: Lane) -> str:
@@ -236,22 +246,28 @@ def _why_unseen(lane: Lane) -> str:
 def _says(spent: Mapping[str, float], length_s: float) -> str:
     """What took how much of a step, largest first."""
     ordered = sorted(spent.items(), key=lambda item: -item[1])
-    return ", ".join(f"{percent(amount / (length_s or 1.0))} {name}" for name, amount in ordered)
+    items = tuple(f"{percent(amount / (length_s or 1.0))} {name}" for name, amount in ordered)
+    return label("sequence", items=items)
 
 
 def _title(cause: str) -> str:
     return shown_cause(cause) or str(page_words().WORDS["idle"])
 
 
-def _part_name(name: str) -> str:
-    return sentence(brief(worded(name)))
+def _name_of(part: StepPart) -> str:
+    """What a part of a step is: what was seen there, or else the phase."""
+    return sentence(_title(part.cause)) if part.cause else phase_name(part.phase)
 
 
-def _rows_of_parts(usual: StepParts, slowest: StepParts, shades: Mapping[str, str]) -> Iterator[Row]:
+def _shade(part: StepPart, shades: Mapping[str, str], palette: Palette) -> str:
+    return f"c {palette.of(part.cause)}" if part.cause else shades[part.phase]
+
+
+def _rows_of_parts(usual: StepParts, slowest: StepParts, shades: Mapping[str, str], palette: Palette) -> Iterator[Row]:
     """What each part of the trainer's takes; what differs most comes first."""
     before, after = _by_part(usual), _by_part(slowest)
-    for name in sorted({**before, **after}, key=lambda name: before.get(name, 0.0) - after.get(name, 0.0)):
-        yield _row(_part_name(name), before.get(name, 0.0), after.get(name, 0.0), shades[name])
+    for part in sorted({**before, **after}, key=lambda part: before.get(part, 0.0) - after.get(part, 0.0)):
+        yield _row(_name_of(part), before.get(part, 0.0), after.get(part, 0.0), _shade(part, shades, palette))
 
 
 def _rows_of_workers(usual: StepParts, slowest: StepParts) -> Iterator[Row]:
@@ -274,8 +290,10 @@ def _row(name: str, usual: float, slowest: float, look: str) -> Row:
     return name, duration(usual), duration(slowest), duration(slowest - usual), look
 
 
-def _by_part(step: StepParts) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name, _, length in step.parts:
-        found[name] = found.get(name, 0.0) + length
+def _by_part(step: StepParts) -> dict[StepPart, float]:
+    """The length of all parts that are called alike, whenever they began."""
+    found: dict[StepPart, float] = {}
+    for part in step.parts:
+        alike = StepPart("" if part.cause else part.phase, 0.0, 0.0, part.cause)
+        found[alike] = found.get(alike, 0.0) + part.length_s
     return found

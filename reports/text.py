@@ -80,11 +80,16 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f}%"
 
 
-def speedup(factor: float) -> str:
-    """``1.8`` as ``1.8x``."""
+def times(factor: float) -> str:
+    """How many times as fast: ``1.8``."""
     if not math.isfinite(factor):
         return label("unknown")
-    return f"{factor:.2f}x" if factor < 1.1 else f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
+    return f"{factor:.2f}" if factor < 1.1 else f"{factor:.1f}" if factor < 10 else f"{factor:.0f}"
+
+
+def speedup(factor: float) -> str:
+    """``1.8`` as ``1.8x``."""
+    return f"{times(factor)}x" if math.isfinite(factor) else label("unknown")
 
 
 def factor(value: float | None) -> str:
@@ -191,7 +196,9 @@ def _plain(value: Any) -> str:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{clean(str(key))} {_plain(item)}" for key, item in value.items()) or label("none")
+        items = tuple(f"{clean(str(key))} {_plain(item)}" for key, item in value.items())
+        return label("sequence", items=items) if items else label("none")
     if isinstance(value, Iterable):
-        return ", ".join(_plain(item) for item in value) or label("none")
+        items = tuple(_plain(item) for item in value)
+        return label("sequence", items=items) if items else label("none")
     return clean(str(value))

@@ -113,6 +113,7 @@ def worded_diagnosis(diagnosis: Diagnosis) -> Diagnosis:
         findings=tuple(map(worded_finding, diagnosis.findings)),
         not_examined=tuple(map(_worded_gap, diagnosis.not_examined)),
         not_drawn=tuple(map(worded, diagnosis.not_drawn)),
+        method=tuple(map(worded, diagnosis.method)),
         stuck=None if diagnosis.stuck is None else _worded_stuck(diagnosis.stuck),
     )
 

@@ -54,7 +54,11 @@ def _sources(heading: str, line: str, report: dict[str, Any], number: int) -> It
     finding = report["findings"][number - 1] if report["findings"] else {}
     if heading == "":
         yield from (report["verdict"], {key: finding.get(key) for key in ("share", "predicted_speedup", "ranks")})
-        yield from (finding.get("summary"), report["stuck"])
+        yield from (
+            finding.get("summary"),
+            report["stuck"],
+            *(fix["speedup_range"] for fix in finding.get("fixes", ())),
+        )
     elif heading in ("Do this first:", "Other changes:", "To change:"):
         yield finding["fixes"]
     elif heading == "Evidence:":

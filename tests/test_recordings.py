@@ -24,7 +24,7 @@ from perfdoctor.reports.json import render
 from perfdoctor.reports.language import language
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.wording import worded_fixes
-from tests.builders.phrases import english_runs
+from tests.builders.phrases import ascii_marks, english_runs
 from tests.files import ROOT
 from tests.recordings import corpus, packing
 
@@ -74,7 +74,11 @@ def english_in(diagnosis: Diagnosis) -> list[str]:
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_recording_is_told_in_chinese(name: str) -> None:
-    assert english_in(examined(name)) == []
+    diagnosis = examined(name)
+    assert english_in(diagnosis) == []
+    with language("zh"):
+        texts = html.render(diagnosis), console.render(diagnosis, width=400, color=False, encoding="utf-8")
+    assert [left for text in texts for left in ascii_marks(text)] == []
 
 
 def test_english_is_seen_where_it_is_left() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -12,15 +13,27 @@ import numpy as np
 
 from perfdoctor.analysis.code_tree import code_tree
 from perfdoctor.analysis.source import read_source
-from perfdoctor.analysis.step_lanes import step_lanes
+from perfdoctor.analysis.step_lanes import step_lanes, stretches
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
 from perfdoctor.attribution.settled import settled_samples
 from perfdoctor.attribution.share import Writing, read_writing
 from perfdoctor.attribution.suppliers import supplier_shares
+from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.diagnosis import Text, say
 from perfdoctor.recording.clock import NS_PER_S
-from perfdoctor.results.activity import TRAINER, WORKER, Activity, CodeTree, HotLine, Lane, StepParts, StepTimes, Track
+from perfdoctor.results.activity import (
+    TRAINER,
+    WORKER,
+    Activity,
+    CodeTree,
+    HotLine,
+    Lane,
+    StepPart,
+    StepParts,
+    StepTimes,
+    Track,
+)
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.long_steps import longest_ordinary
@@ -29,7 +42,9 @@ from perfdoctor.timeline.steps import Step, Steps
 
 # As many bins as can be told apart on a wide screen, and for all tracks together what a page has room for.
 _MOST_BINS, _MOST_CELLS = 240, 9_600
+_PHASE_BINS = 480  # of marks, which are exact
 _SAMPLES_PER_BIN = 2  # fewer say little of a bin
+_OTHER = "other"  # the phase of what was neither marked nor seen in one
 # A sample of a worker costs some 0.1 ms: so many of one, and of all of them together.
 _WORKER_SAMPLES, _ALL_WORKER_SAMPLES = 1_500, 8_000
 _WORKER_TRACKS = 16
@@ -65,10 +80,11 @@ def read_activity(job: JobTimeline, accounts: Sequence[Account], straggler: int 
     return Activity(
         watched_s=(until - job.span[0]) / NS_PER_S,
         tracks=tuple(_track(job, *found, until=until, of=len(drawn)) for found in drawn),
+        phases=tuple(_phases(job, trainers, straggler, until)),
         code=tuple(_code(job, trainers, seen, straggler)),
         lines=_hot_lines(shares),
         source=read_source(job, shares),
-        steps=tuple(_steps_of(job, accounts, straggler, writings)),
+        steps=tuple(_steps_of(job, trainers, straggler, writings)),
         workers_left_out=len(seen) - len(shown),
     )
 
@@ -128,23 +144,49 @@ def _of_worker(job: JobTimeline, worker: Process, most: int, writing: Writing) -
 
 def _track(job: JobTimeline, role: str, process: Process, samples: list[Sampled], *, until: int, of: int) -> Track:
     """One of so many tracks, which all end at the same instant."""
-    start, end = job.span[0], until
     bins = max(1, min(_MOST_BINS, _MOST_CELLS // of, len(samples) // _SAMPLES_PER_BIN))
+    cells = _cells(((sample.time_ns, sample.causes) for sample in samples), (job.span[0], until), bins)
+    return _drawn(job, role, process, cells, until)
+
+
+def _cells(amounts: Iterable[tuple[int, Amounts[str]]], span: tuple[int, int], bins: int) -> list[Amounts[str]]:
+    """What lies in each of so many bins of equal length."""
+    start, end = span
     cells: list[Amounts[str]] = [Amounts() for _ in range(bins)]
-    for time_ns, causes in samples:
+    for time_ns, parts in amounts:
         cell = cells[min(bins - 1, (time_ns - start) * bins // max(1, end - start))]
-        for cause, amount in causes.items():
-            cell[cause] += amount
-    by_cause = Amounts.summed(causes for _, causes in samples)
+        for name, amount in parts.items():
+            cell[name] += amount
+    return cells
+
+
+def _drawn(job: JobTimeline, role: str, process: Process, cells: Sequence[Amounts[str]], until: int) -> Track:
     parts = [cell.fractions() for cell in cells]
     return Track(
         role,
         job.processes.rank_of(process),
         process.pid,
-        (end - start) / NS_PER_S / bins,
+        (until - job.span[0]) / NS_PER_S / len(cells),
         tuple(bool(part) for part in parts),
-        {cause: tuple(part.get(cause, 0.0) for part in parts) for cause in by_cause.fractions() if cause},
+        {name: tuple(part.get(name, 0.0) for part in parts) for name in Amounts.summed(cells).fractions() if name},
     )
+
+
+def _phases(job: JobTimeline, trainers: list[Found], straggler: int | None, until: int) -> Iterator[Track]:
+    """The phases of the first trainer and of the straggler: marks are exact, and finer than samples."""
+    for number, (trainer, samples) in enumerate(trainers):
+        if number and trainer.rank != straggler:
+            continue
+        marked = job.steps.get(trainer.pid)
+        if marked is not None and marked.all:
+            edges = np.linspace(job.span[0], until, _PHASE_BINS + 1).astype(np.int64)
+            spent = marked.spent_between(edges)
+            cells = [Amounts({name: float(of[place]) for name, of in spent.items()}) for place in range(_PHASE_BINS)]
+            yield _drawn(job, TRAINER, trainer, cells, until)
+        elif any(sample.phase not in ("", _OTHER) for sample in samples):
+            bins = max(1, min(_MOST_BINS, len(samples) // _SAMPLES_PER_BIN))
+            seen = ((sample.time_ns, Amounts({sample.phase: sample.causes.total})) for sample in samples)
+            yield _drawn(job, TRAINER, trainer, _cells(seen, (job.span[0], until), bins), until)
 
 
 def _line_shares(accounts: Sequence[Account]) -> Amounts[tuple[str, str]]:
@@ -164,13 +206,13 @@ def _hot_lines(shares: Amounts[tuple[str, str]]) -> tuple[HotLine, ...]:
 
 
 def _steps_of(
-    job: JobTimeline, accounts: Sequence[Account], straggler: int | None, writings: Mapping[int, Writing]
+    job: JobTimeline, trainers: list[Found], straggler: int | None, writings: Mapping[int, Writing]
 ) -> Iterator[StepTimes]:
     """The steps of each rank; of the first one, and of the straggler, with what workers and GPUs did in two of them."""
-    trainers = [(account.trainer, job.timed_steps(account.trainer.pid)) for account in accounts]
-    timed = [(trainer, steps) for trainer, steps in trainers if steps is not None]
-    for number, (trainer, steps) in enumerate(timed):
-        times = _step_times(job, trainer.rank or 0, trainer.pid, steps)
+    found = [(trainer, samples, job.timed_steps(trainer.pid)) for trainer, samples in trainers]
+    timed = [(trainer, samples, steps) for trainer, samples, steps in found if steps is not None]
+    for number, (trainer, samples, steps) in enumerate(timed):
+        times = _step_times(job, trainer.rank or 0, trainer.pid, steps, samples)
         if times.usual.parts and (number == 0 or times.rank == straggler):
             lanes = partial(step_lanes, job, trainer, steps, writing=writings[trainer.pid])
             times = replace(times, usual=_with_lanes(times.usual, lanes))
@@ -182,7 +224,7 @@ def _with_lanes(parts: StepParts, lanes: Callable[[int], tuple[Lane, ...]]) -> S
     return replace(parts, lanes=lanes(parts.number - 1))
 
 
-def _step_times(job: JobTimeline, rank: int, pid: int, steps: Steps) -> StepTimes:
+def _step_times(job: JobTimeline, rank: int, pid: int, steps: Steps, samples: Sequence[Sampled]) -> StepTimes:
     start, lengths = job.span[0], steps.lengths_ns
     order = np.argsort(lengths, kind="stable")
     usual, slowest = int(order[(len(order) - 1) // 2]), int(order[-1])
@@ -192,8 +234,8 @@ def _step_times(job: JobTimeline, rank: int, pid: int, steps: Steps) -> StepTime
         tuple((steps.all[number].from_ns - start) / NS_PER_S for number in kept),
         tuple(float(lengths[number]) / NS_PER_S for number in kept),
         limit_ns / NS_PER_S,
-        _parts(steps, usual),
-        _parts(steps, slowest),
+        _parts(steps, usual, samples),
+        _parts(steps, slowest, samples),
         period(np.flatnonzero(lengths > limit_ns).tolist()),
         passes=job.counts_passes(pid),
     )
@@ -220,17 +262,34 @@ def _longest_of_neighbours(lengths: Sequence[int]) -> list[int]:
     ]
 
 
-def _parts(steps: Steps, number: int) -> StepParts:
+def _parts(steps: Steps, number: int, samples: Sequence[Sampled]) -> StepParts:
     step = steps.all[number]
-    return StepParts(number + 1, (step.end_ns - step.from_ns) / NS_PER_S, tuple(_parts_of(steps, step)))
+    parts = (part for found in _parts_of(steps, step) for part in explained(found, step, samples))
+    return StepParts(number + 1, (step.end_ns - step.from_ns) / NS_PER_S, tuple(parts))
 
 
-def _parts_of(steps: Steps, step: Step) -> Iterator[tuple[str, float, float]]:
+def explained(part: StepPart, step: Step, samples: Sequence[Sampled]) -> Iterator[StepPart]:
+    """A part of a step; where no phase was marked, as what was seen there."""
+    start_ns, end_ns = (step.from_ns + round(at * NS_PER_S) for at in (part.start_s, part.start_s + part.length_s))
+    within = _between(samples, start_ns, end_ns) if part.phase == _OTHER else ()
+    looks = [(sample.time_ns, next(iter(sample.causes.fractions()), "")) for sample in within]
+    if not looks:
+        yield part
+    for one in stretches(looks, (start_ns, end_ns), step):
+        yield StepPart(part.phase, one.start_s, one.length_s, "" if one.what == UNATTRIBUTED else one.what)
+
+
+def _between(samples: Sequence[Sampled], start_ns: int, end_ns: int) -> Sequence[Sampled]:
+    first, last = (bisect_left(samples, at, key=lambda sample: sample.time_ns) for at in (start_ns, end_ns))
+    return samples[first:last]
+
+
+def _parts_of(steps: Steps, step: Step) -> Iterator[StepPart]:
     time_ns = step.from_ns
     while time_ns < step.end_ns:
         segment = steps.at(time_ns)
         if segment is None:
             return
         end_ns = min(segment.end_ns, step.end_ns)
-        yield segment.name, (time_ns - step.from_ns) / NS_PER_S, (end_ns - time_ns) / NS_PER_S
+        yield StepPart(segment.name, (time_ns - step.from_ns) / NS_PER_S, (end_ns - time_ns) / NS_PER_S)
         time_ns = end_ns

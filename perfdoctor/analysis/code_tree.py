@@ -43,7 +43,7 @@ def code_tree(job: JobTimeline, process: Process, role: str, samples: Sequence[S
         The tree; without calls where no stack was seen.
     """
     stacks: dict[tuple[Frame, ...], Amounts[str]] = {}
-    for time_ns, causes in samples[:: 1 + len(samples) // _ENOUGH]:
+    for time_ns, causes, _ in samples[:: 1 + len(samples) // _ENOUGH]:
         found = job.locator.stack_at(process.pid, time_ns, job.observe(process, time_ns))
         if found is not None and found[0]:
             stacks[found[0]] = Amounts.summed([stacks.get(found[0], {}), causes])

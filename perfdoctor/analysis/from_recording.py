@@ -10,6 +10,7 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.method import how_made
 from perfdoctor.analysis.own_code import in_own_code, read_own_code
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
@@ -94,6 +95,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
         series=chart_series(job),
         activity=activity,
         not_drawn=tuple(not_drawn(activity)),
+        method=tuple(how_made(job, accounts, found.verdict)),
         blocks=recorded_blocks(job, accounts, traced=level == TRACED, traced_ns=_traced_ns(accounts, profiled)),
     )
 

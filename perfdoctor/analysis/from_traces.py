@@ -72,6 +72,7 @@ def diagnose_ranks(ranks: Sequence[Rank]) -> Diagnosis:
         job=_job(ranks, case, merged),
         activity=Activity(watched_s=case.watched_s),
         not_drawn=(say("activity.of_traces"),),
+        method=(say("method.traced", traces=len(ranks), events=sum(rank.events for rank in ranks)),),
         blocks=traced_blocks(ranks[0].loop.lengths.tolist(), merged.accounts),
     )
 

@@ -67,13 +67,25 @@ def _of_worker(job: JobTimeline, worker: Process, step: Step, writing: Writing) 
     if span is None or lane.every_s is None or seconds(step.end_ns - step.from_ns) < _LEAST_LOOKS * lane.every_s:
         return lane
     first, last = np.searchsorted(times, span).tolist()
-    near = times[max(0, first - 1) : last + 1]
-    edges = np.clip((near[1:] + near[:-1]) // 2, *span).tolist()
-    found = [
-        (_does(job, worker, time_ns, writing), start, end)
-        for time_ns, start, end in zip(near.tolist(), [span[0], *edges], [*edges, span[1]], strict=True)
-    ]
-    return replace(lane, parts=tuple(_joined(found, step)))
+    near = times[max(0, first - 1) : last + 1].tolist()
+    looks = [(time_ns, _does(job, worker, time_ns, writing)) for time_ns in near]
+    return replace(lane, parts=tuple(stretches(looks, span, step)))
+
+
+def stretches(looks: Sequence[tuple[int, str]], span: tuple[int, int], step: Step) -> Iterator[LanePart]:
+    """What was seen in a stretch of a step: each look stands for the time around it.
+
+    Args:
+        looks: when, and what was seen; some of them may lie around the stretch.
+        span: from when to when.
+        step: in which it lies.
+    """
+    if not looks:
+        return
+    times = np.array([time_ns for time_ns, _ in looks], dtype=np.int64)
+    edges = np.clip((times[1:] + times[:-1]) // 2, *span).tolist()
+    begins, ends = [span[0], *edges], [*edges, span[1]]
+    yield from _joined(zip((what for _, what in looks), begins, ends, strict=True), step)
 
 
 def _does(job: JobTimeline, worker: Process, time_ns: int, writing: Writing) -> str:

@@ -21,10 +21,11 @@ _NOTHING = 1e-9  # seconds: what is left of a sum that was taken away again
 
 
 class Sampled(NamedTuple):
-    """One sample of a process: when, and the seconds that it stands for by cause."""
+    """One sample of a process: when, the seconds that it stands for by cause, and of a trainer the phase it was in."""
 
     time_ns: int
     causes: Amounts[str]
+    phase: str = ""
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Account:
 
     def add(self, block: int, seconds: float, location: CodeLocation, shares: Iterable[Share]) -> None:
         """Attributes a span of time."""
-        self.phases["evaluation" if location.evaluates else location.phase] += seconds
+        self.phases[location.part_of_step] += seconds
         self.evaluating += seconds * location.in_evaluation
         if location.detail in ("fetch", PREPARES):
             self.fetching += seconds

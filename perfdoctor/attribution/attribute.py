@@ -83,7 +83,7 @@ def _account_for(classifier: TrainerClassifier, trainer: Process, weigh: Weigh) 
         shares = classifier.shares(seen)
         account.add((time - job.span[0]) // BLOCK_NS, seconds, seen.location, shares)
         causes = Amounts.summed({share.cause: share.weight * seconds} for share in shares)
-        account.samples.append(Sampled(time, causes))
+        account.samples.append(Sampled(time, causes, seen.location.part_of_step))
     return account.with_backward_at_forward(_OF_OPERATIONS)
 
 

@@ -42,10 +42,9 @@ def _settled(samples: list[Sampled], final: Mapping[str, float]) -> Iterable[Sam
     kept = {cause: min(1.0, after[cause] / amount) for cause, amount in before.items() if amount > 0}
     gained = Amounts({cause: amount - before[cause] for cause, amount in after.items() if amount > before[cause]})
     parts = gained.fractions()
-    for time_ns, causes in samples:
+    for time_ns, causes, phase in samples:
         stays = {cause: amount * kept.get(cause, 1.0) for cause, amount in causes.items()}
         freed = causes.total - sum(stays.values())
         moved = Amounts.summed([stays, {cause: freed * part for cause, part in parts.items()}])
-        yield Sampled(
-            time_ns, Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
-        )
+        told = Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
+        yield Sampled(time_ns, told, phase)

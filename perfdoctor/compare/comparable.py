@@ -20,7 +20,9 @@ _EXPLAINS = (
     *("perfdoctor", "level", "host", "devices", "python", "torch"),
     *("settings.cpu_model", "settings.cores", "settings.host_cores", "settings.affinity_cores", "settings.quota_cores"),
     *("settings.gpu_name", "settings.gpus", "settings.compute_capability", "settings.memory_limit_bytes"),
+    *("settings.memory_bytes", "settings.kernel"),
 )
+_DISKS = ("settings.disk.", "settings.disk_kind.")
 _NOTED = ("command",)
 # Where these are missing, the job has none of them; of others it is then not known.
 _OR_NONE = ("settings.env.", "settings.on_gpu", "settings.quota_cores", "settings.memory_limit_bytes")
@@ -74,7 +76,7 @@ def _differs(name: str, before: str | None, after: str | None) -> bool:
 def _weight(name: str) -> Weight:
     if name in _FORBIDS:
         return Weight.FORBIDS
-    return Weight.EXPLAINS if name in _EXPLAINS else Weight.NOTED
+    return Weight.EXPLAINS if name in _EXPLAINS or name.startswith(_DISKS) else Weight.NOTED
 
 
 def _by_amount(before: Side, after: Side) -> Iterator[Difference]:

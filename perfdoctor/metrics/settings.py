@@ -9,6 +9,8 @@ cores                cores that the job may use: the smaller of affinity mask an
 host_cores           logical cores of the host
 affinity_cores       size of the trainer's affinity mask
 quota_cores          CPU quota; absent where there is none
+memory_bytes         memory of the host
+kernel               of the host, as ``uname -r`` tells it
 memory_limit_bytes   tightest memory limit of the control groups; absent where there is none
 trainer_threads      threads of one trainer, sleeping ones included
 worker_threads       threads of one loader worker
@@ -19,6 +21,8 @@ gpu_name             model of the first of them
 compute_capability   of the first of them, e.g. 8.0
 cpu_model            as in /proc/cpuinfo
 mount./data          file system at a mount point; the word ``network`` follows where it is one
+disk.nvme0n1         model of the block device under a mount, where it tells one; ``disk_kind.nvme0n1``: ``rotating`` or
+                     ``solid state``
 loader               ``yes`` if the trainer uses a DataLoader, ``no`` if its stacks show none
 parallel             how ranks share the model: ``ddp``, ``fsdp``, ``fully_shard``, ``deepspeed``, ``megatron``;
                      ``no`` if stacks show none of them
@@ -74,6 +78,9 @@ def read_settings(recording: Recording, trainers: Trainers) -> Settings:
     settings.update(_threads(recording, trainers))
     settings.update(_gpus(readings))
     settings.update(_mounts(readings))
+    settings.update(_disks(readings))
+    if kernel := recording.meta.get("kernel"):
+        settings["kernel"] = kernel
     settings.update(_environment(recording, trainers))
     return settings
 
@@ -153,6 +160,8 @@ def _cores(readings: Readings, trainers: Trainers) -> Settings:
         found["host_cores"] = host
     if limits:
         found["memory_limit_bytes"] = min(limits)
+    if (memory := readings.maximum("host", "memory_total_bytes")) is not None:
+        found["memory_bytes"] = memory
     model = readings.fact("host", "cpu_model")
     return found if model is None else {**found, "cpu_model": model}
 
@@ -209,6 +218,19 @@ def _mounts(readings: Readings) -> Settings:
         if kind is not None:
             network = " network" if readings.fact(subject, "network") == "yes" else ""
             found[f"mount.{subject.removeprefix('mount:')}"] = kind + network
+    return found
+
+
+def _disks(readings: Readings) -> Settings:
+    """A virtual disk tells no model, and that it rotates: of such a one neither is known."""
+    found: Settings = {}
+    for subject in readings.subjects("device:"):
+        model, rotates = readings.fact(subject, "model"), readings.fact(subject, "rotates")
+        name = subject.removeprefix("device:")
+        if model is not None:
+            found[f"disk.{name}"] = model
+            if rotates is not None:
+                found[f"disk_kind.{name}"] = "rotating" if rotates == "yes" else "solid state"
     return found
 
 

@@ -16,8 +16,8 @@ class Track:
         rank: of the trainer, or of the one that the worker serves.
         bin_s: the length of a bin in seconds; the first one begins with the recording.
         seen: by bin, whether the thread was sampled in it.
-        shares: by cause, largest first: by bin, the fraction of its time. What a trainer was seen in sums to 1; a
-            worker idles for what is left.
+        shares: by cause, or by phase, largest first: by bin, the fraction of its time. What a trainer was seen in sums
+            to 1; a worker idles for what is left.
     """
 
     role: str
@@ -167,18 +167,34 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPart:
+    """A part of a step.
+
+    Attributes:
+        phase: as it was marked.
+        start_s: seconds since the step began.
+        cause: of what was seen there where no phase was marked; "" elsewhere, and where nothing was.
+    """
+
+    phase: str
+    start_s: float
+    length_s: float
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepParts:
     """One step in parts.
 
     Attributes:
         number: of the step among those observed, from 1.
-        parts: name, seconds since the step began, and length in seconds.
+        parts: in order.
         lanes: who else was seen meanwhile.
     """
 
     number: int
     length_s: float
-    parts: tuple[tuple[str, float, float], ...]
+    parts: tuple[StepPart, ...]
     lanes: tuple[Lane, ...] = ()
 
 
@@ -212,11 +228,13 @@ class Activity:
 
     Attributes:
         watched_s: for how long threads were sampled, where all pictures over time end; 0 where that is not known.
+        phases: of a trainer of which steps are drawn, by phase: as they were marked, or else as stacks show them.
         workers_left_out: loader workers without a track, where there are very many.
     """
 
     watched_s: float = 0.0
     tracks: tuple[Track, ...] = ()
+    phases: tuple[Track, ...] = ()
     code: tuple[CodeTree, ...] = ()
     lines: tuple[HotLine, ...] = ()
     source: SourceView = SourceView()

@@ -61,6 +61,11 @@ class CodeLocation:
     evaluates: bool = False
     leads_to_backward: bool = False
 
+    @property
+    def part_of_step(self) -> str:
+        """The phase, that of an evaluation as one."""
+        return "evaluation" if self.evaluates else self.phase
+
 
 UNKNOWN = CodeLocation("other")
 # Details of code in the loop itself that prepares a step's input, and that uses the model's output.

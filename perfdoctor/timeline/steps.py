@@ -64,6 +64,10 @@ class Steps:
         """Per phase, seconds in each step."""
         return spent_in(self._segments, self._works, self._ends)
 
+    def spent_between(self, edges_ns: Times) -> dict[str, Floats]:
+        """By the name of a part, how many seconds of it lie between each two neighbouring instants, in steps or not."""
+        return spent_in(self._segments, edges_ns[:-1], edges_ns[1:])
+
     @property
     def outside_ns(self) -> int:
         """What no step is charged with, from the first one's start to the last one's end; 0 without steps."""

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.probes.readers.procfs import KeptFiles
-from perfdoctor.recording.schema import Reading
+from perfdoctor.recording.schema import Fact, Reading
 
 _NETWORK = """
 nfs nfs4 cifs smb3 smbfs lustre 9p ceph afs beegfs gpfs wekafs glusterfs orangefs pvfs2 ocfs2 gfs2 acfs panfs
@@ -93,6 +94,17 @@ def block_device_of(mount: Mount, root: Path = Path("/")) -> str | None:
             parts = link.resolve().parts
             return parts[parts.index("block") + 1] if "block" in parts[:-1] else parts[-1]
     return None
+
+
+def device_facts(time_ns: int, device: str, root: Path = Path("/")) -> Iterator[Fact]:
+    """Model of a block device, and whether it rotates, as far as the kernel tells."""
+    about = root / "sys/class/block" / device
+    with suppress(OSError):
+        if model := (about / "device/model").read_text(errors="replace").strip():
+            yield Fact(time_ns, "io", f"device:{device}", "model", model)
+    with suppress(OSError):
+        rotates = (about / "queue/rotational").read_text().strip() == "1"
+        yield Fact(time_ns, "io", f"device:{device}", "rotates", "yes" if rotates else "no")
 
 
 def _unescaped(text: str) -> str:

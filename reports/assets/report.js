@@ -43,7 +43,7 @@ function amount(value, unit) {
 // What a thread did: of each cause, the heights of its boxes are percentages of the bins below them.
 function bandReader(plot) {
   const bins = plot.querySelector("svg").viewBox.baseVal.width;
-  const layers = [...plot.querySelectorAll("path")].map((path) => {
+  const layers = [...plot.querySelectorAll("path:not(.border)")].map((path) => {
     const heights = new Array(bins).fill(0);
     for (const [, start, , width, height] of path.getAttribute("d").matchAll(/M(\d+) (\d+)h(\d+)v(\d+)/g)) {
       heights.fill(Number(height), Number(start), Number(start) + Number(width));
@@ -55,7 +55,7 @@ function bandReader(plot) {
     const found = layers.filter((layer) => layer.heights[bin] > 0);
     if (found.some((layer) => layer.name === undefined)) return words.unseen;
     found.sort((one, other) => other.heights[bin] - one.heights[bin]);
-    return found.slice(0, 2).map((layer) => `${layer.name} ${percent(layer.heights[bin])}`).join(", ") || words.idle;
+    return found.slice(0, 2).map((layer) => `${layer.name} ${percent(layer.heights[bin])}`).join(words.comma) || words.idle;
   };
 }
 
@@ -75,7 +75,7 @@ function lineReader(plot) {
     const [x, y] = nearest(course, 1000 * part);
     if (Math.abs(x - 1000 * part) > 60) return "";
     return `${name} ${amount(Number(bottom) + (1 - y / 100) * (top - bottom), unit)}`;
-  }).filter(Boolean).join(", ");
+  }).filter(Boolean).join(words.comma);
 }
 
 function stepReader(plot) {
@@ -115,7 +115,7 @@ for (const axis of document.querySelectorAll(".axis")) {
     axis.style.setProperty("--at", `${100 * part}%`);
     axis.classList.add("reading");
     name.textContent = time;
-    slider.setAttribute("aria-valuetext", [time, ...readings.map(({ row, text }) => `${row.title}: ${text}`)].join("; "));
+    slider.setAttribute("aria-valuetext", [time, ...readings.map(({ row, text }) => `${row.title}${words.colon}${text}`)].join(words.semicolon));
   };
   const hide = () => {
     axis.classList.remove("reading");
@@ -148,19 +148,36 @@ function box(element) {
   };
 }
 
-for (const flame of document.querySelectorAll(".flame")) {
-  const boxes = [...flame.children].map(box);
+// One search, and one way back to the whole, for all flame graphs of the page.
+const graphs = [];
+
+function searchTools() {
   const tools = made("div", "tools");
   const search = made("input", "");
   const reset = made("button", "", words.reset);
-  const found = made("span", "faint");
-  const says = made("p", "says");
   Object.assign(search, { type: "search", placeholder: words.search });
   search.setAttribute("aria-label", words.search);
-  found.setAttribute("role", "status");
   reset.type = "button";
-  tools.append(search, reset, found);
-  flame.before(tools);
+  const look = () => {
+    for (const graph of graphs) graph.look(search.value.trim().toLowerCase());
+  };
+  search.addEventListener("input", look);
+  reset.addEventListener("click", () => {
+    search.value = "";
+    look();
+    for (const graph of graphs) graph.zoom(0, 100);
+  });
+  tools.append(search, reset);
+  return tools;
+}
+
+for (const flame of document.querySelectorAll(".flame")) {
+  const boxes = [...flame.children].map(box);
+  const found = made("span", "faint found");
+  const says = made("p", "says");
+  found.setAttribute("role", "status");
+  if (!graphs.length) flame.closest("figure").before(searchTools());
+  flame.closest("figure").querySelector("figcaption").append(" ", found);
   flame.after(says);
   flame.removeAttribute("aria-hidden");
   flame.setAttribute("role", "group");
@@ -175,8 +192,7 @@ for (const flame of document.querySelectorAll(".flame")) {
       one.element.style.width = `${(100 * (until - from)) / width}%`;
     }
   };
-  const look = () => {
-    const wanted = search.value.trim().toLowerCase();
+  const look = (wanted) => {
     let end = -1;
     let sum = 0;
     for (const one of boxes) {
@@ -220,6 +236,5 @@ for (const flame of document.querySelectorAll(".flame")) {
       event.preventDefault();
     });
   });
-  search.addEventListener("input", look);
-  reset.addEventListener("click", () => { search.value = ""; look(); zoom(0, 100); });
+  graphs.push({ look, zoom });
 }

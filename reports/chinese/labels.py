@@ -115,12 +115,12 @@ def bottleneck(*, resource: str, title: str) -> str:
     return f"{_RESOURCES[resource]}瓶颈：{title}"
 
 
-def headline(*, claim: str, share: str, speedup: str) -> str:
-    return f"{claim}，占 {share} 的时间" + (f"，修复后可加速 {speedup}" if speedup else "")
+def headline(*, claim: str, share: str, gain: str) -> str:
+    return f"{claim}，占 {share} 的时间" + (f"，修复后{gain}" if gain else "")
 
 
-def headline_healthy(*, claim: str, share: str, title: str, speedup: str) -> str:
-    return f"{claim}{f'，均衡后可加速 {speedup}' if speedup else ''}：{share} 是{title}"
+def headline_healthy(*, claim: str, share: str, title: str, gain: str) -> str:
+    return f"{claim}{f'，均衡后{gain}' if gain else ''}：{share} 是{title}"
 
 
 def share_of_time() -> str:
@@ -185,8 +185,10 @@ def ranks(*, ranks: tuple[int, ...]) -> str:
     return f"rank {'、'.join(map(str, ranks))}"
 
 
-def up_to(*, most: str) -> str:
-    return f"最多 {most}"
+def times_as_fast(*, least: str, most: str) -> str:
+    if not least:
+        return f"速度最多为原来的 {most} 倍"
+    return f"速度为原来的 {most} 倍" if least == most else f"速度为原来的 {least} 到 {most} 倍"
 
 
 def between(*, least: str, most: str) -> str:
@@ -289,8 +291,8 @@ def of_the_time(*, share: str) -> str:
     return f"占 {share} 的时间"
 
 
-def if_fixed(*, speedup: str) -> str:
-    return f"修复后 {speedup}"
+def if_fixed(*, gain: str) -> str:
+    return f"修复后{gain}"
 
 
 def listed(*, items: tuple[str, ...]) -> str:
@@ -307,6 +309,10 @@ def text(*, sentences: tuple[str, ...]) -> str:
 
 def named(*, name: str, value: str) -> str:
     return f"{name}：{value}"
+
+
+def full_stop(*, text: str) -> str:
+    return f"{text}。"
 
 
 def aside(*, text: str, more: str) -> str:

@@ -2,6 +2,12 @@
 
 WORDS = {
     "lang": "zh-CN",
+    # --- marks between words
+    "comma": "，",
+    "semicolon": "；",
+    "colon": "：",
+    "stop": "。",
+    "aside": "（{text}）",
     "skip": "跳到结论",
     "contents": "目录",
     "of_time": "{share} 的时间{goes}",
@@ -16,11 +22,9 @@ WORDS = {
     "today": "现在",
     "afterwards": "修改之后",
     "one_second_becomes": "现在需要一秒的工作，之后需要 {after}",
-    "between": "{least} 到 {most}",
     "a_step": "每步：现在 {before}，之后 {after}",
-    "up_to": "事先无法知道能带来多少。如果这个原因完全消失：最多加速 {speedup}。",
+    "up_to": "事先无法知道能带来多少。如果这个原因完全消失，{gain}。",
     "next": "之后的限制：{title}，现在占 {share} 的时间。",
-    "gain": "加速 {gain}",
     "rests": "依据",
     "known": "依据的方式",
     "confidence": "置信度",
@@ -31,6 +35,8 @@ WORDS = {
     # --- over time
     "over_time": "随时间的变化",
     "one_clock": "所有行共用一个时钟。线程按原因堆叠，自下而上与图例的顺序一致。测量值从零到最大值，比例到 100%。",
+    "phases_help": "步的各阶段用深浅表示，同样堆叠。",
+    "borders_help": "细线是各步的开始。",
     "with_script": "把指针移到各行上，或让它们获得焦点后用方向键，可以同时读出所有行的数值。",
     "trainer": "训练进程",
     "worker": "worker 进程",
@@ -38,6 +44,7 @@ WORDS = {
     "pid": "进程 {pid}",
     "idle": "空闲",
     "not_seen": "没有看到",
+    "phases_row": "步的阶段",
     "steps_row": "训练步",
     "steps_detail": "{count} 步，中位数 {usual}，最多 {top}；{outliers}",
     "passes_row": "反向传播",
@@ -54,7 +61,7 @@ WORDS = {
     # --- proof
     "findings": "发现",
     "of_the_time": "占 {share} 的时间",
-    "if_fixed": "修复后 {speedup}",
+    "if_fixed": "修复后{gain}",
     "when": "{whose}时间中，观测的前三分之一占 {first}，中间占 {second}，最后占 {third}。",
     "of_one_rank": "rank {rank} 的",
     "of_the_trainer": "训练进程的",
@@ -118,6 +125,8 @@ WORDS = {
     "hosts_left_out": "另有 {count} 台主机未显示。",
     "ranks": "逐个 rank",
     "heat_help": "每个 rank 的墙钟时间占比；颜色越深，占比越大。掉队 rank 是等待其他 rank 最少的那个。",
+    "heat_sums": "一个 rank 的各原因之和是它的全部时间，太小而没有列出的原因也在内。"
+    "等待其他 rank 的时间不是另外的部分：它也在这些原因里，记为所等待的 rank 当时在做的事。",
     "waits": "等待其他 rank",
     "straggler": "掉队",
     # --- the rest
@@ -139,7 +148,6 @@ WORDS = {
 
 METHOD = {
     "sampled from outside": (
-        "每秒多次从内核读取所有线程的状态，同时对 Python 调用栈采样。",
         "训练进程的每个采样点代表它前后的时间。训练进程在等待时，采样点归给它所等待的一方在那一刻所做的事。",
     ),
     "measured inside": ("训练循环标记了训练步和各阶段，所以它们的长度是精确的；阶段内部发生的事从外部采样得到。",),

@@ -78,12 +78,12 @@ def bottleneck(*, resource: str, title: str) -> str:
     return f"{_RESOURCES[resource]} bottleneck: {title}"
 
 
-def headline(*, claim: str, share: str, speedup: str) -> str:
-    return f"{claim}, {share} of the time" + (f", {speedup} if fixed" if speedup else "")
+def headline(*, claim: str, share: str, gain: str) -> str:
+    return f"{claim}, {share} of the time" + (f", {gain} if fixed" if gain else "")
 
 
-def headline_healthy(*, claim: str, share: str, title: str, speedup: str) -> str:
-    return f"{claim}{f', {speedup} if equal' if speedup else ''}: {share} is {title}"
+def headline_healthy(*, claim: str, share: str, title: str, gain: str) -> str:
+    return f"{claim}{f', {gain} if equal' if gain else ''}: {share} is {title}"
 
 
 def share_of_time() -> str:
@@ -152,8 +152,10 @@ def ranks(*, ranks: tuple[int, ...]) -> str:
     return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
 
 
-def up_to(*, most: str) -> str:
-    return f"up to {most}"
+def times_as_fast(*, least: str, most: str) -> str:
+    if not least:
+        return f"up to {most} times as fast"
+    return f"{most} times as fast" if least == most else f"{least} to {most} times as fast"
 
 
 def between(*, least: str, most: str) -> str:
@@ -256,8 +258,8 @@ def of_the_time(*, share: str) -> str:
     return f"{share} of the time"
 
 
-def if_fixed(*, speedup: str) -> str:
-    return f"{speedup} if fixed"
+def if_fixed(*, gain: str) -> str:
+    return f"{gain} if fixed"
 
 
 def listed(*, items: tuple[str, ...]) -> str:
@@ -274,6 +276,10 @@ def text(*, sentences: tuple[str, ...]) -> str:
 
 def named(*, name: str, value: str) -> str:
     return f"{name}: {value}"
+
+
+def full_stop(*, text: str) -> str:
+    return f"{text}."
 
 
 def aside(*, text: str, more: str) -> str:

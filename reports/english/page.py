@@ -2,6 +2,12 @@
 
 WORDS = {
     "lang": "en",
+    # --- marks between words
+    "comma": ", ",
+    "semicolon": "; ",
+    "colon": ": ",
+    "stop": ". ",
+    "aside": "({text})",
     "skip": "Skip to the verdict",
     "contents": "Contents",
     "of_time": "{share} of the time {goes}",
@@ -16,11 +22,9 @@ WORDS = {
     "today": "today",
     "afterwards": "with this change",
     "one_second_becomes": "What takes one second today would take {after}",
-    "between": "{least} to {most}",
     "a_step": "a step: {before} now, {after} then",
-    "up_to": "How much it brings cannot be told beforehand. If all of this cause went away: {speedup} at most.",
+    "up_to": "How much it brings cannot be told beforehand. If all of this cause went away, the job would be {gain}.",
     "next": "What limits it then: {title}, {share} of the time today.",
-    "gain": "{gain} faster",
     "rests": "What this rests on",
     "known": "How it is known",
     "confidence": "Confidence",
@@ -32,6 +36,8 @@ WORDS = {
     "over_time": "Over time",
     "one_clock": "All rows share one clock. Threads are stacked by cause, from below in the order of the legend. "
     "Measurements reach from zero to the largest value, fractions to 100%.",
+    "phases_help": "Phases of steps are shades, stacked likewise.",
+    "borders_help": "Thin lines are where steps begin.",
     "with_script": "Move the pointer over the rows, or focus them and use the arrow keys, to read all of them at once.",
     "trainer": "Trainer",
     "worker": "Worker",
@@ -39,6 +45,7 @@ WORDS = {
     "pid": "process {pid}",
     "idle": "idle",
     "not_seen": "not seen",
+    "phases_row": "Phases of steps",
     "steps_row": "Steps",
     "steps_detail": "{count} steps, {usual} in the median, {top} at most; {outliers}",
     "passes_row": "Backward passes",
@@ -55,7 +62,7 @@ WORDS = {
     # --- proof
     "findings": "Findings",
     "of_the_time": "{share} of the time",
-    "if_fixed": "{speedup} if fixed",
+    "if_fixed": "{gain} if fixed",
     "when": "Of {whose} time, {first} in the first third of the watched time, {second} in the second, {third} in the "
     "last.",
     "of_one_rank": "rank {rank}'s",
@@ -124,6 +131,9 @@ WORDS = {
     "ranks": "Rank by rank",
     "heat_help": "Fractions of each rank's wall time; the darker, the more. The straggler is the rank that waits least "
     "for the others.",
+    "heat_sums": "The causes of a rank sum to all of its time, those that are too small for a column included. "
+    "Waiting for other ranks is no further part of it: that time is in the causes too, as what those ranks did "
+    "meanwhile.",
     "waits": "waits for other ranks",
     "straggler": "straggler",
     # --- the rest
@@ -145,8 +155,6 @@ WORDS = {
 
 METHOD = {
     "sampled from outside": (
-        "The states of all threads were read from the kernel several times a second, and Python stacks sampled beside "
-        "them.",
         "Each sample of a trainer stands for the time around it. Where the trainer waited, the sample was given to "
         "what those did for whom it waited at that instant.",
     ),

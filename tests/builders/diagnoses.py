@@ -29,6 +29,7 @@ from perfdoctor.results.activity import (
     Lane,
     LanePart,
     SourceView,
+    StepPart,
     StepParts,
     StepTimes,
     Track,
@@ -171,8 +172,8 @@ def input_bound_activity() -> Activity:
     halves = (LanePart(busy, 0.0, 0.1, 0.75), LanePart("", 0.0, 0.1, 0.25, 0.75))
     usual_lanes = (Lane(WORKER, "", halves, 0.04, 212), gpu)
     slowest_lanes = (Lane(WORKER, "4250", (LanePart(busy, 0.0, 0.36), LanePart("", 0.36, 0.04)), 0.04), gpu)
-    usual = StepParts(2, 0.1, (("data", 0.0, 0.06), ("forward", 0.06, 0.04)), usual_lanes)
-    slowest = StepParts(3, 0.4, (("data", 0.0, 0.36), ("forward", 0.36, 0.04)), slowest_lanes)
+    usual = StepParts(2, 0.1, (StepPart("data", 0.0, 0.06), StepPart("forward", 0.06, 0.04)), usual_lanes)
+    slowest = StepParts(3, 0.4, (StepPart("data", 0.0, 0.36), StepPart("forward", 0.36, 0.04)), slowest_lanes)
     return Activity(
         watched_s=15.0,
         tracks=(
@@ -212,7 +213,7 @@ def hostile_activity(text: str) -> Activity:
     activity = input_bound_activity()
     node = CodeNode(text, text, 1, {"cpu.input_preprocessing": 1.0})
     lanes = (Lane(WORKER, text, (LanePart(text, 0.0, 0.1),), 0.01), Lane(GPU, text, (LanePart(text, 0.0, 0.1),)))
-    parts = StepParts(1, 0.1, ((text, 0.0, 0.1),), lanes)
+    parts = StepParts(1, 0.1, (StepPart(text, 0.0, 0.1),), lanes)
     return replace(
         activity,
         code=(CodeTree(TRAINER, 0, 4242, (node,)),),

@@ -1,6 +1,7 @@
 """Plain English texts as the source makes them, for the tests of phrasebooks."""
 
 import ast
+import html
 import re
 from collections.abc import Iterator, Mapping
 
@@ -10,12 +11,28 @@ from tests.unit.project.sources import Module, modules
 _MAKERS = {"Refusal": (0, 1), "Unavailable": (1, 2), "NotExamined": (1, 2), "Availability": (2, 3)}
 _OPEN = "{}"
 # Three plain words or more, one after another: names, paths and options have other characters in or around them.
+_HAN = "\u4e00-\u9fff"
+# A mark after a Han letter, or after what ends like a Chinese sentence, and one before a Han letter.
+_ASCII_MARK = re.compile(
+    rf"[{_HAN}\u3002\uff0c\uff1b\uff1a\uff09] ?[,;:.!?()](?![\w/])"
+    rf"|[,;:!?(] ?[{_HAN}]|[{_HAN}] [(]|(?<![\d.])[.] [{_HAN}]"
+)
+_NO_TEXT = re.compile(r"<(script|style|pre|code)\b.*?</\1>", re.DOTALL)
+_INLINE, _TAG = re.compile(r"</?(?:b|a|span)\b[^>]*>"), re.compile(r"<[^>]+>")
+_ATTRIBUTE = re.compile(r'(?:aria-label|title|data-label)="([^"]*)"')
 _ENGLISH = re.compile(r"(?<![\w./`=-])(?:[A-Za-z][a-z]+,? ){2,}[a-z]+(?![\w./=(])")
 
 
 def english_runs(text: str) -> list[str]:
     """English that is left in a Chinese text."""
     return _ENGLISH.findall(text)
+
+
+def ascii_marks(text: str) -> list[str]:
+    """ASCII punctuation that is left beside Han letters, each with what stands around it; a page loses its tags."""
+    plain = _TAG.sub("\n", _INLINE.sub("", _NO_TEXT.sub("\n", text))) + "\n" + "\n".join(_ATTRIBUTE.findall(text))
+    plain = html.unescape(plain)
+    return [plain[max(0, found.start() - 20) : found.end() + 20].strip() for found in _ASCII_MARK.finditer(plain)]
 
 
 def reasons() -> dict[str, str]:

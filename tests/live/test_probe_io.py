@@ -9,6 +9,7 @@ import pytest
 from perfdoctor.probes.io import IoProbe
 from perfdoctor.probes.readers.storage import (
     block_device_of,
+    device_facts,
     parse_mountinfo,
     read_mounts,
 )
@@ -251,3 +252,21 @@ def test_a_complete_tree_is_no_cause_for_complaint(tmp_path: Path) -> None:
     samples = opened(IoProbe(planted(tmp_path)), 77)
     assert complaints(samples) == []
     assert number(samples, "pid:77", "storage_write_bytes_total") == 8192
+
+
+def test_disks_tell_their_model_and_kind_as_far_as_the_kernel_knows(tmp_path: Path) -> None:
+    for name, model, rotational in (("nvme0n1", "A disk  \n", "0\n"), ("vda", None, "1\n")):
+        folder = tmp_path / "sys/class/block" / name
+        (folder / "device").mkdir(parents=True)
+        (folder / "queue").mkdir()
+        (folder / "queue/rotational").write_text(rotational)
+        if model is not None:
+            (folder / "device/model").write_text(model)
+    told = [
+        (fact.subject, fact.name, fact.value)
+        for name in ("nvme0n1", "vda", "gone")
+        for fact in device_facts(1, name, tmp_path)
+    ]
+    assert told == [
+        ("device:nvme0n1", "model", "A disk"), ("device:nvme0n1", "rotates", "no"), ("device:vda", "rotates", "yes"),
+    ]  # fmt: skip

@@ -70,8 +70,16 @@ def test_the_keyboard_reads_all_rows_searches_and_zooms(browser: Any, folder: Pa
     assert len([text for text in readings if text]) >= 6
     assert "not seen" in readings, "the second worker had not started"
 
-    tab.locator(".tools input").first.fill("forward")
-    assert tab.locator(".tools [role=status]").first.inner_text().startswith("30%")
+    assert tab.locator(".flame").count() == 2
+    assert tab.locator(".tools input").count() == 1, "one search for all flame graphs"
+    search, counts = tab.locator(".tools input"), tab.locator("figcaption [role=status]")
+    search.fill("forward")
+    assert [text[:4].strip() for text in counts.all_inner_texts()] == ["30%", "0% o"]
+    search.fill("__getitem__")
+    assert [text[:4].strip() for text in counts.all_inner_texts()] == ["0% o", "62%"]
+    assert tab.locator(".flame .t.hit").count() == 1
+    search.fill("")
+    assert counts.all_inner_texts() == ["", ""]
     main, forward = (tab.locator(".flame").first.locator(".t").nth(place) for place in (0, 1))
     main.focus()
     main.press("ArrowDown")

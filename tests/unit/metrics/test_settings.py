@@ -58,6 +58,20 @@ def test_cores_are_the_tightest_limit() -> None:
     assert {name: settings.get(name) for name in expected} == expected
 
 
+def test_hardware_is_told_as_far_as_it_was_recorded() -> None:
+    samples: list[Sample] = [
+        Reading(START, "memory", "host", "memory_total_bytes", 16e9),
+        Fact(START, "io", "device:nvme0n1", "model", "A disk"),
+        Fact(START, "io", "device:nvme0n1", "rotates", "no"),
+        Fact(START, "io", "device:vda", "rotates", "yes"),
+    ]
+    settings = read(samples, [(10, ())])
+    assert settings["memory_bytes"] == 16e9
+    assert (settings["disk.nvme0n1"], settings["disk_kind.nvme0n1"]) == ("A disk", "solid state")
+    assert not any("vda" in name for name in settings), "a virtual disk tells nothing of the real one"
+    assert "kernel" not in settings
+
+
 def test_the_probes_own_answer_comes_first() -> None:
     samples = [
         Reading(START, "cpu", "job", "usable_cores", 3.0),

@@ -35,7 +35,9 @@ def test_the_longest_list_of_values_gives_way() -> None:
 def test_a_diagnosis_says_what_holds_the_job_back_and_what_to_do() -> None:
     told = tell(diagnoses.input_bound(), "d7")
     lines = told.text.split("\n")
-    assert lines[0] == "CPU bottleneck: preparing the input on the CPU, 62% of the time, 2.3x if fixed"
+    assert (
+        lines[0] == "CPU bottleneck: preparing the input on the CPU, 62% of the time, up to 2.3 times as fast if fixed"
+    )
     assert lines[lines.index("Do this first:") + 1] == "- Raise the number of workers from 2 to 7"
     assert "    loader = DataLoader(\n        dataset,\n        num_workers=7,  # was 2\n    )" in told.text
     assert "- Workers on a CPU while the trainer waits: 97% (threads)" in lines

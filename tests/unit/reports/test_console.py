@@ -29,9 +29,12 @@ def section(text: str, heading: str) -> list[str]:
     [
         (
             diagnoses.input_bound(),
-            "CPU bottleneck: preparing the input on the CPU, 62% of the time, 2.3x if fixed",
+            "CPU bottleneck: preparing the input on the CPU, 62% of the time, up to 2.3 times as fast if fixed",
         ),
-        (diagnoses.straggler(), "I/O bottleneck: reading from storage, 45% of the time, 1.8x if fixed"),
+        (
+            diagnoses.straggler(),
+            "I/O bottleneck: reading from storage, 45% of the time, up to 1.8 times as fast if fixed",
+        ),
         (diagnoses.sound(), "No bottleneck found: 94% is the model's arithmetic on the CPU"),
         (diagnoses.undecided(), "No bottleneck named: the evidence does not suffice"),
     ],

@@ -180,14 +180,15 @@ def test_before_and_after_is_that_of_the_first_change() -> None:
     base = diagnoses.input_bound()
     fix = Fix("Do it", "It helps.", "do()", predicted_speedup=2.0, speedup_range=(1.6, 2.5))
     text = Page(render(replace(base, findings=(replace(base.findings[0], fixes=(fix,)),)))).text
-    assert "1.6x to 2.5x faster. What takes one second today would take 500 ms (400 ms to 625 ms)" in text
+    assert "1.6 to 2.5 times as fast. What takes one second today would take 500 ms (400 ms to 625 ms)" in text
     assert "a step: 104 ms now, 52 ms then" in text
     assert "What limits it then: the model's arithmetic on the CPU, 27% of the time today." in text
 
 
 def test_what_cannot_be_predicted_is_bounded() -> None:
     text = Page(render(diagnoses.input_bound())).text
-    assert "How much it brings cannot be told beforehand. If all of this cause went away: 2.3x at most." in text
+    most = "If all of this cause went away, the job would be up to 2.3 times as fast."
+    assert f"How much it brings cannot be told beforehand. {most}" in text
 
 
 def test_look_alikes_are_ruled_out_by_what_was_measured() -> None:
@@ -239,6 +240,15 @@ def test_a_page_of_64_ranks_stays_small() -> None:
     assert len(text.encode()) < 2_000_000
     assert text.count('class="row"') >= 64
     assert Page(text).text.count("rank 63") >= 2
+
+
+def test_how_the_numbers_of_a_rank_add_up_is_said() -> None:
+    base = diagnoses.straggler()
+    for rank in base.ranks:
+        assert sum(line["share"] for line in rank["breakdown"]) == pytest.approx(1.0)
+    text = Page(render(base)).text
+    assert "The causes of a rank sum to all of its time" in text
+    assert "Waiting for other ranks is no further part of it" in text
 
 
 def test_what_is_not_drawn_is_said() -> None:

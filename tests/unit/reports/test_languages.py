@@ -8,19 +8,26 @@ import pytest
 
 from perfdoctor.causes import CAUSES
 from perfdoctor.diagnosis import Advice, Fix, Message
+from perfdoctor.knowledge.libraries import USES
+from perfdoctor.metrics import settings
 from perfdoctor.metrics.names import METRICS
+from perfdoctor.reports import compared_console, compared_html, console, html, treated_html
 from perfdoctor.reports.chinese import causes as chinese_causes
+from perfdoctor.reports.chinese import settings as chinese_settings
 from perfdoctor.reports.chinese.phrasebook import COMMENTS, PHRASES
 from perfdoctor.reports.english import causes as english_causes
+from perfdoctor.reports.english import settings as english_settings
 from perfdoctor.reports.language import LANGUAGES, language
+from perfdoctor.reports.outline import setting_name
 from perfdoctor.reports.phrasebook import Phrasebook
 from perfdoctor.reports.text import is_prose
 from perfdoctor.reports.treated_outline import treated_outline
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fix
 from perfdoctor.results.treatment import Outcome
 from tests.advice.printed import Printed, catalogue
-from tests.builders import trials
-from tests.builders.phrases import english_runs, reasons
+from tests.builders import diagnoses, trials
+from tests.builders.comparisons import compared, report, step_times
+from tests.builders.phrases import ascii_marks, english_runs, reasons
 
 HAN = re.compile("[\u4e00-\u9fff]")
 # Not those that are part of a name: float16, NVIDIA's C1, sm_90.
@@ -172,6 +179,45 @@ def test_a_treatment_is_told_in_chinese(outcome: Outcome) -> None:
     assert [name for name, _ in (*told.control, *told.spent) if not HAN.search(name)] == []
 
 
+def chinese_outputs() -> Iterator[str]:
+    own = [make() for make in diagnoses.ALL if make is not diagnoses.hostile]
+    yield from map(html.render, own)
+    yield from (console.render(diagnosis, width=400, color=False) for diagnosis in own)
+    yield treated_html.render(trials.treated(trials=(trials.a_trial(),)))
+    comparison = compared(report(step_times(1, 0.1)), report(step_times(2, 0.08), job={"host": "other"}))
+    yield compared_html.render(comparison)
+    yield compared_console.render(comparison, width=400, color=False)
+
+
+def test_no_ascii_punctuation_stands_between_chinese_words() -> None:
+    with language("zh"):
+        assert [left for text in chinese_outputs() for left in ascii_marks(text)] == []
+
+
+def test_ascii_punctuation_between_chinese_words_is_noticed() -> None:
+    assert ascii_marks("\u6b65: 3") == ascii_marks("<p>\u6b65<span>: 3</span></p>") != []
+    assert ascii_marks('<p aria-label="a, \u6b65">x</p>') != []
+    assert ascii_marks("\u6b65\uff1a3 ms\uff0c f(x): a.py:3 <code>\u6b65: 3</code>") == []
+
+
 def test_languages_have_a_letter_of_their_own() -> None:
     assert list(LANGUAGES) == ["en", "zh"]
     assert HAN.match(LANGUAGES["zh"].letter)
+
+
+def documented_settings() -> list[str]:
+    """The names in the table of ``perfdoctor.metrics.settings``."""
+    lines = str(settings.__doc__).split("\n")
+    names = [line.split()[0] for line in lines if re.match(r"[a-z_]+(\.\S+)? +\S", line) and "  " in line]
+    return [name for name in names if name not in ("setting", "others")] + [use.setting for use in USES]
+
+
+def test_every_setting_has_a_label_in_each_language() -> None:
+    assert {"workers", "memory_bytes", "kernel", "watched_by", "disk.nvme0n1"} <= set(documented_settings())
+    for code in LANGUAGES:
+        with language(code):
+            raw = [name for name in documented_settings() if setting_name(name) == name]
+            assert raw == [], code
+    assert chinese_settings.NAMES.keys() == english_settings.NAMES.keys()
+    assert chinese_settings.PREFIXES.keys() == english_settings.PREFIXES.keys()
+    assert chinese_settings.VALUES.keys() == english_settings.VALUES.keys()

@@ -33,7 +33,9 @@ def line(lines: list[str], beginning: str) -> str:
 def test_the_first_page_has_the_verdict_the_machine_and_the_processes() -> None:
     lines = drawn(JOB, width=120)
     assert lines[0] == "perfdoctor: job of process 100 on node7, watched for 42 s"
-    assert lines[1] == "CPU bottleneck: preparing the input on the CPU, 62% of the time, 2.3x if fixed"
+    assert (
+        lines[1] == "CPU bottleneck: preparing the input on the CPU, 62% of the time, up to 2.3 times as fast if fixed"
+    )
     assert "about seconds 4 to 34" in lines[2]
     assert line(lines, "[||||||||||||") == "[||||||||||||        ]  62% Preparing the input on the CPU"
     assert "job 2.50 of 4.00, others 0.40, perfdoctor 0.04; 1.2 threads wait for a core" in line(lines, "cores")

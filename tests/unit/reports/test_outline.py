@@ -53,8 +53,13 @@ def test_settings_of_launchers_and_mounts_without_a_disk_are_left_to_json() -> N
     job = {"pid": 7, "root_pid": 7, "stopped": "duration", "settings": settings}
     report = outline(replace(diagnoses.sound(), job=job))
     rows = dict(report.job_in_short)
-    assert report.settings == (("workers", "2"), ("mount./data", "nfs network"), ("env.OMP_NUM_THREADS", "1"))
-    assert rows["Settings"] == "workers 2, mount./data nfs network, env.OMP_NUM_THREADS 1"
+    assert report.settings == (
+        ("Loader workers of a trainer", "2"), ("File system of /data", "nfs, over the network"),
+        ("OMP_NUM_THREADS", "1"),
+    )  # fmt: skip
+    assert rows["Settings"] == (
+        "Loader workers of a trainer: 2; File system of /data: nfs, over the network; OMP_NUM_THREADS: 1"
+    )
     assert rows["Watching ended"] == "when its time was up"
     assert "Top process" not in rows
 
@@ -95,3 +100,22 @@ def test_steps_are_those_of_a_named_rank_and_of_the_straggler() -> None:
     ((title, _),) = outline(replace(base, ranks=ranks[:1], steps=ranks[0]["steps"])).steps
     assert title == "Its steps"
     assert outline(replace(base, steps={})).steps == ()
+
+
+def told(least: float, most: float) -> str:
+    base = diagnoses.input_bound()
+    fix = Fix("Do it", "It helps.", "do()", predicted_speedup=most, speedup_range=(least, most))
+    finding = replace(base.findings[0], fixes=(base.findings[0].fixes[0], fix))
+    return outline(replace(base, findings=(finding,))).headline.rpartition(", ")[2]
+
+
+def test_a_headline_tells_the_gain_with_its_range() -> None:
+    assert told(8.2, 13.1) == "8.2 to 13 times as fast if fixed"
+    assert told(1.0, 2.5) == "up to 2.5 times as fast if fixed"
+    assert told(2.5, 2.5) == "2.5 times as fast if fixed"
+
+
+def test_what_equal_ranks_would_bring_is_no_range() -> None:
+    base = diagnoses.sound()
+    report = outline(replace(base, verdict=replace(base.verdict, predicted_speedup=1.25)))
+    assert ", 1.2 times as fast if equal: 94%" in report.headline

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.reports.bands import bands, legend
+from perfdoctor.reports.bands import bands, legend, phases_rows
 from perfdoctor.reports.first_screen import milliseconds
 from perfdoctor.reports.flame import MAX_BOXES, flame
 from perfdoctor.reports.palette import COLORS, Palette
-from perfdoctor.reports.step_pictures import step_picture, steps_row
-from perfdoctor.results.activity import TRAINER, Activity, CodeNode, CodeTree, StepParts, StepTimes, Track
+from perfdoctor.reports.step_pictures import shades_of, step_picture, steps_row
+from perfdoctor.results.activity import TRAINER, Activity, CodeNode, CodeTree, StepPart, StepParts, StepTimes, Track
 from tests.builders import diagnoses
 
 INPUT, COMPUTE, GC = "cpu.input_preprocessing", "cpu.model_compute", "cpu.garbage_collection"
@@ -85,9 +85,35 @@ def test_long_steps_are_drawn_apart_and_never_thinned_away() -> None:
     assert steps_row(replace(times, every=50), 500.0).detail.endswith(", one every 50 steps")
 
 
+def test_phases_are_stacked_and_steps_begin_at_thin_lines() -> None:
+    shares = {"data": (0.25, 0.0, 0.5), "forward": (0.75, 0.0, 0.5)}
+    track = Track(TRAINER, 0, 1, 0.5, (True, False, True), shares)
+    parts = StepParts(1, 0.1, ())
+    times = StepTimes(0, (0.0, 0.75), (0.75, 0.75), 2.0, parts, parts)
+    activity = Activity(phases=(track,), steps=(times,))
+    (row,) = phases_rows(activity, shades_of(activity))
+    drawn = {layer.title: (heights(layer.path, 3), layer.look, share) for layer, share in row.layers}
+    assert drawn == {"Forward": ([75, 0, 50], "p0", "62%"), "Data": ([25, 0, 50], "p1", "38%")}
+    assert row.borders == "M0.0 0v100M1.5 0v100"
+    many = replace(times, starts_s=tuple(n / 1000 for n in range(1500)), lengths_s=(0.001,) * 1500)
+    assert phases_rows(replace(activity, steps=(many,)), shades_of(activity))[0].borders == "", "too close to be told"
+
+
+def test_a_part_of_a_step_that_is_known_by_its_cause_has_its_name_and_colour() -> None:
+    usual = StepParts(1, 0.1, (StepPart("forward", 0.0, 0.1),))
+    saved = StepPart("other", 0.1, 0.3, "io.checkpoint_write")
+    slowest = StepParts(2, 0.4, (StepPart("forward", 0.0, 0.1), saved))
+    times = StepTimes(0, (0.0, 0.1), (0.1, 0.4), 0.2, usual, slowest)
+    activity = Activity(steps=(times,))
+    drawn = step_picture(times, Palette(["io.checkpoint_write"]), shades_of(activity))
+    assert drawn.rows[0] == ("Saving checkpoints", "0 s", "300 ms", "300 ms", "c b0")
+    assert [piece.look for piece in drawn.steps[1].lanes[0].pieces] == ["p0", "c b0"]
+    assert [entry.title for entry in drawn.legend] == ["saving checkpoints"]
+
+
 def test_two_steps_are_on_one_scale_and_what_differs_most_comes_first() -> None:
     (times,) = diagnoses.input_bound_activity().steps
-    drawn = step_picture(times, Palette([INPUT]))
+    drawn = step_picture(times, Palette([INPUT]), shades_of(diagnoses.input_bound_activity()))
     usual, slowest = drawn.steps
     assert [piece.width for piece in usual.lanes[0].pieces] == [60.0, 40.0]
     assert [piece.width for piece in slowest.lanes[0].pieces] == [90.0, 10.0]
@@ -97,7 +123,7 @@ def test_two_steps_are_on_one_scale_and_what_differs_most_comes_first() -> None:
 
 def test_workers_and_gpus_have_lanes_beside_the_trainer_s() -> None:
     (times,) = diagnoses.input_bound_activity().steps
-    drawn = step_picture(times, Palette([INPUT]))
+    drawn = step_picture(times, Palette([INPUT]), shades_of(diagnoses.input_bound_activity()))
     usual, slowest = ([(lane.role, lane.of_one, lane.says) for lane in step.lanes[1:]] for step in drawn.steps)
     unseen = ("gpu", True, "looked at every 500 ms: too rarely for this step")
     assert usual == [("worker", False, "75% preparing the input on the CPU, 25% idle"), unseen]

@@ -1,0 +1,70 @@
+"""What settings of a job and parts of its hardware are called, and their values; ``perfdoctor.metrics.settings``."""
+
+NAMES = {
+    "trainers": "训练进程数",
+    "workers": "每个训练进程的加载 worker 数",
+    "cores": "作业可用的核数",
+    "host_cores": "主机的核数",
+    "affinity_cores": "训练进程亲和性掩码中的核数",
+    "quota_cores": "CPU 配额（核）",
+    "cpu_model": "CPU",
+    "memory_bytes": "主机内存",
+    "memory_limit_bytes": "内存上限",
+    "kernel": "Linux 内核",
+    "gpus": "GPU 数",
+    "gpu_name": "GPU",
+    "compute_capability": "GPU 的计算能力",
+    "on_gpu": "在 GPU 上训练",
+    "trainer_threads": "训练进程的线程数",
+    "worker_threads": "加载 worker 的线程数",
+    "start_method": "worker 的启动方式",
+    "pin_thread": "有线程锁页 batch",
+    "loader": "使用 DataLoader",
+    "dataset": "样本的来源",
+    "environments": "环境的推进方式",
+    "parallel": "各 rank 分担模型的方式",
+    "tensor_parallel": "张量并行",
+    "sync_batch_norm": "同步批归一化",
+    "backend": "集合通信的后端",
+    "optimizer": "优化器的运行方式",
+    "loop": "训练循环来自",
+    "logger": "用库写日志",
+    "convolutions": "计算卷积",
+    "watched_by": "同时观测它的工具",
+}
+# Before the name of a mount point, of a device, of an environment variable.
+PREFIXES = {
+    "mount.": "{} 的文件系统",
+    "disk.": "磁盘 {}",
+    "disk_kind.": "磁盘 {} 的类型",
+    "env.": "{}",
+}
+VALUES = {
+    "tensors": "内存中的张量",
+    "arrow": "Hugging Face datasets",
+    "arrow rows by number": "Hugging Face datasets，按行号读取",
+    "rows of a table": "表的行",
+    "single": "逐个张量",
+    "multi": "多个张量一起（foreach）",
+    "fused": "融合（fused）",
+    "one by one": "逐个",
+    "together": "一起",
+    "transformers": "Hugging Face Trainer",
+    "lightning": "Lightning",
+    "rotating": "机械盘",
+    "solid state": "固态盘",
+}
+NETWORK = "{}，经过网络"
+
+
+def name(*, setting: str) -> str:
+    prefix = next((prefix for prefix in PREFIXES if setting.startswith(prefix)), "")
+    if prefix:
+        return PREFIXES[prefix].format(setting.removeprefix(prefix))
+    return NAMES.get(setting, setting)
+
+
+def value(*, setting: str, text: str) -> str:
+    if setting.startswith("mount.") and text.endswith(" network"):
+        return NETWORK.format(text.removesuffix(" network"))
+    return text if setting.startswith(("mount.", "env.", "disk.")) else VALUES.get(text, text)

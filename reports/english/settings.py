@@ -1,0 +1,70 @@
+"""What settings of a job and parts of its hardware are called, and their values; ``perfdoctor.metrics.settings``."""
+
+NAMES = {
+    "trainers": "Trainers",
+    "workers": "Loader workers of a trainer",
+    "cores": "Cores that the job may use",
+    "host_cores": "Cores of the host",
+    "affinity_cores": "Cores in the trainer's affinity mask",
+    "quota_cores": "CPU quota in cores",
+    "cpu_model": "CPU",
+    "memory_bytes": "Memory of the host",
+    "memory_limit_bytes": "Memory limit",
+    "kernel": "Linux kernel",
+    "gpus": "GPUs",
+    "gpu_name": "GPU",
+    "compute_capability": "Compute capability of the GPU",
+    "on_gpu": "Trains on a GPU",
+    "trainer_threads": "Threads of a trainer",
+    "worker_threads": "Threads of a loader worker",
+    "start_method": "How workers are started",
+    "pin_thread": "A thread pins batches",
+    "loader": "Uses a DataLoader",
+    "dataset": "What samples are taken from",
+    "environments": "How environments are stepped",
+    "parallel": "How ranks share the model",
+    "tensor_parallel": "Tensor parallelism",
+    "sync_batch_norm": "Synchronised batch norm",
+    "backend": "Backend of collectives",
+    "optimizer": "How the optimizer runs",
+    "loop": "Whose training loop it is",
+    "logger": "Writes logs through a library",
+    "convolutions": "Computes convolutions",
+    "watched_by": "Also watched by",
+}
+# Before the name of a mount point, of a device, of an environment variable.
+PREFIXES = {
+    "mount.": "File system of {}",
+    "disk.": "Disk {}",
+    "disk_kind.": "Kind of disk {}",
+    "env.": "{}",
+}
+VALUES = {
+    "tensors": "tensors in memory",
+    "arrow": "Hugging Face datasets",
+    "arrow rows by number": "Hugging Face datasets, rows by number",
+    "rows of a table": "rows of a table",
+    "single": "tensor by tensor",
+    "multi": "several tensors at once (foreach)",
+    "fused": "fused",
+    "one by one": "one by one",
+    "together": "together",
+    "transformers": "Hugging Face Trainer",
+    "lightning": "Lightning",
+    "rotating": "rotating",
+    "solid state": "solid state",
+}
+NETWORK = "{}, over the network"
+
+
+def name(*, setting: str) -> str:
+    prefix = next((prefix for prefix in PREFIXES if setting.startswith(prefix)), "")
+    if prefix:
+        return PREFIXES[prefix].format(setting.removeprefix(prefix))
+    return NAMES.get(setting, setting)
+
+
+def value(*, setting: str, text: str) -> str:
+    if setting.startswith("mount.") and text.endswith(" network"):
+        return NETWORK.format(text.removesuffix(" network"))
+    return text if setting.startswith(("mount.", "env.", "disk.")) else VALUES.get(text, text)

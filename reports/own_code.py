@@ -13,8 +13,8 @@ from perfdoctor.diagnosis import OwnCall, OwnCode
 from perfdoctor.results.edits import last_name, with_arguments
 
 _COMMAND = re.compile(r"\bpython train\.py\b")
-_SCRIPT = re.compile(r"(?<![\w./])train\.py\b")
-_OWN_SCRIPT = re.compile(r"\S+\.py(?=\s|$)")
+_SCRIPT = re.compile(r"(?<![\w./-])train\.py\b")
+_OWN_SCRIPT = re.compile(r"(?<=\s)\S+\.py(?=\s|$)")
 
 
 def in_own_code(change: str, own: OwnCode) -> str:
@@ -26,7 +26,7 @@ def in_own_code(change: str, own: OwnCode) -> str:
 def _in_call(line: str, calls: tuple[OwnCall, ...]) -> str:
     try:
         (statement,) = ast.parse(line).body
-    except (SyntaxError, ValueError):  # a command, a comment, or part of a longer statement
+    except (SyntaxError, ValueError, RecursionError):  # a command, a comment, or part of a longer statement
         return line
     made = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
     if not isinstance(made, ast.Call) or not made.args or made.end_col_offset is None:
@@ -51,6 +51,7 @@ def _arguments(template: ast.Call) -> dict[str, str]:
 def _with_command(line: str, command: str) -> str:
     if not command:
         return line
-    script = _OWN_SCRIPT.search(command)
-    line = _COMMAND.sub(lambda _: command, line)
-    return _SCRIPT.sub(lambda _: script[0], line) if script else line
+    if _COMMAND.search(line):
+        return _COMMAND.sub(lambda _: command, line)
+    scripts = _OWN_SCRIPT.findall(command)
+    return _SCRIPT.sub(lambda _: scripts[0], line) if len(scripts) == 1 else line

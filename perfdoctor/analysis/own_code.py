@@ -11,9 +11,8 @@ from perfdoctor.knowledge.own_calls import ALIKE
 from perfdoctor.recording.schema import SourceCall
 from perfdoctor.timeline.job import JobTimeline
 
-# Arguments are kept with blanks between them: where there are no others in them, and nothing that a shell would read,
-# that can be typed again.
-_TYPED = re.compile(r"[\w./=:,@%+ -]{1,300}")
+# Nothing in it that a shell would read, and a script or module that can be started again: no notebook's kernel.
+_TYPED = re.compile(r"(?=.*(?:\.py|\s-m \S+)(?:\s|$))(?!.*\s-c\s)(?!.*ipykernel)[\w./=:,@%+ -]{1,300}")
 
 
 def read_own_code(job: JobTimeline) -> OwnCode:
@@ -31,13 +30,13 @@ def in_own_code(findings: Iterable[Finding], own: OwnCode) -> tuple[Finding, ...
 
 
 def _clear(calls: Iterable[SourceCall]) -> Iterator[OwnCall]:
-    """Of each kind the only call, or of several the one that feeds the loop."""
+    """Of each kind the one that the loop uses, or the only one where that is not known."""
     there = list(dict.fromkeys(calls))
     for names in ALIKE:
         alike = [call for call in there if call.callee in names]
-        feeding = [call for call in alike if call.feeds]
-        for call in alike if len(alike) == 1 else feeding if len(feeding) == 1 else ():
-            yield OwnCall(call.file, call.line, call.text, names)
+        found = [call for call in alike if call.used] or alike
+        if len(found) == 1 and found[0].used != False:  # noqa: E712, SQLite has numbers for both
+            yield OwnCall(found[0].file, found[0].line, found[0].text, names)
 
 
 def _command(job: JobTimeline) -> str:

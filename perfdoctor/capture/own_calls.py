@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from textwrap import dedent
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.redact import mask_source
-from perfdoctor.knowledge.own_calls import NAMES
+from perfdoctor.knowledge.own_calls import LOADERS, NAMES, PACKAGES, THREADS
 from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
-_LINES, _CALLS = 20, 16
+_LINES, _CALLS = 20, 64
 # Parsing takes some ten times as long as reading.
 _LARGEST = 200_000
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
@@ -25,71 +27,237 @@ class WrittenCall(NamedTuple):
         line: at which its text begins.
         text: the statement that it stands in where that is a simple one, else the call itself.
         callee: the last name of what is called.
-        feeds: the loop in which the job is longest goes over what the call made.
+        used: whether the loop that trains goes over what the call made; None where that is not clear.
     """
 
     line: int
     text: str
     callee: str
-    feeds: bool
+    used: bool | None
 
 
-def find_calls(lines: Sequence[str], longest: Sequence[int]) -> Iterator[WrittenCall]:
+def find_calls(lines: Sequence[str]) -> list[WrittenCall]:
     """The calls in a file of Python source.
 
     One with a secret in it is left out: it could not be written down as it stands.
 
     Args:
         lines: of the file.
-        longest: the lines at which the job was, where it was longest first.
     """
     source = "\n".join(lines)
     if len(source) > _LARGEST:
-        return
+        return []
     try:
         tree = ast.parse(source)
+        reader = _Reader(tree)
+        reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # of another version of Python, or none
-    found = [(statement, call) for statement, call in _calls(tree) if last_name(call.func) in NAMES]
-    looped = [names for line in longest for names in _looped_over(tree, line)]
-    made = [{ast.unparse(target) for target in getattr(statement, "targets", ())} for statement, _ in found]
-    fed = next((names & made_here for names in looped for made_here in made if names & made_here), set[str]())
-    for (statement, call), targets in list(zip(found, made, strict=True))[:_CALLS]:
-        if text := _text(lines, statement if isinstance(statement, _SIMPLE) else call):
-            line = statement.lineno if isinstance(statement, _SIMPLE) else call.lineno
-            yield WrittenCall(line, text, last_name(call.func), bool(targets & fed))
+        return []  # of another version of Python, or none
+    used = {call for loops in reader.training for call in reader.gone_over(loops)}
+    train = {loop.scope for loops in reader.training for loop in loops}
+    return [
+        WrittenCall(call.place.lineno, text, call.name, _is_used(call, used, train))
+        for call in sorted(reader.calls, key=lambda call: call not in used)[:_CALLS]
+        if call.name not in THREADS or call.scope.is_module or call.scope in train
+        if (text := _text(lines, source, call.place))
+    ]
 
 
-def _calls(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.Call]]:
-    """All calls, each with the innermost statement that it is in."""
-    for statement in ast.walk(tree):
-        if isinstance(statement, ast.stmt):
-            yield from ((statement, node) for node in _expressions(statement) if isinstance(node, ast.Call))
+@dataclass(eq=False)
+class _Scope:
+    """What names are bound in: a module, a class or a function with its parameters."""
+
+    is_module: bool = False
+    of_class: ast.ClassDef | None = None
+    function: str = ""
+    parameters: list[str] = field(default_factory=list)
+    bound: set[str] = field(default_factory=set)
 
 
-def _expressions(node: ast.AST) -> Iterator[ast.AST]:
-    """What a statement is made of, without the statements in it."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.stmt):
-            yield child
-            yield from _expressions(child)
+@dataclass(eq=False)
+class _Call:
+    name: str
+    call: ast.Call
+    statement: ast.stmt
+    scope: _Scope
+
+    @property
+    def place(self) -> ast.stmt | ast.Call:
+        """What is written down of it."""
+        return self.statement if isinstance(self.statement, _SIMPLE) else self.call
+
+    @property
+    def targets(self) -> set[str]:
+        """The names that what it makes gets."""
+        targets = getattr(self.statement, "targets", None) or [getattr(self.statement, "target", None)]
+        return {ast.unparse(target) for target in targets if isinstance(target, ast.Name | ast.Attribute)}
 
 
-def _looped_over(tree: ast.Module, line: int) -> Iterator[set[str]]:
-    """The names in what the loops around a line go over, the innermost loop first."""
-    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor)]
-    around = [loop for loop in loops if loop.lineno <= line <= (loop.end_lineno or loop.lineno)]
-    for loop in sorted(around, key=lambda one: -one.lineno):
-        yield {ast.unparse(node) for node in ast.walk(loop.iter) if isinstance(node, ast.Name | ast.Attribute)}
+class _Loop(NamedTuple):
+    """A loop, and the names in what it goes over."""
+
+    names: frozenset[str]
+    scope: _Scope
 
 
-def _text(lines: Sequence[str], node: ast.stmt | ast.expr) -> str:
+class _Invocation(NamedTuple):
+    """A call of a function by its name alone."""
+
+    function: str
+    call: ast.Call
+    scope: _Scope
+
+    def given(self, parameters: Sequence[str], parameter: str) -> ast.expr | None:
+        """What is given for a parameter."""
+        at = parameters.index(parameter)
+        if at < len(self.call.args):
+            return self.call.args[at]
+        return next((one.value for one in self.call.keywords if one.arg == parameter), None)
+
+
+class _Reader(ast.NodeVisitor):
+    """Goes through a file.
+
+    Attributes:
+        calls: of which it is known that they are of ``PACKAGES``.
+        training: for each call of a backward pass the loops around it in its function, the innermost one first.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.calls: list[_Call] = []
+        self.training: set[tuple[_Loop, ...]] = set()
+        self._made: defaultdict[str, list[_Call]] = defaultdict(list)
+        self._invocations: list[_Invocation] = []
+        self._imported = dict(_imports(tree))
+        self._scope = _Scope(is_module=True)
+        self._loops: tuple[_Loop, ...] = ()
+        self._statement: ast.stmt | None = None
+
+    def visit(self, node: ast.AST) -> None:
+        """A node, and all below it."""
+        before = self._statement
+        if isinstance(node, ast.stmt):
+            self._statement = node
+        super().visit(node)
+        self._statement = before
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """What is in a class."""
+        with self._inside(_Scope(of_class=node)):
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """What is in a function: a loop around it is none of its own."""
+        parameters = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        with self._inside(_Scope(False, self._scope.of_class, node.name, parameters)):
+            self.generic_visit(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        """What is in a loop; not so what follows where it ends by itself."""
+        names = frozenset(ast.unparse(one) for one in ast.walk(node.iter) if isinstance(one, ast.Name | ast.Attribute))
+        for one in (node.target, node.iter, *node.orelse):
+            self.visit(one)
+        outside, self._loops = self._loops, (_Loop(names, self._scope), *self._loops)
+        for statement in node.body:
+            self.visit(statement)
+        self._loops = outside
+
+    visit_AsyncFor = visit_For
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """A parameter."""
+        self._scope.bound.add(node.arg)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """A name that gets a value."""
+        if isinstance(node.ctx, ast.Store):
+            self._scope.bound.add(node.id)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """A call."""
+        name = last_name(node.func)
+        if name == "backward" and isinstance(node.func, ast.Attribute):
+            self.training.add(self._loops)
+        if name in NAMES and self._statement is not None and self._package(node.func) in PACKAGES:
+            call = _Call(name, node, self._statement, self._scope)
+            self.calls.append(call)
+            for target in call.targets:
+                self._made[target].append(call)
+        if isinstance(node.func, ast.Name):
+            self._invocations.append(_Invocation(name, node, self._scope))
+        self.generic_visit(node)
+
+    def gone_over(self, loops: Iterable[_Loop]) -> list[_Call]:
+        """What the innermost of some loops goes over that goes over anything which is made here."""
+        for loop in loops:
+            names = {*self._names(loop)}
+            made = [call for name, scope in names for call in self._made[name] if _is_known(name, scope, call)]
+            if made:
+                return made
+        return []
+
+    def _names(self, loop: _Loop) -> Iterator[tuple[str, _Scope]]:
+        """The names in what a loop goes over, and where they stand; for a parameter, those that are given."""
+        for name in loop.names:
+            yield name, loop.scope
+            for one in self._invocations if name in loop.scope.parameters else ():
+                given = one.given(loop.scope.parameters, name) if one.function == loop.scope.function else None
+                if isinstance(given, ast.Name | ast.Attribute):
+                    yield ast.unparse(given), one.scope
+
+    @contextmanager
+    def _inside(self, scope: _Scope) -> Iterator[None]:
+        outside = self._scope, self._loops
+        self._scope, self._loops = scope, ()
+        yield
+        self._scope, self._loops = outside
+
+    def _package(self, function: ast.expr) -> str:
+        """From which package a function comes; "" where that is not known."""
+        while isinstance(function, ast.Attribute):
+            function = function.value
+        name = function.id if isinstance(function, ast.Name) else ""
+        return self._imported.get(name, self._imported.get("*", ""))
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """By the names under which they are known, from which packages things come; a relative one is the job's own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield one.asname or one.name.partition(".")[0], one.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            package = "" if node.level else (node.module or "").partition(".")[0]
+            for one in node.names:
+                # Of several that import all, one of ``PACKAGES`` may be meant.
+                if one.name != "*" or package in PACKAGES:
+                    yield one.asname or one.name, package
+
+
+def _is_known(name: str, scope: _Scope, call: _Call) -> bool:
+    """Whether a name stands for the same where a call gave it to what it made."""
+    if "." in name:
+        return call.scope.of_class is scope.of_class
+    return call.scope is scope or (call.scope.is_module and name not in scope.bound)
+
+
+def _is_used(call: _Call, used: Collection[_Call], train: Collection[_Scope]) -> bool | None:
+    if call.name not in LOADERS:
+        return None
+    if call in used:
+        return True
+    # What has a name where the loop is, and is not what that goes over, is there for something else.
+    beside = call.scope.is_module or call.scope in train
+    return False if call.targets and beside and train else None
+
+
+def _text(lines: Sequence[str], source: str, node: ast.stmt | ast.expr) -> str:
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     if last - first >= _LINES:
         return ""
     masked = mask_source(lines, range(first, last + 1))
     if any(masked[at] != lines[at] for at in masked):
         return ""
-    if isinstance(node, ast.stmt):
-        return dedent("\n".join(lines[first : last + 1]))
-    return ast.get_source_segment("\n".join(lines), node) or ""
+    return ast.get_source_segment(source, node) or ""

@@ -106,7 +106,12 @@ def mask_command(arguments: Sequence[str | bytes]) -> str:
         option = _OPTION.match(argument)
         hide_next = option is not None and _names_a_secret(option.group(1))
         previous = argument
-    return mask_text(" ".join(shown))[:LONGEST_COMMAND]
+    return mask_text(" ".join(map(_as_typed, shown)))[:LONGEST_COMMAND]
+
+
+def _as_typed(argument: str) -> str:
+    """An argument with blanks in it stands in quotes, as it was typed."""
+    return f'"{argument}"' if " " in argument and '"' not in argument else argument
 
 
 def mask_environment(

@@ -121,7 +121,7 @@ class SourceReader:
         if not changed:
             from perfdoctor.capture.own_calls import find_calls  # nothing of it is needed while the job is watched
 
-            for call in find_calls(lines, [one.line for one in places]):
+            for call in find_calls(lines):
                 yield SourceCall(first.file, *call)
 
     def close(self) -> None:

@@ -1,12 +1,17 @@
 """Calls in the job's own source whose arguments advice changes: names that take the same arguments, together."""
 
+LOADERS = frozenset(("DataLoader", "StatefulDataLoader"))  # torchdata's takes what torch's does, and more
+# Those of torch.optim that have ``fused`` (its documentation, "Algorithms").
+OPTIMIZERS = frozenset(("Adam", "AdamW", "SGD", "Adagrad"))
+THREADS = frozenset(("set_num_threads",))
+
 ALIKE: tuple[frozenset[str], ...] = (
-    # torch.utils.data; torchdata.stateful_dataloader's takes the same and more.
-    frozenset(("DataLoader", "StatefulDataLoader")),
-    # Those of torch.optim that have ``fused`` (its documentation, "Algorithms").
-    frozenset(("Adam", "AdamW", "SGD", "Adagrad")),
+    LOADERS,
+    OPTIMIZERS,
     frozenset(("TrainingArguments", "Seq2SeqTrainingArguments")),
     frozenset(("Trainer",)),
-    frozenset(("set_num_threads",)),
+    THREADS,
 )
 NAMES = frozenset[str]().union(*ALIKE)
+# Of which packages: others have some of the names for what takes other arguments.
+PACKAGES = frozenset(("torch", "torchdata", "transformers", "lightning", "pytorch_lightning"))

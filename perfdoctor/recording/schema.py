@@ -350,14 +350,14 @@ class SourceCall(NamedTuple):
         line: at which the text begins, from 1.
         text: the statement that the call stands in where that is a simple one, else the call itself.
         callee: the last name of what is called.
-        feeds: the loop in which the job is longest goes over what the call made.
+        used: whether the loop that trains goes over what the call made; None where that is not clear.
     """
 
     file: str
     line: int
     text: str
     callee: str
-    feeds: bool
+    used: bool | None
 
 
 # The fact about a file, ``file:/path``, of which no line could be read: why.

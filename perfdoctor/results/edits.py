@@ -10,13 +10,17 @@ from dataclasses import dataclass
 AFTER_IMPORTS = 0
 # With more arguments by position, one of them may be what is to be changed.
 _FEW_POSITIONS = 5
-# Expressions that need no parentheses inside of others.
-_WHOLE = (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript)
-# What a call refuses beside an argument, by that and its value.
+# What a call refuses beside an argument, by that and its value: it is left out.
 _REFUSED = {
     ("num_workers", "0"): ("persistent_workers", "prefetch_factor", "multiprocessing_context", "timeout"),
     ("fused", "True"): ("foreach",),
+    ("bf16", "True"): ("fp16",),
+    ("fp16", "True"): ("bf16",),
 }
+# And what it cannot be without.
+_IMPOSSIBLE = {("fused", "True"): ("differentiable",)}
+# Expressions that need no parentheses inside of others.
+_WHOLE = (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +46,40 @@ def edited(source: str, edits: Sequence[Edit]) -> str:
     Raises:
         SyntaxError: the source is no Python.
     """
-    tree = ast.parse(source)
-    changes: list[tuple[int, int, str]] = []
-    for edit in edits:
+    ast.parse(source)
+    for edit in sorted(edits, key=lambda one: -one.line):  # what stands before keeps its line
+        tree = ast.parse(source)
         if edit.line == AFTER_IMPORTS:
-            changes += _new_call(source, tree, edit)
+            source = _with_new_call(source, tree, edit)
         elif call := _find(tree, edit):
-            changes += _new_arguments(source, call, edit.arguments)
-    return _replaced(source, changes)
+            source = _with_call(source, call, edit.arguments) or source
+    return source
 
 
 def with_arguments(source: str, names: frozenset[str], arguments: Mapping[str, str]) -> str:
-    """A piece of source with other arguments in its call of one of these names; "" where there is not one such call.
+    """A piece of source with other arguments in its call of one of these names; "" where that cannot be told.
 
     What an argument has now stands for its name in the new value: ``batch_size`` becomes ``2 * 64`` by
     ``2 * batch_size``. Other names are nothing that the source need have.
-
-    Raises:
-        SyntaxError: the source is no Python.
     """
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    calls = [call for call in calls if last_name(call.func) in names]
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in names]
     if len(calls) != 1:
         return ""
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in calls[0].keywords if keyword.arg}
     filled = {name: _filled(value, {name: given.get(name)}) for name, value in arguments.items()}
-    if any(value is None for value in filled.values()):
-        return ""
-    changes = _new_arguments(source, calls[0], {name: value for name, value in filled.items() if value is not None})
-    return _replaced(source, changes) if changes else ""
+    known = {name: value for name, value in filled.items() if value is not None}
+    return _with_call(source, calls[0], known) if len(known) == len(filled) else ""
 
 
 def _filled(value: str, given: Mapping[str, str | None]) -> str | None:
     """An expression with what is given in the place of names; None where one of them is not."""
     tree = ast.parse(value, mode="eval")
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    if any(given.get(name.id) is None for name in names):
+    if any(given.get(name.id) in (None, "None") for name in names):
         return None
     for name in sorted(names, key=lambda one: -one.col_offset):
         now = given[name.id] or ""
@@ -85,14 +87,6 @@ def _filled(value: str, given: Mapping[str, str | None]) -> str | None:
             now = f"({now})"
         value = value[: name.col_offset] + now + value[name.end_col_offset :]
     return value
-
-
-def _replaced(source: str, changes: Sequence[tuple[int, int, str]]) -> str:
-    # From the end, so that what stands before keeps its place.
-    for begin, end, text in sorted(changes, reverse=True):
-        source = source[:begin] + text + source[end:]
-    ast.parse(source)
-    return source
 
 
 def _find(tree: ast.Module, edit: Edit) -> ast.Call | None:
@@ -112,28 +106,68 @@ def last_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def _with_call(source: str, call: ast.Call, arguments: Mapping[str, str]) -> str:
+    """The source with other arguments in a call: in its own words where these can be kept; "" where it cannot be."""
+    wanted = _changed(call, arguments)
+    if wanted is None:
+        return ""
+    begin, end = _span(source, call)
+    whole = source[:begin] + ast.unparse(wanted) + source[end:]
+    meant = _meaning(whole)
+    kept = _replaced(source, _new_arguments(source, call, arguments))
+    return kept if meant is not None and _meaning(kept) == meant else whole if meant is not None else ""
+
+
+def _meaning(source: str) -> str | None:
+    try:
+        return ast.dump(ast.parse(source))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _changed(call: ast.Call, arguments: Mapping[str, str]) -> ast.Call | None:
+    """The call with its new arguments; None where that cannot be told."""
+    values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
+    if "" in values:
+        return ast.Call(call.func, [values[""]], []) if len(call.args) == 1 and not call.keywords else None
+    refused = {name for argument in arguments.items() for name in _REFUSED.get(argument, ())} - values.keys()
+    unpacked = [keyword for keyword in call.keywords if keyword.arg is None]
+    impossible = {name for argument in arguments.items() for name in _IMPOSSIBLE.get(argument, ())}
+    if len(call.args) > _FEW_POSITIONS or (refused and unpacked):
+        return None
+    if any(keyword.arg in impossible for keyword in call.keywords):
+        return None
+    kept = [keyword for keyword in call.keywords if keyword.arg not in refused]
+    given = {keyword.arg for keyword in kept}
+    keywords = [ast.keyword(one.arg, values.get(one.arg or "", one.value)) for one in kept]
+    missing = {name: value for name, value in values.items() if name not in given}
+    if unpacked and missing:
+        # What is unpacked may hold the same names; those that come last count.
+        last = max(number for number, keyword in enumerate(keywords) if keyword.arg is None)
+        names: list[ast.expr | None] = [None, *map(ast.Constant, missing)]
+        keywords[last] = ast.keyword(None, ast.Dict(names, [keywords[last].value, *missing.values()]))
+    else:
+        keywords += [ast.keyword(name, value) for name, value in missing.items()]
+    return ast.Call(call.func, call.args, keywords)
+
+
 def _new_arguments(source: str, call: ast.Call, arguments: Mapping[str, str]) -> list[tuple[int, int, str]]:
-    """Pieces of the source to replace: begin, end and the new text."""
+    """Pieces of the source to replace, begin, end and the new text: right unless something stands in parentheses."""
     if "" in arguments:
-        if len(call.args) != 1 or call.keywords:
-            return []
         return [(*_span(source, call.args[0]), arguments[""])]
-    if len(call.args) > _FEW_POSITIONS:
-        return []
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     changes = [(*_span(source, given[name]), value) for name, value in arguments.items() if name in given]
     changes += _without_refused(source, call, arguments)
     missing = {name: value for name, value in arguments.items() if name not in given}
-    if not missing:
+    there = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if not missing or not there:
         return changes
     unpacked = [keyword.value for keyword in call.keywords if keyword.arg is None]
     if unpacked:
-        # What is unpacked may hold the same names; those that come last count.
         begin, end = _span(source, unpacked[-1])
         added = "".join(f", {name!r}: {value}" for name, value in missing.items()).replace("'", '"')
         return [*changes, (begin, end, f"{{**{source[begin:end]}{added}}}")]
-    last = max([*call.args, *(keyword.value for keyword in call.keywords)], key=lambda one: _span(source, one)[1])
-    end = _span(source, last)[1]
+    end = max(_span(source, one)[1] for one in there)
     return [*changes, (end, end, "".join(f", {name}={value}" for name, value in missing.items()))]
 
 
@@ -146,20 +180,27 @@ def _without_refused(source: str, call: ast.Call, arguments: Mapping[str, str]) 
             yield _span(source, there[before])[1], _span(source, keyword.value)[1], ""
 
 
-def _new_call(source: str, tree: ast.Module, edit: Edit) -> list[tuple[int, int, str]]:
+def _replaced(source: str, changes: Sequence[tuple[int, int, str]]) -> str:
+    # From the end, so that what stands before keeps its place.
+    for begin, end, text in sorted(changes, reverse=True):
+        source = source[:begin] + text + source[end:]
+    return source
+
+
+def _with_new_call(source: str, tree: ast.Module, edit: Edit) -> str:
     """A call after the imports at the top of the file, where the module is imported under its own name."""
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names if not alias.asname}
     if edit.call.partition(".")[0] not in names:
-        return []
+        return source
     line = max(node.end_lineno or node.lineno for node in imports)
-    end = sum(map(len, source.splitlines(keepends=True)[:line]))
-    return [(end, end, f"\n{edit.call}({edit.arguments['']})\n")]
+    end = sum(map(len, _lines(source)[:line]))
+    return f"{source[:end]}\n{edit.call}({edit.arguments['']})\n{source[end:]}"
 
 
 def _span(source: str, node: ast.expr) -> tuple[int, int]:
     """Where an expression stands in the source, in characters; the tree counts bytes of UTF-8."""
-    lines = source.splitlines(keepends=True)
+    lines = _lines(source)
 
     def place(line: int, column: int) -> int:
         return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
@@ -167,3 +208,8 @@ def _span(source: str, node: ast.expr) -> tuple[int, int]:
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
     return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+
+
+def _lines(source: str) -> list[str]:
+    """The lines as Python's parser counts them: a form feed, among others, ends none."""
+    return [f"{line}\n" for line in source.split("\n")]

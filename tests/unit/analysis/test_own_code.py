@@ -13,8 +13,8 @@ def process(command: str, **variables: str) -> list[Sample]:
     return [seen._replace(command=command)]
 
 
-def call(line: int, callee: str = "DataLoader", *, feeds: bool = False) -> SourceCall:
-    return SourceCall("/a/train.py", line, f"x = {callee}()", callee, feeds)
+def call(line: int, callee: str = "DataLoader", *, used: bool | None = None) -> SourceCall:
+    return SourceCall("/a/train.py", line, f"x = {callee}()", callee, used)
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,11 @@ def call(line: int, callee: str = "DataLoader", *, feeds: bool = False) -> Sourc
         ([call(3)], [3]),
         ([call(3), call(3)], [3]),  # read of two ranks
         ([call(3), call(9)], []),
-        ([call(3), call(9, feeds=True)], [9]),
-        ([call(3, feeds=True), call(9, feeds=True)], []),
-        ([call(3), call(5, "Adam"), call(9, "StatefulDataLoader", feeds=True)], [9, 5]),
+        ([call(3), call(9, used=True)], [9]),
+        ([call(3, used=False), call(9, used=True)], [9]),
+        ([call(3, used=False)], []),  # the loop goes over something else
+        ([call(3, used=True), call(9, used=True)], []),
+        ([call(3), call(5, "Adam"), call(9, "StatefulDataLoader", used=True)], [9, 5]),
         ([call(5, "Adam"), call(6, "SGD")], []),  # of a GAN, or one by configuration
         ([call(5, "Lion")], []),
     ],
@@ -43,6 +45,11 @@ def test_only_a_call_of_which_it_is_clear_that_advice_is_about_it_counts(
         ("python -c print('steps done')", ""),
         ("python train.py --token ***", ""),
         ("python train.py | tee", ""),
+        ('python train.py --name "my run"', ""),
+        ("python -m pkg.train --lr 1", "python -m pkg.train --lr 1"),
+        ("python -c x", ""),
+        ("python", ""),
+        ("python -m ipykernel_launcher -f /x/kernel.json", ""),
         ("", ""),
     ],
 )

@@ -1,63 +1,128 @@
-"""Calls in the job's own source: which are found, how they are written, and which of them feeds the loop."""
+"""Calls in the job's own source: which are found, how they are written, and which loader the loop that trains uses."""
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
 from perfdoctor.capture.own_calls import WrittenCall, find_calls
 
-SCRIPT = dedent(
-    """\
-    from torch.utils import data
-
-    def main():
-        train = data.DataLoader(
-            dataset,
-            batch_size=8,
-        )
-        valid = data.DataLoader(dataset)
-        optimizer = torch.optim.Adam(model.parameters())
-        for epoch in range(3):
-            for step, batch in enumerate(train):
-                loss = model(batch)
-                loss.backward()
-            for batch in valid:
-                model(batch)
-    """
-).splitlines()
+IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n"
 
 
-def found(lines: list[str], *longest: int) -> dict[int, WrittenCall]:
-    return {call.line: call for call in find_calls(lines, longest)}
+def found(source: str) -> list[WrittenCall]:
+    return find_calls((IMPORTS + dedent(source)).split("\n"))
+
+
+def used(source: str) -> dict[str, bool | None]:
+    """What is known of loaders, by how they are written."""
+    return {call.text: call.used for call in found(source) if call.callee == "DataLoader"}
 
 
 def test_the_statement_is_kept_as_it_is_written() -> None:
-    calls = found(SCRIPT, 12)
-    assert calls[4].text == "train = data.DataLoader(\n    dataset,\n    batch_size=8,\n)"
-    assert {line: call.callee for line, call in calls.items()} == {4: "DataLoader", 8: "DataLoader", 9: "Adam"}
+    (call,) = found("def main():\n    train = DataLoader(\n        dataset,\n#       num_workers=4,\n    )\n")
+    assert call.text == "train = DataLoader(\n        dataset,\n#       num_workers=4,\n    )"
+    assert (call.line, call.callee) == (4, "DataLoader")
 
 
-@pytest.mark.parametrize(("longest", "feeds"), [((13, 15), 4), ((15, 13), 8), ((9, 12), 4), ((9,), None)])
-def test_the_loop_in_which_the_job_is_longest_tells_which_loader_feeds_it(
-    longest: tuple[int, ...], feeds: int | None
-) -> None:
-    assert [line for line, call in found(SCRIPT, *longest).items() if call.feeds] == [feeds] * (feeds is not None)
-
-
-def test_of_a_statement_that_holds_others_the_call_alone_is_kept() -> None:
-    (call,) = find_calls(["for batch in DataLoader(dataset, 8):", "    train(batch)"], [2])
-    assert call == WrittenCall(1, "DataLoader(dataset, 8)", "DataLoader", False)
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("for batch in DataLoader(dataset, 8):\n    train(batch)", "DataLoader(dataset, 8)"),
+        ("if a: x = 1\nelse: x = DataLoader(d)", "x = DataLoader(d)"),
+        ("pw = 'a'; x = DataLoader(d)", "x = DataLoader(d)"),
+        ("def make():\n    return wrap(DataLoader(d))", "return wrap(DataLoader(d))"),
+    ],
+)
+def test_a_simple_statement_is_kept_and_of_others_the_call_alone(source: str, text: str) -> None:
+    assert [call.text for call in found(source)] == [text]
 
 
 def test_a_call_with_a_secret_in_it_is_left_out() -> None:
-    assert found(['x = DataLoader(Bucket(token="hf_abcdefghijklmnopqrst"))', "y = DataLoader(z)"]).keys() == {2}
+    calls = found('x = DataLoader(Bucket(token="hf_abcdefghijklmnopqrst"))\ny = DataLoader(z)')
+    assert [call.text for call in calls] == ["y = DataLoader(z)"]
 
 
-@pytest.mark.parametrize("lines", [["x = DataLoader("], ["\0"], ["x = " + "(" * 5000], ["-" * 90_000 + "1"]])
-def test_what_is_no_python_has_none(lines: list[str]) -> None:
-    assert not found(lines)
+@pytest.mark.parametrize("source", ["x = DataLoader(", "\0", "x = " + "(" * 5000, "-" * 90_000 + "1"])
+def test_what_is_no_python_has_none(source: str) -> None:
+    assert not found(source)
 
 
-def test_calls_inside_of_calls_and_of_functions_are_found_once() -> None:
-    lines = ["def loaders():", "    return wrap(DataLoader(a)), DataLoader(b)"]
-    assert [call.text for call in find_calls(lines, [])] == ["return wrap(DataLoader(a)), DataLoader(b)"] * 2
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import numba\nnumba.set_num_threads(4)",
+        "import bitsandbytes as bnb\nopt = bnb.optim.Adam(p)",
+        "class Trainer: pass\nTrainer(model)",
+        "from .data import StatefulDataLoader\nStatefulDataLoader(d)",
+        "self.Adam()",
+        "def init(worker):\n    torch.set_num_threads(1)",  # in each worker, or wherever it is called
+    ],
+)
+def test_the_same_name_elsewhere_is_another_call(source: str) -> None:
+    assert not found(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [
+        ("import torch.optim as optim\noptim.Adam(p)", ["Adam"]),
+        ("from torch.utils.data import *\nStatefulDataLoader(d)", ["StatefulDataLoader"]),
+        ("torch.set_num_threads(4)", ["set_num_threads"]),
+        (
+            "def main():\n    torch.set_num_threads(4)\n    for x in y:\n        f(x).backward()",
+            ["set_num_threads"],
+        ),
+    ],
+)
+def test_calls_of_the_packages_are_found_under_any_name(source: str, calls: list[str]) -> None:
+    assert [call.callee for call in found(source)] == calls
+
+
+TRAIN, VALID = "train = DataLoader(a)", "valid = DataLoader(b)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "train", "valid"),
+    [
+        ("for x in train:\n    f(x).backward()\nfor x in valid:\n    f(x)", True, False),
+        ("for x in tqdm(enumerate(train)):\n    for part in x:\n        f(part).backward()", True, False),
+        ("for epoch in range(3):\n    for x in valid: f(x)\n    for x in train: scale(f(x)).backward()", True, False),
+        ("it = iter(train)\nwhile True:\n    f(next(it)).backward()", None, None),
+        ("for step in range(9):\n    f(next(it)).backward()\nfor x in valid:\n    f(x)", False, False),
+        ("for x in zip(train, valid):\n    f(x).backward()", True, True),
+        ("def step(x):\n    f(x).backward()\nfor x in train:\n    step(x)", None, None),
+        ("for x in train:\n    def closure():\n        f(x).backward()\n    opt.step(closure)", None, None),
+        ("for x in valid:\n    f(x)\nelse:\n    f(x).backward()", None, None),
+        ("def fit(train):\n    for x in train:\n        f(x).backward()", False, False),
+        ("def fit(model, loader):\n    for x in loader:\n        f(x).backward()\nfit(net, train)", True, False),
+        ("def fit(loader):\n    for x in loader:\n        f(x).backward()\nfit(loader=valid)", False, True),
+        ("def fit():\n    for x in train:\n        f(x).backward()", True, False),
+    ],
+)
+def test_the_loop_with_the_backward_pass_tells_which_loader_trains(
+    loop: str, train: bool | None, valid: bool | None
+) -> None:
+    assert used(f"{TRAIN}\n{VALID}\n{loop}") == {TRAIN: train, VALID: valid}
+
+
+def test_names_of_other_functions_and_classes_are_others() -> None:
+    stats = "def stats(ds):\n    loader = DataLoader(ds)\n"
+    assert used(f"{stats}def fit(loader):\n    for x in loader:\n        f(x).backward()") == {
+        "loader = DataLoader(ds)": None
+    }
+    one, two = (
+        f"class {name}:\n    def make(self):\n        self.loader = DataLoader({name})\n" for name in ("One", "Two")
+    )
+    fit = indent("def fit(self):\n    for x in self.loader:\n        f(x).backward()\n", "    ")
+    assert used(one + two + fit) == {"self.loader = DataLoader(One)": None, "self.loader = DataLoader(Two)": True}
+
+
+def test_a_variable_with_a_type_is_one() -> None:
+    loop = "for x in train:\n    f(x).backward()"
+    assert used(f"train: DataLoader = DataLoader(a)\n{loop}") == {"train: DataLoader = DataLoader(a)": True}
+
+
+def test_of_many_calls_that_of_the_loop_is_kept() -> None:
+    many = "\n".join(["torch.set_num_threads(1)"] * 100)
+    loop = "for x in train:\n    f(x).backward()"
+    assert used(f"{many}\n{VALID}\n{TRAIN}\n{loop}") == {TRAIN: True}

@@ -42,6 +42,26 @@ def of_loader(text: str) -> OwnCode:
             "DataLoader(..., num_workers=0)",
             "DataLoader(ds, num_workers=0, shuffle=True)",
         ),
+        ("DataLoader((d))", "DataLoader(..., num_workers=2)", "DataLoader(d, num_workers=2)"),
+        (
+            "DataLoader(d, shuffle=(True))",
+            "DataLoader(..., num_workers=2)",
+            "DataLoader(d, shuffle=True, num_workers=2)",
+        ),
+        ("DataLoader()", "DataLoader(..., num_workers=2)", "DataLoader(num_workers=2)"),
+        ("DataLoader(i for i in r)", "DataLoader(..., num_workers=2)", "DataLoader((i for i in r), num_workers=2)"),
+        ("DataLoader(**a or b)", "DataLoader(..., num_workers=2)", "DataLoader(**{**(a or b), 'num_workers': 2})"),
+        ("DataLoader('a\u2028b', d)", "DataLoader(..., num_workers=2)", "DataLoader('a\u2028b', d, num_workers=2)"),
+        (
+            "DataLoader(d,\f batch_size=(8))",
+            "DataLoader(..., num_workers=2)",
+            "DataLoader(d, batch_size=8, num_workers=2)",
+        ),
+        (
+            "DataLoader(prefetch_factor=4, dataset=d)",
+            "DataLoader(..., num_workers=0)",
+            "DataLoader(dataset=d, num_workers=0)",
+        ),
         ("DataLoader(ds, prefetch_factor=4)", "DataLoader(..., num_workers=0)", "DataLoader(ds, num_workers=0)"),
     ],
 )
@@ -58,6 +78,8 @@ def test_the_jobs_own_call_with_the_new_arguments(own: str, advised: str, shown:
         ("DataLoader(ds, 8, True, None, None, 0)", "DataLoader(..., num_workers=2)"),
         ("DataLoader(ds)", "optimizer = torch.optim.AdamW(..., fused=True)"),
         ("DataLoader(ds)", "DataLoader(ds, num_workers=2"),
+        ("DataLoader(ds, **kw)", "DataLoader(..., num_workers=0)"),  # which may hold what is refused then
+        ("DataLoader(ds, batch_size=None)", "DataLoader(..., batch_size=2 * batch_size)"),
         ("DataLoader(ds)", "# DataLoader(..., num_workers=2)"),
     ],
 )
@@ -92,6 +114,24 @@ def test_fused_takes_the_place_of_foreach_in_the_optimizer_that_the_job_has() ->
 )
 def test_the_jobs_own_command(command: str, shown: str) -> None:
     assert in_own_code("OMP_NUM_THREADS=2 python train.py   # or in code", OwnCode(command=command)) == shown
+
+
+def test_an_optimizer_that_is_differentiated_cannot_be_fused() -> None:
+    own = OwnCode((OwnCall("train.py", 3, "opt = Adam(ps, differentiable=True)", OPTIMIZERS),))
+    advised = "optimizer = torch.optim.AdamW(..., fused=True)"
+    assert in_own_code(advised, own) == advised
+
+
+@pytest.mark.parametrize(
+    "command", ["python my-train.py", "python run.py --script train.py", "python /opt/launch.py --nproc 2 train.py"]
+)
+def test_a_command_is_put_in_once(command: str) -> None:
+    assert in_own_code("A=1 python train.py", OwnCode(command=command)) == f"A=1 {command}"
+
+
+def test_of_two_scripts_it_is_not_known_which_one_trains() -> None:
+    advised = "torchrun --nproc-per-node=1 train.py"
+    assert in_own_code(advised, OwnCode(command="python /opt/launch.py --nproc 2 train.py")) == advised
 
 
 def test_another_launcher_starts_the_jobs_own_script() -> None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +77,28 @@ def refusal(pid: int) -> Refusal | None:
     python = python_of(pid)
     if python is not None and python.version is not None and not OLDEST <= python.version <= NEWEST:
         return Refusal(f"Pending calls were tried on Python 3.10 to 3.13; process {pid} runs {python}.", "")
-    return None
+    why = failed_trial()
+    return None if why is None else Refusal(f"gdb failed on a process of perfdoctor's own: {why}", "a newer gdb")
+
+
+@cache
+def failed_trial() -> str | None:
+    """Why gdb cannot place a line on this machine, as a sentence; None if it can.
+
+    It is tried on a process of our own before it is let near the job. On processors with larger registers than it knows
+    gdb 13 cannot put back what it has changed: the job would end by an error that it has nothing to do with.
+    """
+    loop = "import time\nprint(flush=True)\nwhile True: time.sleep(0.01)"
+    with subprocess.Popen([sys.executable, "-ISc", loop], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            place_line(process.pid, "print(flush=True)")
+            return None if process.stdout.readline() else "what it placed did not run."
+        except PlacingError as error:
+            return str(error)
+        finally:
+            process.kill()
 
 
 def place_line(pid: int, code: str) -> float:
@@ -204,5 +227,7 @@ def _find(process: Path, images: list[Mapping], name: str) -> int:
 def _complaint(said: bytes) -> str:
     """What gdb says is wrong, as a sentence."""
     lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
-    wrong = [line for line in lines if line.startswith(("ptrace: ", "Could not ", "Cannot ", "The program "))]
+    wrong = [
+        line for line in lines if line.startswith(("ptrace: ", "Could not ", "Couldn't ", "Cannot ", "The program "))
+    ]
     return f"gdb could not place a line of Python: {(wrong or lines or ['it said nothing'])[0].rstrip('.')}."

@@ -31,6 +31,8 @@ from tests.processes.tracing import (
     while_traced,
 )
 
+pytestmark = pytest.mark.usefixtures("working_gdb")
+
 
 @pytest.fixture(autouse=True)
 def _removes_its_folders():

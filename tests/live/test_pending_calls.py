@@ -1,6 +1,6 @@
 """Lines of Python in running interpreters of all versions that are here: through gdb, and through sys.remote_exec."""
 
-import shutil
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,10 +31,30 @@ def anonymous_pages(pid: int) -> int:
     return sum(line.split()[-1] == "0" for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
+@pytest.fixture
+def failing_gdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A gdb that says what version 13 does on a processor with larger registers than it knows."""
+    program = tmp_path / "gdb"
+    program.write_text('#!/bin/sh\necho calling\necho "Couldn\'t write extended state status: Bad address."\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    gdb.failed_trial.cache_clear()
+    yield
+    gdb.failed_trial.cache_clear()
+
+
+@pytest.mark.usefixtures("failing_gdb")
+def test_a_gdb_that_fails_on_a_process_of_our_own_is_not_let_near_the_job() -> None:
+    with looping("3.11") as started:
+        refused = gdb.refusal(started.pid)
+    assert refused is not None
+    assert "Couldn't write extended state status" in refused.reason
+    assert refused.enable == "a newer gdb"
+
+
+@pytest.mark.usefixtures("working_gdb")
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_gdb_places_a_line_and_the_page_is_given_back(version: str, tmp_path: Path) -> None:
-    if shutil.which("gdb") is None:
-        pytest.skip("gdb is not installed")
     with looping(version) as started:
         before = anonymous_pages(started.pid)
         said = tmp_path / 'it\'s "100 %"'

@@ -30,6 +30,7 @@ _COLLECTING = 72 + 8 + 24 + 72  # generations, generation0, permanent generation
 _LIST_WORDS = 64  # the head of the list of threads lies near the interpreter state's start
 _THREAD_WORDS = 64  # so does thread_id in a thread state
 _MOST_THREADS = 10_000
+_ADDRESSES = 1 << 56  # of user space, with page tables of five levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +203,12 @@ class Layout:
         return _thread_states(memory, member)
 
     def ident(self, memory: Memory, thread_state: int) -> int | None:
-        """Python's identifier of the thread of a thread state (``threading.get_ident``)."""
-        return memory.word(thread_state + self.thread_id)
+        """Python's identifier of the thread of a thread state (``threading.get_ident``); None where there is none.
+
+        glibc's ``pthread_t`` is an address of the process's: another number shows that the state has been given back.
+        """
+        ident = memory.word(thread_state + self.thread_id)
+        return ident if ident is not None and ident < _ADDRESSES else None
 
     def fits(self, memory: Memory, tids: frozenset[int]) -> bool:
         """These addresses hold plausible values: flags are 0 or 1, and the last holder is one of the

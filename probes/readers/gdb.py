@@ -77,8 +77,9 @@ def refusal(pid: int) -> Refusal | None:
     python = python_of(pid)
     if python is not None and python.version is not None and not OLDEST <= python.version <= NEWEST:
         return Refusal(f"Pending calls were tried on Python 3.10 to 3.13; process {pid} runs {python}.", "")
-    why = failed_trial()
-    return None if why is None else Refusal(f"gdb failed on a process of perfdoctor's own: {why}", "a newer gdb")
+    if failed_trial() is not None:
+        return Refusal("gdb cannot let processes call functions on this machine.", "a newer gdb")
+    return None
 
 
 @cache

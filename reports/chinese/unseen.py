@@ -72,7 +72,7 @@ _PROBES = {
     "Pressure of {} cannot be read ({}).": "无法读取 {} 的 PSI 压力（{}）。",
     "boot Linux 4.20 or newer with psi=1": "用 psi=1 启动 Linux 4.20 或更新版本",
     "gdb is not installed.": "没有安装 gdb。",
-    "gdb failed on a process of perfdoctor's own: {}": "gdb 在 perfdoctor 自己的进程上失败：{}",
+    "gdb cannot let processes call functions on this machine.": "在这台机器上，gdb 无法让进程调用函数。",
     "a newer gdb": "更新的 gdb",
     "apt install gdb, or dnf install gdb": "apt install gdb，或 dnf install gdb",
     "Pending calls were tried on Python 3.10 to 3.13; process {} runs {}.": (

@@ -58,7 +58,8 @@ MIN_AGE_NS = NS_PER_S // 2
 FIRST_SEGMENT_S = 4  # what it cost decides about the next ones
 SEGMENT_S = 11
 LONG_SEGMENT_S = 16  # for few samples: to start a py-spy costs as much as 30 of them, and less is lost
-# To find a process's interpreter, and its threads: it goes on meanwhile, and may just be calling very deep.
+# To find a process's interpreter, its threads, and a first stack: it goes on meanwhile, and may just be calling very
+# deep, or not have an interpreter yet.
 _TRIES = 5
 _AGAIN_NS = 3 * NS_PER_S // 10
 _DUMP_AT_MOST = 4  # processes whose thread identifiers are read at the start
@@ -110,6 +111,7 @@ class StacksProbe:
         self._job: Processes | None = None
         self._running: dict[int, _Segment] = {}
         self._failed: set[int] = set()
+        self._complaints: dict[int, list[str]] = {}  # of py-spy, since it last read a process
         self._threads: dict[int, int] = {}  # Python threads of each process that was asked
         self._asked: Counter[int] = Counter()  # how often each process was
         self._ask_again_ns: dict[int, int] = {}  # those that did not answer
@@ -244,6 +246,8 @@ class StacksProbe:
             _, segment = self._running.popitem()
             segment.run.wait()
             yield from self._collect(segment.run)
+        for pid, complaints in self._complaints.items():
+            yield self._failure(pid, complaints[-1])
 
     def _refusal(self, process: Candidate) -> Refusal | None:
         if self._py_spy is None:
@@ -296,12 +300,17 @@ class StacksProbe:
     def _collect(self, run: PySpyRun) -> Iterator[Sample]:
         segment, log = run.take()
         if segment is not None:
+            self._complaints.pop(run.pid, None)
             yield segment
             yield from missed_stacks(log)
         elif run.status == -signal.SIGINT:
             return  # ended by us while it was still starting, before it takes signals for itself
         elif os.path.exists(f"/proc/{run.pid}"):
-            yield self._failure(run.pid, complaint(log))
+            complaints = self._complaints.setdefault(run.pid, [])
+            complaints.append(complaint(log))
+            if len(complaints) >= _TRIES:
+                yield self._failure(run.pid, complaints[-1])
+                del self._complaints[run.pid]
         else:
             yield Event(now_ns(), "process ended", f"process {run.pid} ended before its stacks were read")
 

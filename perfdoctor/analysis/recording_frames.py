@@ -23,6 +23,7 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
+    SourceCall,
     Symbol,
     ThreadSample,
     ThreadSeen,
@@ -70,7 +71,7 @@ def _thread_samples(recording: Recording) -> pd.DataFrame:
 
 
 def _stacks(recording: Recording) -> pd.DataFrame:
-    stacks = Stacks.read(recording.stacks())
+    stacks = Stacks.read(recording.stacks(), recording.rows(SourceCall))
     rows = []
     for series in stacks.series:
         thread = recording.thread_names.get((series.pid, series.ident))

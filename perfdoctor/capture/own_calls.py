@@ -1,4 +1,4 @@
-"""Calls in the job's own source that advice may change, as they are written."""
+"""Calls in the job's own source that advice may change or that begin a backward pass, as they are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfdoctor.capture.redact import mask_source
-from perfdoctor.knowledge.own_calls import LOADERS, NAMES, PACKAGES, THREADS
+from perfdoctor.knowledge.own_calls import BACKWARD, LOADERS, NAMES, PACKAGES, THREADS
 from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
@@ -27,12 +27,14 @@ class WrittenCall(NamedTuple):
         line: at which its text begins.
         text: the statement that it stands in where that is a simple one, else the call itself.
         callee: the last name of what is called.
+        function: that it is written in, as frames name it, without its class.
         used: whether the loop that trains goes over what the call made; None where that is not clear.
     """
 
     line: int
     text: str
     callee: str
+    function: str
     used: bool | None
 
 
@@ -56,7 +58,7 @@ def find_calls(lines: Sequence[str]) -> list[WrittenCall]:
     used = {call for loops in reader.training for call in reader.gone_over(loops)}
     train = {loop.scope for loops in reader.training for loop in loops}
     return [
-        WrittenCall(call.place.lineno, text, call.name, _is_used(call, used, train))
+        WrittenCall(call.place.lineno, text, call.name, call.scope.function, _is_used(call, used, train))
         for call in sorted(reader.calls, key=lambda call: call not in used)[:_CALLS]
         if call.name not in THREADS or call.scope.is_module or call.scope in train
         if (text := _text(lines, source, call.place))
@@ -119,7 +121,7 @@ class _Reader(ast.NodeVisitor):
     """Goes through a file.
 
     Attributes:
-        calls: of which it is known that they are of ``PACKAGES``.
+        calls: of backward passes, and those of which it is known that they are of ``PACKAGES``.
         training: for each call of a backward pass the loops around it in its function, the innermost one first.
     """
 
@@ -129,7 +131,7 @@ class _Reader(ast.NodeVisitor):
         self._made: defaultdict[str, list[_Call]] = defaultdict(list)
         self._invocations: list[_Invocation] = []
         self._imported = dict(_imports(tree))
-        self._scope = _Scope(is_module=True)
+        self._scope = _Scope(is_module=True, function="<module>")
         self._loops: tuple[_Loop, ...] = ()
         self._statement: ast.stmt | None = None
 
@@ -178,9 +180,11 @@ class _Reader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         """A call."""
         name = last_name(node.func)
-        if name == "backward" and isinstance(node.func, ast.Attribute):
+        trains = name == BACKWARD and isinstance(node.func, ast.Attribute)
+        if trains:
             self.training.add(self._loops)
-        if name in NAMES and self._statement is not None and self._package(node.func) in PACKAGES:
+        known = name in NAMES and self._package(node.func) in PACKAGES
+        if self._statement is not None and (trains or known):
             call = _Call(name, node, self._statement, self._scope)
             self.calls.append(call)
             for target in call.targets:

@@ -15,7 +15,7 @@ from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CountedCall, Event, ThreadSample
+from perfdoctor.recording.schema import CountedCall, Event, SourceCall, ThreadSample
 from perfdoctor.timeline.counted_steps import CountedSteps, read_counted
 from perfdoctor.timeline.marks import Marks, read_marks
 from perfdoctor.timeline.stacks import Stacks, StackSeries
@@ -39,7 +39,7 @@ def render(recording: Recording) -> bytes:
     """
     import msgspec
 
-    stacks = Stacks.read(recording.stacks())
+    stacks = Stacks.read(recording.stacks(), recording.rows(SourceCall))
     marks = read_marks(recording)
     events = [
         *_names(recording),

@@ -343,13 +343,14 @@ class SourceLine(NamedTuple):
 
 
 class SourceCall(NamedTuple):
-    """A call in the job's own source that advice may change, as it stood when the watching ended.
+    """A call in the job's own source that advice may change, or that begins a backward pass, when the watching ended.
 
     Attributes:
         file: as stacks name it.
         line: at which the text begins, from 1.
         text: the statement that the call stands in where that is a simple one, else the call itself.
         callee: the last name of what is called.
+        function: that it is written in, as frames name it, without its class.
         used: whether the loop that trains goes over what the call made; None where that is not clear.
     """
 
@@ -357,6 +358,7 @@ class SourceCall(NamedTuple):
     line: int
     text: str
     callee: str
+    function: str
     used: bool | None
 
 
@@ -395,5 +397,4 @@ Sample = (
     | SourceLine | SourceCall | WaitSeen | FlightDump | Unavailable | Event
 )  # fmt: skip
 
-# The tables of a recording, one for each kind of sample.
-TABLES: tuple[type[Sample], ...] = get_args(Sample)
+TABLES: tuple[type[Sample], ...] = get_args(Sample)  # of a recording: one for each kind of sample

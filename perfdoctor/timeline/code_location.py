@@ -1,13 +1,15 @@
 """Which part of a training step a Python stack is in, determined from the frames of libraries.
 
 In a loop of the job's own, the order of lines says more: whoever is at a line above the one from which the model is
-called prepares what it is called with, and whoever is below it uses what the model gave.
+called prepares what it is called with, and whoever is below it uses what the model gave. Where next to all of a step
+lies above it, no sample may have met the model's call: then the backward pass shows where it is, or the source does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import (
@@ -23,7 +25,9 @@ from perfdoctor.knowledge.frames import (
     is_own,
     package_of,
 )
+from perfdoctor.knowledge.own_calls import BACKWARD
 from perfdoctor.knowledge.user_frames import user_frames
+from perfdoctor.recording.schema import SourceCall
 from perfdoctor.timeline.amounts import Amounts
 
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))
@@ -180,7 +184,10 @@ Function = tuple[tuple[Frame, ...], str, str]
 
 
 def with_loop_positions(
-    stacks: Sequence[tuple[Frame, ...]], locations: Sequence[CodeLocation], main_threads: Iterable[Mapping[int, float]]
+    stacks: Sequence[tuple[Frame, ...]],
+    locations: Sequence[CodeLocation],
+    main_threads: Iterable[Mapping[int, float]],
+    written: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> list[CodeLocation]:
     """Gives the details ``PREPARES`` and ``AFTERWARDS`` to locations of main threads in the job's own code.
 
@@ -193,10 +200,12 @@ def with_loop_positions(
         stacks: the distinct stacks, outermost call first.
         locations: of each.
         main_threads: per main thread, how long it was seen in each stack, by the stack's index.
+        written: as ``backward_lines`` has it.
     """
     found = list(locations)
     for amounts in main_threads:
         calls, backwards = (_lines_of(phase, stacks, found, amounts) for phase in ("forward", "backward"))
+        calls = calls or _calls_by_backward(stacks, found, amounts, backwards or _written(stacks, amounts, written))
         for number in amounts:
             if _unclaimed(found[number]):
                 stack = stacks[number]
@@ -218,6 +227,44 @@ def _lines_of(
             for function, line in functions(stacks[number]):
                 lines.setdefault(function, Amounts())[line] += amount
     return lines
+
+
+def backward_lines(calls: Iterable[SourceCall]) -> dict[tuple[str, str], int]:
+    """By file and function in the job's own source, the first line from which a backward pass is begun there."""
+    lines: dict[tuple[str, str], int] = {}
+    for call in calls:
+        if call.callee == BACKWARD:
+            place = call.file, call.function
+            lines[place] = min(call.line, lines.get(place, call.line))
+    return lines
+
+
+def _written(
+    stacks: Sequence[tuple[Frame, ...]], amounts: Mapping[int, float], written: Mapping[tuple[str, str], int]
+) -> dict[Function, Amounts[int]]:
+    """The lines, in functions that were seen, from which the source begins a backward pass."""
+    return {
+        function: Amounts({written[place]: 1.0})
+        for number in amounts
+        for function, line in functions(stacks[number])
+        if (place := (function[1], Frame(function[1], function[2], line).simple_name)) in written
+    }
+
+
+def _calls_by_backward(
+    stacks: Sequence[tuple[Frame, ...]],
+    found: Sequence[CodeLocation],
+    amounts: Mapping[int, float],
+    backwards: dict[Function, Amounts[int]],
+) -> dict[Function, Amounts[int]]:
+    """The lines of a backward pass in place of the model's call, which no sample met.
+
+    What leads from the call to the backward pass takes no longer than that, which computes two results where it
+    computes one. So code above them that takes longer is none of it.
+    """
+    above = sum(amounts[at] for at in amounts if _unclaimed(found[at]) and _side(stacks[at], backwards) == PREPARES)
+    passes = sum(amounts[at] for at in amounts if found[at].phase == "backward")
+    return backwards if above > passes else {}
 
 
 def _unclaimed(location: CodeLocation) -> bool:

@@ -22,10 +22,10 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CODE_FREQUENCY, StackMissed, StackSegment
+from perfdoctor.recording.schema import CODE_FREQUENCY, SourceCall, StackMissed, StackSegment
 from perfdoctor.recording.stack_changes import SeenStack, stack_changes
 from perfdoctor.timeline.amounts import Amounts
-from perfdoctor.timeline.code_location import CodeLocation, locate, with_loop_positions
+from perfdoctor.timeline.code_location import CodeLocation, backward_lines, locate, with_loop_positions
 from perfdoctor.timeline.evaluation import with_evaluation
 from perfdoctor.timeline.machine_code import CodeSamples
 
@@ -136,8 +136,13 @@ class Stacks:
     _seen: dict[SeenStack[Frame], int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, segments: Iterable[StackSegment]) -> Stacks:
-        """Reads what py-spy wrote."""
+    def read(cls, segments: Iterable[StackSegment], calls: Iterable[SourceCall] = ()) -> Stacks:
+        """Reads what py-spy wrote.
+
+        Args:
+            segments: in any order.
+            calls: in the source of the job's own.
+        """
         stacks, empty = cls(), SeenStack(Frame)
         entries: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for row in segments:
@@ -150,7 +155,7 @@ class Stacks:
             stacks.series.append(stacks._series(pid, ident, times, numbers))
         stacks._find_training_threads()
         mains = [one.amounts_ns() for one in stacks.series if one.is_main]
-        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains)
+        stacks.locations = with_loop_positions(stacks.frames, stacks.locations, mains, backward_lines(calls))
         stacks.locations = with_evaluation(stacks.frames, stacks.locations, mains)
         return stacks
 

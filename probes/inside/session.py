@@ -132,7 +132,7 @@ class Session:
         """Detaches for good."""
         if not self._active:
             return
-        self._end_observation()
+        self._end_observation(now())
         self._end_follow_ups()
         self.abandon()
         self._ring.finish(DETACHED)
@@ -185,7 +185,7 @@ class Session:
             self.finish()
         elif self.loop.steps >= self.loop.due_step and time_ns >= self._deadline_ns:
             self._device.drain()
-            self._end_observation()
+            self._end_observation(time_ns + 1)  # what has ended since then is none of them
             self._next_follow_up(time_ns)
         # The steps before and after the observed ones are taken one by one; of those only what is due now and then.
         self.loop.due_ns = self._flush_ns if self.observing else 0
@@ -205,14 +205,14 @@ class Session:
         elif time_ns - self._start_ns > PATIENCE_S * NS_PER_S or self._ring.sidecar() > WATCHING:
             self.finish()
 
-    def _end_observation(self) -> None:
-        """Ends the observation, if there was one; what is marked from here on counts no more."""
+    def _end_observation(self, time_ns: int) -> None:
+        """Ends the observation at a time, if there was one; what ends after it counts no more."""
         if self._observed_from is None or self._observed_all:
             return
         self._observed_all = True
         steps = self.loop.steps
-        self._step_s = (now() - self._observed_ns) / NS_PER_S / max(steps - self._observed_from, 1)
-        self.loop.marker(END | OBSERVED, steps)(now())
+        self._step_s = (time_ns - self._observed_ns) / NS_PER_S / max(steps - self._observed_from, 1)
+        self.loop.marker(END | OBSERVED, steps)(time_ns)
         if self._device.end():
             self._rewire(None)
         self._ring.finish(SEEN)

@@ -148,6 +148,7 @@ def test_looks_that_were_missed_are_told_with_their_times() -> None:
         before = now_ns()
         samples = watch(StacksProbe(), started.pid, 6)
     (main,) = {sample.ident for sample in samples if isinstance(sample, PythonThread)}
+    assert not [sample for sample in samples if isinstance(sample, Unavailable)]
     missed = [sample for sample in samples if isinstance(sample, StackMissed)]
     assert {(sample.pid, sample.ident) for sample in missed} == {(started.pid, main)}
     assert all(before <= sample.time_ns <= now_ns() for sample in missed)
@@ -162,14 +163,19 @@ def test_threads_have_pythons_names_for_them(working: Started) -> None:
     assert threads["friend"].ident != threads["MainThread"].ident
 
 
-def test_threads_that_could_not_be_named_at_first_are_asked_for_again(working: Started, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["dump", "record"])
+def test_a_process_that_could_not_be_read_at_first_is_tried_again(
+    command: str, working: Started, tmp_path: Path
+) -> None:
     py_spy, asked = tmp_path / "py-spy", tmp_path / "asked"
-    refuses = f'[ "$1" = dump ] && [ ! -e {asked} ] && touch {asked} && exit 1'
+    refuses = f'[ "$1" = {command} ] && [ ! -e {asked} ] && touch {asked} && exit 1'
     py_spy.write_text(f'#!/bin/sh\n{refuses}\nexec {find_py_spy()} "$@"\n')
     py_spy.chmod(0o755)
     samples = watch(StacksProbe(str(py_spy)), working.pid, 2.5)
     assert asked.exists()
     assert {"MainThread", "friend"} <= {sample.name for sample in samples if isinstance(sample, PythonThread)}
+    assert [sample for sample in samples if isinstance(sample, StackSegment)]
+    assert not [sample for sample in samples if isinstance(sample, Unavailable)]
 
 
 def test_nothing_stays(working: Started) -> None:

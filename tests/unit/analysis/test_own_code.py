@@ -14,7 +14,7 @@ def process(command: str, **variables: str) -> list[Sample]:
 
 
 def call(line: int, callee: str = "DataLoader", *, used: bool | None = None) -> SourceCall:
-    return SourceCall("/a/train.py", line, f"x = {callee}()", callee, used)
+    return SourceCall("/a/train.py", line, f"x = {callee}()", callee, "main", used)
 
 
 @pytest.mark.parametrize(

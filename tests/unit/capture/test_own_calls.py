@@ -70,7 +70,7 @@ def test_the_same_name_elsewhere_is_another_call(source: str) -> None:
         ("torch.set_num_threads(4)", ["set_num_threads"]),
         (
             "def main():\n    torch.set_num_threads(4)\n    for x in y:\n        f(x).backward()",
-            ["set_num_threads"],
+            ["set_num_threads", "backward"],
         ),
     ],
 )

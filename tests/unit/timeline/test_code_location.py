@@ -3,7 +3,15 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.timeline.code_location import AFTERWARDS, PREPARES, locate, marked_location, with_loop_positions
+from perfdoctor.recording.schema import SourceCall
+from perfdoctor.timeline.code_location import (
+    AFTERWARDS,
+    PREPARES,
+    backward_lines,
+    locate,
+    marked_location,
+    with_loop_positions,
+)
 
 PACKAGES = "/env/lib/python3.11/site-packages"
 TORCH = f"{PACKAGES}/torch"
@@ -197,6 +205,32 @@ def test_from_the_models_call_to_the_backward_pass_own_code_leads_to_it(stack: t
     loop = [stack, (main(22), MODULE), (main(24), BACKWARD), (main(25), OPTIMIZER)]
     found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(4), 5.0)])
     assert [one.leads_to_backward for one in found] == [leads, False, False, False]
+
+
+def test_where_no_sample_met_the_models_call_the_backward_pass_shows_what_lies_above_it() -> None:
+    loop = [((main(20), own(7)), 50), ((main(22), BACKWARD), 1), ((main(25), own(40)), 5)]
+    assert list(seen(*loop).values()) == [PREPARES, "engine", AFTERWARDS]
+
+
+def test_what_takes_no_longer_than_the_backward_pass_may_lead_to_it() -> None:
+    loop = [((main(20), own(7, "loss")), 5), ((main(22), BACKWARD), 6)]
+    assert list(seen(*loop).values()) == ["", "engine"]
+
+
+@pytest.mark.parametrize("function", ["main", "Trainer.main"])
+def test_where_no_sample_met_a_step_the_source_shows_what_lies_above_its_backward_pass(function: str) -> None:
+    above, below = (Frame("/home/me/train.py", function, line) for line in (20, 25))
+    other = Frame("/home/me/train.py", "report", 30)
+    loop = [(above, own(7)), (below, own(40)), (other, own(50)), (Frame("/home/me/data.py", "main", 20), own(60))]
+    written = backward_lines(
+        [
+            SourceCall("/home/me/train.py", 24, "second.backward()", "backward", "main", None),
+            SourceCall("/home/me/train.py", 22, "loss.backward()", "backward", "main", None),
+            SourceCall("/home/me/train.py", 35, "x = DataLoader(y)", "DataLoader", "report", None),
+        ]
+    )
+    found = with_loop_positions(loop, [locate(one) for one in loop], [dict.fromkeys(range(4), 5.0)], written)
+    assert [one.detail for one in found] == [PREPARES, AFTERWARDS, "", ""]
 
 
 def test_without_a_backward_pass_in_the_same_function_nothing_leads_to_one() -> None:

@@ -33,7 +33,7 @@ from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.look_alikes import with_look_alikes
-from perfdoctor.stuck.follow import find_still, is_stuck
+from perfdoctor.stuck.follow import find_still, surely_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.missing_ranks import missing_ranks
@@ -69,7 +69,7 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     trial = read_trial(job.trials, steps)
     case = gather_case(job, accounts, profiled)
     still = find_still({"": job})
-    stuck = still if still is not None and is_stuck(still, {"": job}) else None
+    stuck = surely_stuck(still, {"": job})
     missing = why_no_verdict(job, accounts, still) if stuck is None else of_stuck(stuck)
     diagnosis = build(case, accounts, level, missing)
     unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)

@@ -114,9 +114,9 @@ class Level:
         return None
 
     @property
-    def is_off(self) -> bool:
-        """Whether it has changed just now, and it is not known yet whether that stays."""
-        return bool(self._off)
+    def going_on(self) -> Change | None:
+        """The change that was seen, as it is known by now; None where none is, or where it is over or has stayed."""
+        return self._change(State.SEEN) if self._off else None
 
     def _is_off(self, count: int, least: float) -> bool:
         """Whether the last points together are off the level, by more than is chance."""
@@ -173,7 +173,8 @@ class Level:
 
     def _change(self, state: State) -> Change:
         until = self._off[-1].ended if state is State.OVER else None
-        return Change(state, self._off[0].began, until, _mean(self._known), _mean(self._off))
+        # The first point may be of both levels.
+        return Change(state, self._off[0].began, until, _mean(self._known), _mean(self._off[1:] or self._off))
 
 
 def _mean(points: Sequence[Point] | deque[Point]) -> float:

@@ -62,7 +62,7 @@ class Detector:
     def is_slower(self) -> bool:
         """Whether the job has become slower just now, and no window says yet why."""
         known = self.incidents.get(self._open.get(_PACE, 0))
-        return self._pace.is_off and known is not None and known.cause is None
+        return self._pace.going_on is not None and known is not None and known.cause is None
 
     def expected_long_step(self, now: float, ahead_s: float) -> bool:
         """Whether a long step that keeps a rhythm, and that no window has seen yet, is due so soon."""
@@ -112,7 +112,7 @@ class Detector:
             point = Point(beat.began, beat.ended, math.log(beat.step_s))
             if (change := self._pace.take(point)) is not None:
                 yield from self._changed(change)
-            if not self._pace.is_off:
+            if self._pace.going_on is None:
                 self._drift.take(point)
         for name, value in beat.readings.items():
             if name in self._signals:
@@ -139,19 +139,18 @@ class Detector:
     def _changed(self, change: Change) -> Iterator[Incident]:
         """What a change of the pace means: log seconds per step before and meanwhile."""
         slower = change.after > change.before
-        values = {"before_s": math.exp(change.before), "after_s": math.exp(change.after)}
         if change.state is State.STAYS:
             self._drift.clear()
             self._open.pop(Happened.DRIFT, None)
         if change.state is State.SEEN:  # until then a window may still say more of the change before
             self._open.pop(_PACE, None)
         if slower:
-            yield self._of_pace(Happened.DIP if change.state is State.OVER else Happened.SLOWER, change, values)
+            yield self._of_pace(Happened.DIP if change.state is State.OVER else Happened.SLOWER, change)
         elif change.state is State.STAYS:
-            yield self._of_pace(Happened.FASTER, change, values)
+            yield self._of_pace(Happened.FASTER, change)
 
-    def _of_pace(self, what: Happened, change: Change, values: Mapping[str, float]) -> Incident:
-        incident = self._incident(_PACE, what, change.since, values)
+    def _of_pace(self, what: Happened, change: Change) -> Incident:
+        incident = self._incident(_PACE, what, change.since, _paces(change))
         return self._explained(updated(incident, until=change.until))
 
     def _explained(self, incident: Incident) -> Incident:
@@ -238,8 +237,9 @@ class Detector:
             yield updated(known, recordings=(window.recording,) if window.recording else known.recordings)
         number = self._open.get(_PACE)
         if number is not None and (known := self.incidents[number]).cause is None:
-            explained = self._explained(known)
-            if explained != known:
+            change = self._pace.going_on
+            explained = self._explained(known if change is None else updated(known, values=_paces(change)))
+            if explained.cause is not None:
                 yield explained
         if any(covers(window, step) for step in self._long):
             yield from self._recur()
@@ -286,6 +286,10 @@ class Detector:
 
 def _kind(what: Happened) -> str:
     return _PACE if what in (Happened.SLOWER, Happened.FASTER, Happened.DIP) else what.name
+
+
+def _paces(change: Change) -> dict[str, float]:
+    return {"before_s": math.exp(change.before), "after_s": math.exp(change.after)}
 
 
 def _known(values: Mapping[str, float | None]) -> dict[str, float]:

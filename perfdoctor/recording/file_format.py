@@ -1,35 +1,22 @@
 """How a recording's file is known, and which of its tables may be missing."""
 
-from perfdoctor.recording.schema import (
-    CountedCall,
-    FlightDump,
-    Mark,
-    Profile,
-    Sample,
-    SerialMark,
-    SourceCall,
-    SourceLine,
-    StackMissed,
-    TraceCost,
-    TrialSeen,
-    WaitSeen,
-)
+from perfdoctor.recording import schema
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
-ADDED: frozenset[type[Sample]] = frozenset(
+ADDED: frozenset[type[schema.Sample]] = frozenset(
     {
-        CountedCall,
-        FlightDump,
-        Mark,
-        Profile,
-        SerialMark,
-        SourceCall,
-        SourceLine,
-        StackMissed,
-        TraceCost,
-        TrialSeen,
-        WaitSeen,
+        schema.CountedCall,
+        schema.FlightDump,
+        schema.Mark,
+        schema.Profile,
+        schema.SerialMark,
+        schema.SourceCall,
+        schema.SourceLine,
+        schema.StackMissed,
+        schema.TraceCost,
+        schema.TrialSeen,
+        schema.WaitSeen,
     }
 )
 MAGIC = 0x70646F63  # "pdoc", SQLite's application_id

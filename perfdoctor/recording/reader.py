@@ -7,7 +7,7 @@ import re
 import shlex
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property, partial
 from operator import attrgetter
@@ -41,8 +41,9 @@ S = TypeVar("S", bound=Sample)
 # Fields that are no whole numbers and no text.
 _FRACTIONS = frozenset({(Reading, "value")})
 # Rows of a table that are read together: SQLite makes no value of more than a gigabyte, and memory counts.
-_AT_ONCE = 500_000
+_AT_ONCE = 200_000
 _REPORT = re.compile(rb'\{\s*"schema": \d+,\s*"perfdoctor": "')
+_PAGE = re.compile(rb"<!doctype html|<html", re.IGNORECASE)
 _HINT_RECORD = say("moves.record_again")
 
 
@@ -250,20 +251,22 @@ class Database:
             last = self._db.execute(f"SELECT max(rowid) {table}").fetchone()[0] or 0
             for first in range(0, last, _AT_ONCE):
                 some = f"{table} WHERE rowid > {first} AND rowid <= {first + _AT_ONCE}"
-                for name, column in zip(names, found, strict=True):
-                    column += self._column(kind, name, some)
+                for column, more in zip(found, self._columns(kind, names, some), strict=True):
+                    column += more
         except (sqlite3.Error, MemoryError, msgspec.DecodeError) as error:
             raise unreadable(self._path, error) from None
         return found
 
-    def _column(self, kind: type[Sample], name: str, some: str) -> list[Any]:
-        """SQLite hands over one JSON array much faster than as many rows, but no more than 15 digits of a fraction."""
-        if (kind, name) in _FRACTIONS:
-            return [value for (value,) in self._db.execute(f'SELECT "{name}" {some}')]
-        column: list[Any] = msgspec.json.decode(
-            self._db.execute(f'SELECT json_group_array("{name}") {some}').fetchone()[0]
-        )
-        return column
+    def _columns(self, kind: type[Sample], names: Sequence[str], some: str) -> Iterator[list[Any]]:
+        """SQLite hands over JSON arrays much faster than as many rows, but no more than 15 digits of a fraction."""
+        whole = [name for name in names if (kind, name) not in _FRACTIONS]
+        arrays = ", ".join(f'json_group_array("{name}")' for name in whole)
+        packed = dict(zip(whole, self._db.execute(f"SELECT {arrays} {some}").fetchone(), strict=True))
+        for name in names:
+            if name in packed:
+                yield msgspec.json.decode(packed.pop(name), type=list[Any])
+            else:
+                yield [value for (value,) in self._db.execute(f'SELECT "{name}" {some}')]
 
     def left_stacks(self) -> Iterable[StackSegment]:
         """As ``Tables.left_stacks``."""
@@ -339,12 +342,16 @@ def require_header(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _no_recording(path: Path) -> PerfDoctorError:
-    """The next move where a file is no recording; a profiler's trace begins as JSON does, or is packed."""
+    """What the file is instead, and the next move; a profiler's trace begins as JSON does, or is packed."""
     with path.open("rb") as file:
         begins = file.read(64).lstrip()
     if _REPORT.match(begins):
         return PerfDoctorError(
             f"{path} is a JSON report, not a recording.", hint="Name the recording it was made from."
+        )
+    if _PAGE.match(begins):
+        return PerfDoctorError(
+            f"{path} is a page to read, not a recording.", hint="Name the recording or the JSON report beside it."
         )
     hint = say("moves.analyze_trace", path=shlex.quote(str(path)))
     traced = begins.startswith((b"{", b"[", b"\x1f\x8b"))

@@ -114,8 +114,10 @@ def _with_call(source: str, call: ast.Call, arguments: Mapping[str, str]) -> str
     begin, end = _span(source, call)
     whole = source[:begin] + ast.unparse(wanted) + source[end:]
     meant = _meaning(whole)
+    if meant is None:
+        return ""
     kept = _replaced(source, _new_arguments(source, call, arguments))
-    return kept if meant is not None and _meaning(kept) == meant else whole if meant is not None else ""
+    return kept if _meaning(kept) == meant else whole
 
 
 def _meaning(source: str) -> str | None:
@@ -130,7 +132,7 @@ def _changed(call: ast.Call, arguments: Mapping[str, str]) -> ast.Call | None:
     values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
     if "" in values:
         return ast.Call(call.func, [values[""]], []) if len(call.args) == 1 and not call.keywords else None
-    refused = {name for argument in arguments.items() for name in _REFUSED.get(argument, ())} - values.keys()
+    refused = _refused(arguments)
     unpacked = [keyword for keyword in call.keywords if keyword.arg is None]
     impossible = {name for argument in arguments.items() for name in _IMPOSSIBLE.get(argument, ())}
     if len(call.args) > _FEW_POSITIONS or (refused and unpacked):
@@ -149,6 +151,11 @@ def _changed(call: ast.Call, arguments: Mapping[str, str]) -> ast.Call | None:
     else:
         keywords += [ast.keyword(name, value) for name, value in missing.items()]
     return ast.Call(call.func, call.args, keywords)
+
+
+def _refused(arguments: Mapping[str, str]) -> set[str]:
+    """What a call must not have beside its new arguments."""
+    return {name for argument in arguments.items() for name in _REFUSED.get(argument, ())} - arguments.keys()
 
 
 def _new_arguments(source: str, call: ast.Call, arguments: Mapping[str, str]) -> list[tuple[int, int, str]]:
@@ -172,11 +179,11 @@ def _new_arguments(source: str, call: ast.Call, arguments: Mapping[str, str]) ->
 
 
 def _without_refused(source: str, call: ast.Call, arguments: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    refused = {name for argument in arguments.items() for name in _REFUSED.get(argument, ())}
+    refused = _refused(arguments)
     there = sorted([*call.args, *(keyword.value for keyword in call.keywords)], key=lambda one: _span(source, one))
     for keyword in call.keywords:
         before = there.index(keyword.value) - 1
-        if keyword.arg in refused and keyword.arg not in arguments and before >= 0:
+        if keyword.arg in refused and before >= 0:
             yield _span(source, there[before])[1], _span(source, keyword.value)[1], ""
 
 

@@ -46,14 +46,14 @@ def find_stuck(hosts: Mapping[str, JobTimeline]) -> Stuck | None:
     Args:
         hosts: what was seen of the job, by the host's name, on one clock; the name is "" where there is only one.
     """
-    still = find_still(hosts)
-    return still if still is not None and is_stuck(still, hosts) else None
+    return surely_stuck(find_still(hosts), hosts)
 
 
-def is_stuck(still: Stuck, hosts: Mapping[str, JobTimeline]) -> bool:
-    """Whether what stands still is told from a slow step: it cannot end by itself, or was watched for long enough."""
+def surely_stuck(still: Stuck | None, hosts: Mapping[str, JobTimeline]) -> Stuck | None:
+    """What stands still, if it is told from a slow step: it cannot end by itself, or was watched for long enough."""
     start, end = _watched_on_all(hosts)
-    return still.kind in _ENDLESS or end - start >= thresholds.STILL_S * NS_PER_S
+    sure = still is not None and (still.kind in _ENDLESS or end - start >= thresholds.STILL_S * NS_PER_S)
+    return still if sure else None
 
 
 def find_still(hosts: Mapping[str, JobTimeline]) -> Stuck | None:

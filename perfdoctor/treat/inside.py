@@ -11,7 +11,6 @@ import math
 import os
 import random
 import socket
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +22,6 @@ import psutil
 from perfdoctor.diagnosis import Diagnosis, NotExamined, say
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.probes.inside.setting_trials import MESSAGE_BYTES
-from perfdoctor.recording.clock import seconds
 from perfdoctor.results.treatment import Training, Treated, Trial
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.run import Change, SeenRun
@@ -76,7 +74,7 @@ class StepLab:
             JobGoneError: there is no answer.
         """
         answer = self._ask({"facts": True}, self.left_s())
-        self._pace_s = seconds(round(statistics.fmean(answer["lengths_ns"])))
+        self._pace_s = answer["step_s"]
         block_s = min(max(self.budget_s / _BLOCKS_WANTED, thresholds.SHORTEST_BLOCK_S), thresholds.TRIAL_S)
         most = _MOST_STEPS / (1 + _LONGER) - thresholds.SWITCHING_STEPS
         self.steps = int(min(max(thresholds.TRIAL_STEPS, math.ceil(block_s / self._pace_s)), most))

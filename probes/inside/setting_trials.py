@@ -45,7 +45,7 @@ class SettingTrials:
         self._block: Block | None = None
         self._census = Census()
         self._until_ns = self._last_ns = 0
-        self._waited: list[int] = []
+        self._step_s = 0.0
 
     def far_end(self) -> int:
         """Opens the channel; returns the end that the sidecar is to inherit, -1 where nothing is to be tried."""
@@ -60,7 +60,7 @@ class SettingTrials:
         if self._minutes is None or self._channel is None:
             return False
         self._until_ns = time_ns + round((60 * self._minutes + PATIENCE_S) * NS_PER_S)
-        self._last_ns = time_ns
+        self._last_ns, self._step_s = time_ns, step_s
         self._census.begin()
         self._loop.on_enter, self._loop.on_leave = self._entered, self._left
         self._ring.finish(TREATABLE)
@@ -70,8 +70,7 @@ class SettingTrials:
         """Goes on to the next step; returns whether all is over."""
         length, self._last_ns = time_ns - self._last_ns, time_ns
         if self._block is None:
-            self._waited.append(length)
-            over = not self._obey(time_ns)
+            over = not self._obey()
         else:
             over = self._block.took(length) and not self._tell(self._end_block())
         if over or time_ns > self._until_ns:
@@ -105,13 +104,12 @@ class SettingTrials:
             why = f"{type(error).__name__}: {error}"[:200]
             self._ring.note(f"A setting that was tried could not be taken back: {why}.")
 
-    def _obey(self, time_ns: int) -> bool:
+    def _obey(self) -> bool:
         """Takes an order if there is one; returns whether to go on."""
         assert self._channel is not None
         try:
             message = self._channel.recv(MESSAGE_BYTES)
         except BlockingIOError:
-            self._waited = self._waited[-100:]
             return True
         except OSError:
             return False
@@ -119,7 +117,7 @@ class SettingTrials:
             return False
         order = json.loads(message)
         if "block" not in order:
-            return self._tell({"facts": self._census.facts(), "lengths_ns": self._waited})
+            return self._tell({"facts": self._census.facts(), "step_s": self._step_s})
         self._census.end()
         self._block = Block(**order["block"])
         if self._loop.inside:

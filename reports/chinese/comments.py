@@ -88,9 +88,7 @@ _PYTHON = {
     "TORCH_LOGS=recompiles python train.py tells what differed each time": (
         "TORCH_LOGS=recompiles python train.py 会说明每次有什么不同"
     ),
-    "what it is given now, and fused=True; also Adam, SGD and Adagrad": (
-        "现有的参数加上 fused=True；Adam、SGD 和 Adagrad 也可以"
-    ),
+    "Adam, SGD and Adagrad take it too": "Adam、SGD 和 Adagrad 也可以",
     "others: {}": "其他优化器：{}",
     "step = torch.compile(optimizer.step); step() in place of optimizer.step()": (
         "step = torch.compile(optimizer.step)；用 step() 代替 optimizer.step()"

@@ -235,7 +235,7 @@ def more_workers(
     title = f"使用 {useful} 个 worker 进程"
     if threads is not None:
         title += f"和 {threads} 个计算线程"
-        why += "。训练进程的线程已占满所有核：再加一个 worker 进程，得失相抵"
+        why += "。worker 进程加上计算线程就多于核数：worker 进程带来的，会从这些线程中夺走"
     if tight is not None:
         size, available = tight
         why += f"。注意内存：一个 worker 进程占 {size / 1000:,.2g} GB，可用内存为 {available / 1000:,.2g} GB"

@@ -340,7 +340,7 @@ def more_workers(
     title = f"Use {counted(useful, 'loader worker')}"
     if threads is not None:
         title += f" and {counted(threads, 'compute thread')}"
-        why += ". The trainer's threads fill the cores: a worker beside them would take as much as it gives"
+        why += ". Workers and the threads of the arithmetic are more than the cores: what those give, these lose"
         change += f"\ntorch.set_num_threads({threads})  # leaves the workers their cores"
     elif divides and cores is None:
         fewer = f"max(1, len(os.sched_getaffinity(0)) - {useful})"

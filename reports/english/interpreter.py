@@ -37,8 +37,7 @@ def fused_optimizer(*, share: float, gpu: bool, trainer: bool) -> Fix:
     change = (
         "TrainingArguments(..., optim='adamw_torch_fused')"
         if trainer
-        else "optimizer = torch.optim.AdamW(..., fused=True)  "
-        "# what it is given now, and fused=True; also Adam, SGD and Adagrad"
+        else "optimizer = torch.optim.AdamW(..., fused=True)  # Adam, SGD and Adagrad take it too"
     )
     others = (
         "\n# others: optimizer = torch.optim.NAdam(model.parameters(), lr=torch.tensor(lr), capturable=True)"

@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import perfdoctor
 from perfdoctor.__main__ import main
+from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, Sample
+from perfdoctor.reports import html
 from perfdoctor.reports import json as json_report
 from tests.builders import diagnoses
 from tests.builders.jobs import BOOTSTRAP, MODULE, OWN, START, at, named, process, readings, stacks, thread, write
@@ -356,6 +359,13 @@ def test_a_report_is_told_from_other_files_that_are_no_recording(
         said = capsys.readouterr().err
         assert "is a JSON report, not a recording" in said
         assert "Name the recording" in said
+
+
+def test_a_page_is_told_from_other_files_that_are_no_recording(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(html.render(diagnoses.input_bound()))
+    with pytest.raises(PerfDoctorError, match="is a page to read, not a recording"):
+        perfdoctor.load(file)
 
 
 def test_what_cannot_be_done_is_said_before_anything_is(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

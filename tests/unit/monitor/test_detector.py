@@ -158,6 +158,19 @@ def test_windows_before_and_after_say_what_costs_more() -> None:
     assert incident.cause == "io.storage_read"
 
 
+def test_a_beat_with_the_change_in_it_tells_the_new_pace_less_than_those_after_it() -> None:
+    slower_in = 8
+    paces = [0.1] * slower_in + [0.15] + [0.3] * 3
+    made = [
+        Beat(BEGAN + BEAT_S * number, BEAT_S, round(BEAT_S / step_s), BEAT_S) for number, step_s in enumerate(paces)
+    ]
+    before = window(BEAT_S * 2, cpu__model_compute=0.9, io__storage_read=0.1)
+    after = window(BEAT_S * (slower_in + 2), cpu__model_compute=0.3, io__storage_read=0.7)
+    (incident,) = told(sorted([*made, before, after], key=lambda line: line.began + line.lasted_s))
+    assert incident.cause == "io.storage_read"
+    assert incident.values == pytest.approx({"before_s": 0.1, "after_s": 0.3}, rel=0.01)
+
+
 def test_without_steps_shares_tell_of_a_change() -> None:
     chance = random.Random(5)
 

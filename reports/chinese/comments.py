@@ -38,7 +38,7 @@ _DATA = {
     ),
     "once: the result is kept on disk": "只做一次：结果保存在磁盘上",
     "once, before training": "只做一次，在训练之前",
-    "in training: batches are slices of it": "训练时：批次是它的切片",
+    "the tokens of one text": "一段文本的 token",
     "before each epoch, or its order is the last one's": "在每个 epoch 之前，否则顺序与上一个相同",
     "if it must stay a map: {}, once": "如果必须是 map 式数据集：{}，只做一次",
     "before the loader is made": "在创建 DataLoader 之前",

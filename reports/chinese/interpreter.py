@@ -171,7 +171,11 @@ def larger_operations(*, line: str | None, share: float) -> Fix:
     return fix(
         f"{f'在 {line} ' if line else ''}使用更少、更大的运算",
         f"{percent(share)} 的时间花在调用算子而不是计算上：每次调用都要几微秒，无论计算量多小。",
-        "在遍历元素、样本或参数的循环处，换成一次张量运算（torch.stack、torch.where、index_add_、torch.func.vmap）。",
+        "在遍历元素或样本的循环处，换成一次张量运算（torch.stack、torch.where、index_add_、torch.func.vmap）。"
+        "遍历参数时：求平均用 torch.optim.swa_utils.AveragedModel 和 get_ema_multi_avg_fn，"
+        "梯度用 torch.nn.utils.clip_grad_norm_。"
+        "用 LSTMCell 或 GRUCell 逐段遍历序列时：用 torch.nn.LSTM 或 GRU 一次算完。"
+        "如果这个位置没有循环，请看上面的下一个位置。",
     )
 
 

@@ -33,9 +33,11 @@ ids = tokenizer(texts)['input_ids']  # a whole batch in one call, not text by te
 }
 _ONCE = {
     "text": """\
-ids = numpy.concatenate([tokenize(text) for text in texts])  # once, before training
-numpy.save('ids.npy', ids.astype(numpy.uint32))
-ids = numpy.load('ids.npy', mmap_mode='r')  # in training: batches are slices of it""",
+tokens = [tokenize(text) for text in texts]  # once, before training
+numpy.save('ids.npy', numpy.concatenate(tokens).astype(numpy.int64))
+numpy.save('ends.npy', numpy.cumsum([len(one) for one in tokens]))
+ids, ends = numpy.load('ids.npy', mmap_mode='r'), numpy.load('ends.npy')  # in training
+one = torch.tensor(ids[ends[index - 1] if index else 0 : ends[index]])  # the tokens of one text""",
     "": """\
 numpy.save(f'prepared/{index}.npy', sample)  # once: all that comes before what is drawn at random
 sample = numpy.load(f'prepared/{index}.npy')  # in training""",

@@ -218,8 +218,10 @@ def larger_operations(*, line: str | None, share: float) -> Fix:
         f"Use fewer, larger operations{f' at {line}' if line else ''}",
         f"{percent(share)} of the time goes into calling operations instead of computing: each call costs some "
         "microseconds, however little it computes.",
-        "Where there is a loop over elements, samples or parameters: one tensor operation in its place (torch.stack, "
-        "torch.where, index_add_, torch.func.vmap).",
+        "Where there is a loop over elements or samples: one tensor operation in its place (torch.stack, torch.where, "
+        "index_add_, torch.func.vmap). Over parameters: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn "
+        "for averages, torch.nn.utils.clip_grad_norm_ for gradients. Over the pieces of a sequence, with LSTMCell or "
+        "GRUCell: torch.nn.LSTM or GRU for all of them. Where this place has no loop, look at the next one above.",
     )
 
 

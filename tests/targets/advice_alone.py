@@ -258,8 +258,11 @@ def a_jpeg_is_decoded_at_a_fraction_of_its_size() -> None:
 def tokens_are_kept_and_read_again() -> None:
     with tempfile.TemporaryDirectory() as folder, moved(folder):
         texts = ["one two", "three"]
-        names: dict[str, Any] = {"numpy": numpy, "texts": texts, "tokenize": lambda text: [len(text), 70_000]}
+        names: dict[str, Any] = {"torch": torch, "numpy": numpy, "texts": texts, "index": 1}
+        names["tokenize"] = lambda text: [len(text), 70_000]
         exec(advice("input.prepare_once", kind="text", arrow=False), names)
+        assert names["one"].tolist() == [5, 70_000]
+        assert torch.nn.Embedding(70_001, 2)(names["one"]).shape == (2, 2)
         assert names["ids"].tolist() == [7, 70_000, 5, 70_000]
         assert isinstance(names["ids"], numpy.memmap)
         os.mkdir("prepared")

@@ -145,9 +145,10 @@ while True:
 
 def test_looks_that_were_missed_are_told_with_their_times() -> None:
     with job(sys.executable, "-c", DEEP) as started:
-        before, samples = now_ns(), []
-        # How many are missed is a matter of chance and of the machine: from none to all in a second.
-        while len([sample for sample in samples if isinstance(sample, StackMissed)]) < 3 and now_ns() < before + 60 * 10**9:
+        before = now_ns()
+        samples = watch(StacksProbe(), started.pid, 6)
+        # How many are missed is a matter of chance and of the machine.
+        while sum(isinstance(sample, StackMissed) for sample in samples) < 3 and now_ns() < before + 60 * 10**9:
             samples += watch(StacksProbe(), started.pid, 6)
     (main,) = {sample.ident for sample in samples if isinstance(sample, PythonThread)}
     assert not [sample for sample in samples if isinstance(sample, Unavailable)]

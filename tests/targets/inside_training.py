@@ -314,6 +314,9 @@ def main():
         time.sleep(0.1)
     told = training.diagnosis.diagnosis
     print(f"told {told['verdict']['cause'] if told else None}", flush=True)
+    if options.ranks:
+        # gloo's threads may still hold tensors, and a process that ends with them aborts.
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

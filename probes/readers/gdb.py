@@ -1,16 +1,23 @@
 """Puts a line of Python into a running process: gdb leaves it to the interpreter as a pending call.
 
-While gdb has stopped the process, it lets the main thread call three functions: mmap (a page for the line's text),
-memcpy's work (gdb writes the text), and ``Py_AddPendingCall(PyRun_SimpleString, text)``, which only puts both on a list
-and needs no lock of the interpreter's (docs.python.org/3/c-api/init.html#asynchronous-notifications). The main thread
-runs the line when it next runs Python code, and the line gives the page back. Addresses are read from ELF files
-beforehand: gdb loads no symbols while the process stands still.
+While gdb has stopped the process, it lets the main thread call mmap (memory for the line's text, which gdb writes) and
+``Py_AddPendingCall(PyRun_SimpleString, text)``, which only puts both on a list and needs no lock of the interpreter's
+(docs.python.org/3/c-api/init.html#asynchronous-notifications). The main thread runs the line when it next runs Python
+code, and the line gives the memory back. Addresses are read from ELF files beforehand: gdb loads no symbols while the
+process stands still.
+
+On x86-64 gdb does not make the calls itself: to put the registers back afterwards it writes all of them, vector
+registers included, and up to version 13 it fails where the processor has larger ones than it knows (AMX: Sapphire
+Rapids and later, which most H100 stand beside). So it sets only general registers, one by one, and the vector registers
+are kept by a few instructions that stand, meanwhile, where the program once started and will not run again.
 """
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,7 +35,9 @@ from perfdoctor.probes.readers.symbols import Elf
 
 # Versions of CPython on which this was tried.
 OLDEST, NEWEST = (3, 10), (3, 13)
-PAGE = 4096
+# For the text a page; for the calls a stack of four, and up from its end 12 kB for the vector registers (XSAVE with AMX
+# takes 11,008 bytes: Intel's manual, volume 1, section 13.5).
+PAGE, STACK_END, LENGTH = 4096, 5 * 4096, 8 * 4096
 # gdb takes 0.3 s, more where a process has thousands of threads or the machine is busy.
 PATIENCE_S = 20.0
 # PROT_READ | PROT_WRITE, and MAP_PRIVATE | MAP_ANONYMOUS (asm-generic/mman.h; the same on x86-64 and arm64).
@@ -42,7 +51,7 @@ except KeyboardInterrupt:
 except BaseException:
  pass
 finally:
- __import__('ctypes').CDLL(None).munmap(__import__('ctypes').c_void_p(%#018lx), {page})
+ __import__('ctypes').CDLL(None).munmap(__import__('ctypes').c_void_p(%#018lx), {length})
 """
 
 
@@ -60,10 +69,27 @@ class PlacingError(Exception):
     """The line was not placed. The message is one sentence."""
 
 
+# x86-64: what runs in the process. Words of 8 bytes; r12 has the function, r14 gets what it returned.
+_AT_MMAP, _AFTER_MMAP, _AT_CALL, _AFTER_CALL = 0, 3, 3, 31
+_INSTRUCTIONS = bytes.fromhex(
+    "0f05 cc"  # syscall; int3
+    "83c8ff 83caff 480fae2424"  # or eax, -1; or edx, -1; xsave64 [rsp]
+    "41ffd4 4996"  # call r12; xchg rax, r14
+    "83c8ff 83caff 480fae2c24 cc"  # or eax, -1; or edx, -1; xrstor64 [rsp]; int3
+).ljust(32, b"\xcc")
+_REGISTERS = (
+    *["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "rip", "eflags", "orig_rax"],
+    *(f"r{n}" for n in range(8, 16)),
+)
+_MMAP_NUMBER = 9  # arch/x86/entry/syscalls/syscall_64.tbl
+_AT_ENTRY = 9  # elf.h: where the program starts, in the auxiliary vector
+
+
 class _Addresses(NamedTuple):
     add_pending_call: int
     run_string: int
     mmap: int
+    entry: int
 
 
 def refusal(pid: int) -> Refusal | None:
@@ -173,25 +199,70 @@ def _said(output: int) -> bytes:
 
 
 def _commands(at: _Addresses, code: str) -> list[str]:
-    text = _LINE.format(code=code.replace("%", "%%"), page=PAGE)
+    text = _LINE.format(code=code.replace("%", "%%"), length=LENGTH)
     # What gdb's printf writes for the address takes 18 characters, its conversion 7; and the text ends with a NUL.
     size = len(text % 0) + 1
     if size > PAGE or not text.isascii():
         raise PlacingError("The line of code does not fit into a page.")
     quoted = text.replace("\\", r"\\\\").replace('"', r"\\\"").replace("\n", r"\\n")
-    allocate = f"((unsigned long (*)(unsigned long, unsigned long, int, int, int, long)) {at.mmap:#x})"
-    add = f"((int (*)(unsigned long, unsigned long)) {at.add_pending_call:#x})"
+    write = f'eval "set var *(char (*)[{size}]) %#lx = \\"{quoted}\\"", $page, $page'
     return [
         "set confirm off",
         # The job's own signals (timers, children) are the job's; one that kills it ends the call.
         "handle all nostop noprint pass",
         "handle SIGSTOP SIGSEGV SIGBUS SIGILL SIGFPE SIGABRT stop",
-        "set unwindonsignal on",
         "echo calling\\n",
-        f"set $page = {allocate}(0, {PAGE}, {_PROTECTION}, {_FLAGS}, -1, 0)",
-        f'eval "set var *(char (*)[{size}]) %#lx = \\"{quoted}\\"", $page, $page',
+        *(_calls_on_x86_64(at, write) if platform.machine() == "x86_64" else _calls_by_gdb(at, write)),
+    ]
+
+
+def _calls_by_gdb(at: _Addresses, write: str) -> list[str]:
+    allocate = f"((unsigned long (*)(unsigned long, unsigned long, int, int, int, long)) {at.mmap:#x})"
+    add = f"((int (*)(unsigned long, unsigned long)) {at.add_pending_call:#x})"
+    return [
+        "set unwindonsignal on",
+        f"set $page = {allocate}(0, {LENGTH}, {_PROTECTION}, {_FLAGS}, -1, 0)",
+        write,
         f'printf "placed %d\\n", {add}({at.run_string:#x}, $page)',
     ]
+
+
+def _calls_on_x86_64(at: _Addresses, write: str) -> list[str]:
+    """The same calls, with nothing but general registers written.
+
+    Each command is carried out whatever became of the one before: what was changed is always put back.
+    """
+    words = struct.unpack("<4Q", _INSTRUCTIONS)
+    place = [f"*(unsigned long *) {at.entry + 8 * index:#x}" for index in range(len(words))]
+    after_mmap, after_call = at.entry + _AFTER_MMAP, at.entry + _AFTER_CALL
+    allocate = {"rax": _MMAP_NUMBER, "rdi": 0, "rsi": LENGTH, "rdx": _PROTECTION, "r10": _FLAGS, "r8": -1, "r9": 0}
+    add = {"r12": f"{at.add_pending_call:#x}", "rdi": f"{at.run_string:#x}", "rsi": "$page"}
+    return [
+        *(f"set $was_{register} = ${register}" for register in _REGISTERS),
+        *(f"set $code{index} = {where}" for index, where in enumerate(place)),
+        *(f"set var {where} = {word:#x}" for where, word in zip(place, words, strict=True)),
+        # A system call that was interrupted is taken up again with its own registers, not with these.
+        "set $orig_rax = -1",
+        *(f"set ${register} = {value}" for register, value in allocate.items()),
+        *_run_from(f"{at.entry + _AT_MMAP:#x}"),
+        # A negative number is an error's.
+        f"set $allocated = (unsigned long) $rip == {after_mmap:#x} && (long) $rax > 0",
+        "set $page = (unsigned long) $rax",
+        write,
+        *(f"set ${register} = {value}" for register, value in add.items()),
+        f"set $rsp = $page + {STACK_END}",
+        # With nowhere to write to it goes to the trap alone.
+        *_run_from(f"$allocated ? {at.entry + _AT_CALL:#x} : {after_mmap - 1:#x}"),
+        f'printf "placed %d\\n", (unsigned long) $rip == {after_call:#x} ? (int) $r14 : -2',
+        *(f"set var {where} = $code{index}" for index, where in enumerate(place)),
+        *(f"set ${register} = $was_{register}" for register in _REGISTERS),
+        "queue-signal 0",
+    ]
+
+
+def _run_from(address: str) -> list[str]:
+    """To the next trap; another thread's signal may come before it."""
+    return [f"set $rip = {address}", "continue", "thread 1"]
 
 
 def _find_addresses(process: Path) -> _Addresses:
@@ -211,7 +282,17 @@ def _find_addresses(process: Path) -> _Addresses:
         _find(process, where, name)
         for where, name in ((python, "Py_AddPendingCall"), (python, "PyRun_SimpleString"), (library, "mmap"))
     ]
-    return _Addresses(*found)
+    return _Addresses(*found, entry=_entry(process))
+
+
+def _entry(process: Path) -> int:
+    """Where the program started."""
+    try:
+        vector = (process / "auxv").read_bytes()
+    except OSError:
+        raise PlacingError("The process has ended, or may not be looked at.") from None
+    values: dict[int, int] = dict(struct.iter_unpack("@LL", vector))
+    return values[_AT_ENTRY]
 
 
 def _find(process: Path, images: list[Mapping], name: str) -> int:

@@ -68,6 +68,26 @@ def test_gdb_places_a_line_and_the_page_is_given_back(version: str, tmp_path: Pa
         assert started.process.poll() is None
 
 
+COMPUTING = """
+import torch
+torch.set_num_threads(1)
+numbers = torch.arange(4096, dtype=torch.float64)
+right = torch.sin(numbers).sum()
+print("ready 0", flush=True)
+while torch.sin(numbers).sum() == right:
+    pass
+"""
+
+
+@pytest.mark.usefixtures("working_gdb")
+def test_arithmetic_goes_on_with_its_registers(tmp_path: Path) -> None:
+    with job(interpreter("3.11"), "-c", COMPUTING) as started:
+        for number in range(12):
+            gdb.place_line(started.pid, f"open({str(tmp_path / str(number))!r}, 'w')")
+        assert until(lambda: len(list(tmp_path.iterdir())) == 12)
+        assert started.process.poll() is None, "it came to another sum"
+
+
 def test_a_process_without_python_is_left_alone() -> None:
     with (
         job("sleep", "60", ready="") as sleeper,

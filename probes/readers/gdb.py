@@ -278,11 +278,12 @@ def _find_addresses(process: Path) -> _Addresses:
     first = {image.path: image for image in reversed(images)}
     python = [image for image in first.values() if "python" in image.path.rpartition("/")[2]]
     library = [image for image in first.values() if re.match(r"libc(\.so|-)", image.path.rpartition("/")[2])]
-    found = [
-        _find(process, where, name)
-        for where, name in ((python, "Py_AddPendingCall"), (python, "PyRun_SimpleString"), (library, "mmap"))
-    ]
-    return _Addresses(*found, entry=_entry(process))
+    return _Addresses(
+        add_pending_call=_find(process, python, "Py_AddPendingCall"),
+        run_string=_find(process, python, "PyRun_SimpleString"),
+        mmap=_find(process, library, "mmap"),
+        entry=_entry(process),
+    )
 
 
 def _entry(process: Path) -> int:

@@ -202,6 +202,7 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
         below=of_most("below"),
         python_lines=of_most("python_lines"),
         called_lines=of_most("called_lines"),
+        loops=None if any(host.case.loops is None for host in hosts) else of_most("loops"),
     )
 
 

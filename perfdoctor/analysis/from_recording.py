@@ -10,6 +10,7 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.lines import called_by_job, located, parts_by_function, parts_by_loop
 from perfdoctor.analysis.method import how_made
 from perfdoctor.analysis.own_code import in_own_code, read_own_code
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
@@ -256,7 +257,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     seen, accounted = measure(job.recording, job.threads, pids), measure_accounts(accounts)
     steps = _by_rank(job, accounts)
     longer = measure_longer(steps)
-    own = {cause: _located(accounts, cause, together[cause]) for cause in together}
+    own = {cause: located(accounts, cause, together[cause]) for cause in together}
+    called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = below_lines(job.stacks)
     return Case(
         shares=together.fractions(),
@@ -278,7 +280,8 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         },
         below={cause: below(lines, under) for cause, lines in own.items()},
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
-        called_lines={cause: _called(accounts, cause, lines) for cause, lines in own.items()},
+        called_lines={cause: parts_by_function(called[cause], lines.total) for cause, lines in own.items()},
+        loops=parts_by_loop(job, called, own),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )
@@ -324,19 +327,6 @@ def _of_overhead(accounts: Sequence[Account], parts: Sequence[float | None]) -> 
     known = [(seconds, part) for seconds, part in zip(overhead, parts, strict=True) if part is not None]
     total = sum(seconds for seconds, _ in known)
     return sum(seconds * part for seconds, part in known) / total if total else None
-
-
-def _located(accounts: Sequence[Account], cause: str, seconds: float) -> Amounts[str]:
-    """The source lines of a cause; none where it is mostly elsewhere, in what workers take from the trainer's cores."""
-    lines = Amounts.summed(account.lines.get(cause, {}) for account in accounts)
-    return lines if lines.total >= thresholds.LINES_KNOWN * seconds else Amounts()
-
-
-def _called(accounts: Sequence[Account], cause: str, lines: Amounts[str]) -> tuple[tuple[str, float], ...]:
-    """The functions of a cause without what the optimizer's step calls, each with its part of the whole cause."""
-    updates = Amounts.summed(account.of_updates(cause) for account in accounts)
-    rest = Amounts({line: amount - updates[line] for line, amount in lines.items() if amount > updates[line]})
-    return tuple((line, part * rest.total / lines.total) for line, part in by_function(rest))
 
 
 def _traced_lines(accounts: Sequence[Account], profiled: Profiled) -> Named:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from perfdoctor.diagnosis import Advice, Finding, Fix, OwnCall, OwnCode
 from perfdoctor.knowledge.own_calls import ALIKE
-from perfdoctor.recording.schema import SourceCall
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.job import JobTimeline
 
 # Nothing in it that a shell would read, and a script or module that can be started again: no notebook's kernel.

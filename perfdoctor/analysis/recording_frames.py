@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.recording.schema import (
     CodeSample,
     CountedCall,
@@ -23,7 +24,6 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
-    SourceCall,
     Symbol,
     ThreadSample,
     ThreadSeen,

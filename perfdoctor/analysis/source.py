@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from perfdoctor.recording.schema import SOURCE_NOT_READ, SourceLine
+from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceLine
 from perfdoctor.results.activity import Excerpt, ExcerptLine, SourceView
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline

@@ -47,14 +47,11 @@ def find_calls(lines: Sequence[str]) -> list[WrittenCall]:
         lines: of the file.
     """
     source = "\n".join(lines)
-    if len(source) > _LARGEST:
+    tree = parsed(source)
+    if tree is None:
         return []
-    try:
-        tree = ast.parse(source)
-        reader = _Reader(tree)
-        reader.visit(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # of another version of Python, or none
+    reader = _Reader(tree)
+    reader.visit(tree)
     used = {call for loops in reader.training for call in reader.gone_over(loops)}
     train = {loop.scope for loops in reader.training for loop in loops}
     return [
@@ -63,6 +60,16 @@ def find_calls(lines: Sequence[str]) -> list[WrittenCall]:
         if call.name not in THREADS or call.scope.is_module or call.scope in train
         if (text := _text(lines, source, call.place))
     ]
+
+
+def parsed(source: str) -> ast.Module | None:
+    """The syntax tree of Python source; None where it is very large, of another version of Python, or none."""
+    if len(source) > _LARGEST:
+        return None
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 @dataclass(eq=False)

@@ -22,8 +22,9 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, now_ns
+from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceLine, SourceLoop
 from perfdoctor.recording.reader import Database
-from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceCall, SourceLine, StackSegment
+from perfdoctor.recording.schema import Fact, Sample, StackSegment
 from perfdoctor.recording.stack_changes import SeenStack, stack_changes
 
 NAME = "source"
@@ -76,7 +77,7 @@ class SourceReader:
                 self._seen[pid] = error
 
     def read(self, recording: Path) -> Iterator[Sample]:
-        """The lines around those that were on stacks longest, and calls in their files that advice may change.
+        """The lines around those that were on stacks longest, and calls and loops of their files for advice.
 
         Args:
             recording: the file that the stacks are in, committed.
@@ -99,7 +100,7 @@ class SourceReader:
             except OSError as error:
                 yield Fact(now_ns(), NAME, f"file:{file}", SOURCE_NOT_READ, error.strerror or str(error))
 
-    def _of_file(self, places: Sequence[Place], epoch_ns: int) -> Iterator[SourceLine | SourceCall]:
+    def _of_file(self, places: Sequence[Place], epoch_ns: int) -> Iterator[SourceLine | SourceCall | SourceLoop]:
         """Those of one file; what was written after it had been loaded need not be what runs.
 
         Raises:
@@ -119,10 +120,14 @@ class SourceReader:
         for at, text in masked.items():
             yield SourceLine(first.file, at + 1, text, changed)
         if not changed:
-            from perfdoctor.capture.own_calls import find_calls  # nothing of it is needed while the job is watched
+            # Nothing of them is needed while the job is watched.
+            from perfdoctor.capture.own_calls import find_calls
+            from perfdoctor.capture.own_loops import find_loops
 
             for call in find_calls(lines):
                 yield SourceCall(first.file, *call)
+            for loop in find_loops(lines):
+                yield SourceLoop(first.file, *loop)
 
     def close(self) -> None:
         """Lets go of all files."""

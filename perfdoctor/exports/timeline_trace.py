@@ -14,8 +14,9 @@ from perfdoctor import __version__
 from perfdoctor.diagnosis import BACKWARD_PASSES
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import CountedCall, Event, SourceCall, ThreadSample
+from perfdoctor.recording.schema import CountedCall, Event, ThreadSample
 from perfdoctor.timeline.counted_steps import CountedSteps, read_counted
 from perfdoctor.timeline.marks import Marks, read_marks
 from perfdoctor.timeline.stacks import Stacks, StackSeries

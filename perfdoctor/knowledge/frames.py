@@ -277,6 +277,10 @@ SENDING = (
 )
 
 # Frames that do nothing but wait when they are innermost.
+# Layers of torch's that compute one piece of a sequence at a time; torch.nn has one for all of them beside each
+# (torch/nn/modules/rnn.py).
+CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "RNNCell": "RNN"}
+
 ONLY_WAITING = (
     # threading.Condition.wait, Thread.join, Event.wait, Lock
     meaning(r"threading\.py", "wait _wait_for_tstate_lock acquire join _wait", ""),

@@ -509,6 +509,7 @@ FORMATTING_TRACEBACKS = Threshold(
 NAMED_FUNCTION = Threshold(
     0.25, "of the time in the job's own Python", "judgement: a function with less of it does not stand out"
 )
+NAMED_LOOP = Threshold(0.1, "of the overhead", "judgement: a loop with less of it is not worth a change of code")
 TORCH_BESIDE_PYTHON = Threshold(
     0.4, "of the overhead", "judgement: with so much under torch's own frames, fewer operations help as well"
 )

@@ -1,6 +1,6 @@
 """How a recording's file is known, and which of its tables may be missing."""
 
-from perfdoctor.recording import schema
+from perfdoctor.recording import own_source, schema
 
 FORMAT = 1
 # Tables that came after the first recordings of this format; where they are missing, nobody looked.
@@ -11,8 +11,9 @@ ADDED: frozenset[type[schema.Sample]] = frozenset(
         schema.Mark,
         schema.Profile,
         schema.SerialMark,
-        schema.SourceCall,
-        schema.SourceLine,
+        own_source.SourceCall,
+        own_source.SourceLine,
+        own_source.SourceLoop,
         schema.StackMissed,
         schema.TraceCost,
         schema.TrialSeen,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.recording.clock import NS_PER_S, now_ns
 from perfdoctor.recording.left_stacks import left_stacks
+from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop
 from perfdoctor.recording.reader import Database, Recording, by_field, require_file, require_header, unreadable
 from perfdoctor.recording.schema import (
     TABLES,
@@ -26,8 +27,6 @@ from perfdoctor.recording.schema import (
     Reading,
     Sample,
     SerialMark,
-    SourceCall,
-    SourceLine,
     StackSegment,
     ThreadSample,
     TraceCost,
@@ -39,7 +38,9 @@ S = TypeVar("S", bound=Sample)
 # These grow with every tick, and are read by the stretch.
 STREAMS: tuple[type[Sample], ...] = (CodeSample, CountedCall, InterpreterSample, Mark, Reading, ThreadSample)
 # These are made when the watching has ended, about no stretch of it.
-AFTERWARDS: tuple[type[Sample], ...] = (Profile, SerialMark, SourceCall, SourceLine, TraceCost, TrialSeen)
+AFTERWARDS: tuple[type[Sample], ...] = (
+    Profile, SerialMark, SourceCall, SourceLine, SourceLoop, TraceCost, TrialSeen,
+)  # fmt: skip
 # All others are small, and kept.
 KEPT = tuple(table for table in TABLES if table not in (*STREAMS, *AFTERWARDS, StackSegment))
 # A recorder that commits waits until nobody reads: so many rows take some milliseconds.
@@ -193,6 +194,10 @@ class _Stretch:
         """As ``Tables.left_stacks``, of the stretch."""
         found = left_stacks(self._follower.path)
         return [one for one in found if one.until_ns > self._from_ns and one.time_ns < self._to_ns]
+
+    def lacks(self, kind: type[Sample]) -> bool:
+        """As ``Recording.lacks``."""
+        return kind in AFTERWARDS
 
     def close(self) -> None:
         """The follower's file stays open."""

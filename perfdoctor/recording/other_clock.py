@@ -80,6 +80,10 @@ class _Moved:
         """As ``Tables.left_stacks``; those that the recording holds are among them."""
         return [self._moved(one, ["time_ns", "until_ns"]) for one in self._recording.stacks()]
 
+    def lacks(self, kind: type[Sample]) -> bool:
+        """As ``Recording.lacks``."""
+        return self._recording.lacks(kind)
+
     def close(self) -> None:
         """Closes the recording."""
         self._recording.close()

@@ -59,6 +59,9 @@ class Tables(Protocol):
     def left_stacks(self) -> Iterable[StackSegment]:
         """Segments of stacks that a killed perfdoctor left beside the file, those that were taken into it too."""
 
+    def lacks(self, kind: type[Sample]) -> bool:
+        """As ``Recording.lacks``."""
+
     def close(self) -> None:
         """Lets go of them."""
 
@@ -136,6 +139,10 @@ class Recording:
             return columns
         order = sorted(range(len(times)), key=times.__getitem__)
         return [list(map(column.__getitem__, order)) for column in columns]
+
+    def lacks(self, kind: type[Sample]) -> bool:
+        """Whether nobody looked for this kind: the recording is older than it, or the watching goes on."""
+        return self._tables.lacks(kind)
 
     def stacks(self) -> list[StackSegment]:
         """Segments of stacks in order of time, with those that a killed perfdoctor left beside the file.

@@ -5,6 +5,8 @@ Times are CLOCK_MONOTONIC nanoseconds. ``None`` means *could not look* and is ne
 
 from typing import NamedTuple, get_args
 
+from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop
+
 
 class Reading(NamedTuple):
     """One number that a probe read.
@@ -326,46 +328,6 @@ class SerialMark(NamedTuple):
     value: int
 
 
-class SourceLine(NamedTuple):
-    """A line of the job's own source, near one that its stacks name, as it stood when the watching ended.
-
-    Attributes:
-        file: as stacks name it.
-        line: its number, from 1.
-        text: without its line break, secrets masked, and cut where it is long.
-        changed: the file was written after the process that ran it had been started.
-    """
-
-    file: str
-    line: int
-    text: str
-    changed: bool
-
-
-class SourceCall(NamedTuple):
-    """A call in the job's own source that advice may change, or that begins a backward pass, when the watching ended.
-
-    Attributes:
-        file: as stacks name it.
-        line: at which the text begins, from 1.
-        text: the statement that the call stands in where that is a simple one, else the call itself.
-        callee: the last name of what is called.
-        function: that it is written in, as frames name it, without its class.
-        used: whether the loop that trains goes over what the call made; None where that is not clear.
-    """
-
-    file: str
-    line: int
-    text: str
-    callee: str
-    function: str
-    used: bool | None
-
-
-# The fact about a file, ``file:/path``, of which no line could be read: why.
-SOURCE_NOT_READ = "source_not_read"
-
-
 class Unavailable(NamedTuple):
     """A probe, or a part of one, that could not look.
 
@@ -394,7 +356,7 @@ class Event(NamedTuple):
 Sample = (
     Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
     | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | SourceLine | SourceCall | WaitSeen | FlightDump | Unavailable | Event
+    | SourceLine | SourceCall | SourceLoop | WaitSeen | FlightDump | Unavailable | Event
 )  # fmt: skip
 
 TABLES: tuple[type[Sample], ...] = get_args(Sample)  # of a recording: one for each kind of sample

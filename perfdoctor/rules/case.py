@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from perfdoctor.diagnosis import Evidence
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.neighbours import Neighbour
+from perfdoctor.metrics.own_loops import Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Case:
             the job's own.
         python_lines: as ``lines``, without what ran in torch.
         called_lines: as ``lines``, without what the optimizer's step calls: nobody writes its operations but PyTorch.
+        loops: of the same, what ran in loops of the job's own, largest first; None where the source was not read.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
@@ -73,6 +75,7 @@ class Case:
     below: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     python_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     called_lines: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    loops: Mapping[str, tuple[Loop, ...]] | None = None
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     neighbours: tuple[Neighbour, ...] = ()

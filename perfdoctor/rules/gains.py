@@ -13,6 +13,7 @@ from typing import Any
 from perfdoctor.causes import MODEL_COMPUTE
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
+from perfdoctor.metrics.own_loops import Loop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.workers import cores_floor, plan_workers
 
@@ -96,6 +97,29 @@ def _of_called_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain |
     parts = {**dict(case.lines.get(cause, ())), **dict(case.called_lines.get(cause, ()))}
     part = parts.get(values["line"], 1.0)
     return _of_share(case, cause, 0.0, part, part)
+
+
+def _of_loop(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What a loop calls, next to all of which goes where one operation stands for it.
+
+    Of the arithmetic in it half is taken to go as well: small operations begin and end more than they compute. Where
+    two such loops were mended, 0.39 and 0.70 of the time went, and their calls alone were 0.11 and 0.44 of it.
+    """
+    parts = [{one.line: one.part for one in _loops(case, about)} for about in (cause, MODEL_COMPUTE)]
+    calls, arithmetic = (some.get(values["line"], 0.0) for some in parts)
+    beside = case.share(MODEL_COMPUTE) * arithmetic / 2
+    gain = _of_share(case, cause, 0.0, calls, calls)
+    return Gain(0.0, gain.likely + beside, gain.most + beside)
+
+
+def _by_larger_batch(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """Half of the calls per sample; not of those in loops that may go over the samples."""
+    part = max(0.0, 1 - sum(one.part for one in _loops(case, cause) if not one.carries)) / 2
+    return _of_share(case, cause, 0.0, part, part)
+
+
+def _loops(case: Case, cause: str) -> tuple[Loop, ...]:
+    return (case.loops or {}).get(cause, ())
 
 
 def _of_named_lines(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
@@ -247,7 +271,10 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.more_rarely": _of_named_lines,
     "interpreter.cheaper_python": _of_named_lines,
     "interpreter.larger_operations": _of_called_line,
-    "interpreter.larger_batch": _HALF,
+    "interpreter.without_loop": _of_loop,
+    "interpreter.whole_sequence": _of_loop,
+    "interpreter.several_at_once": _by_larger_batch,
+    "interpreter.larger_batch": _by_larger_batch,
     "interpreter.own_process": _on_other_cores,
     "interpreter.rest": _UP_TO_ALL,
     "interpreter.step_together": _UP_TO_ALL,

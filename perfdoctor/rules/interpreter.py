@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import Advice, Message, advise, say
 from perfdoctor.knowledge import environment, thresholds
-from perfdoctor.knowledge.frames import FORMAT_TRACEBACKS, OF_A_STEP
+from perfdoctor.knowledge.frames import CELLS, FORMAT_TRACEBACKS, OF_A_STEP
 from perfdoctor.knowledge.libraries import FUSED, SHARDED
+from perfdoctor.metrics.own_loops import Loop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, unset
 
@@ -110,7 +111,7 @@ def _write_cheaper_python(case: Case) -> Iterator[Advice]:
         yield advise("interpreter.step_together", line=case.hot_line(PYTHON_OVERHEAD))
     yield advise("interpreter.cheaper_python", lines=_hot_functions(case), part=_own_python(case))
     if case.below.get(PYTHON_OVERHEAD, {}).get("torch", 0.0) >= thresholds.TORCH_BESIDE_PYTHON:
-        yield _use_larger_operations(case)
+        yield from _use_larger_operations(case)
     yield from fuse_optimizer(case)
 
 
@@ -122,16 +123,36 @@ def _hot_functions(case: Case) -> tuple[str, ...]:
 
 def _call_less(case: Case) -> Iterator[Advice]:
     yield from stop_debugging(case)
-    yield _use_larger_operations(case)
+    yield from _use_larger_operations(case)
     yield from _compile(case)
     yield from fuse_optimizer(case)
-    yield advise("interpreter.larger_batch", loader=case.may_have_loader)
+    carrying = next((one for one in _long_loops(case) if one.carries and not one.cell), None)
+    if carrying is not None and carrying.part >= thresholds.MOSTLY:
+        yield advise("interpreter.several_at_once", line=carrying.line)
+    else:
+        yield advise("interpreter.larger_batch", loader=case.may_have_loader)
 
 
-def _use_larger_operations(case: Case) -> Advice:
+def _long_loops(case: Case) -> Iterator[Loop]:
+    return (one for one in (case.loops or {}).get(PYTHON_OVERHEAD, ()) if one.part >= thresholds.NAMED_LOOP)
+
+
+def _use_larger_operations(case: Case) -> Iterator[Advice]:
+    """Fewer operations, in the place of a loop; where the source was not read, there may be one."""
+    if case.loops is not None:
+        loop = next((one for one in _long_loops(case) if one.cell or not one.carries), None)
+        if loop is not None:
+            yield _replace(loop, loop.part * case.share(PYTHON_OVERHEAD))
+        return
     called = case.called_lines.get(PYTHON_OVERHEAD, ())
     line = called[0][0] if called else case.hot_line(PYTHON_OVERHEAD)
-    return advise("interpreter.larger_operations", line=line, share=case.share(PYTHON_OVERHEAD))
+    yield advise("interpreter.larger_operations", line=line, share=case.share(PYTHON_OVERHEAD))
+
+
+def _replace(loop: Loop, share: float) -> Advice:
+    if loop.cell:
+        return advise("interpreter.whole_sequence", line=loop.line, cell=loop.cell, layer=CELLS[loop.cell], share=share)
+    return advise("interpreter.without_loop", line=loop.line, share=share)
 
 
 def _compile(case: Case) -> Iterable[Advice]:

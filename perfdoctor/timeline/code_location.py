@@ -27,7 +27,7 @@ from perfdoctor.knowledge.frames import (
 )
 from perfdoctor.knowledge.own_calls import BACKWARD
 from perfdoctor.knowledge.user_frames import user_frames
-from perfdoctor.recording.schema import SourceCall
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.amounts import Amounts
 
 TRAINING_PHASES = frozenset(("forward", "loss", "backward", "gradient sync", "optimizer"))

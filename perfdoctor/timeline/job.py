@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.diagnosis import BACKWARD_PASSES
+from perfdoctor.recording.own_source import SourceCall, SourceLine
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CHANNEL,
@@ -14,8 +15,6 @@ from perfdoctor.recording.schema import (
     FlightDump,
     Profile,
     PythonThread,
-    SourceCall,
-    SourceLine,
     StackMissed,
     TrialSeen,
     WaitSeen,

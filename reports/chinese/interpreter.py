@@ -167,15 +167,51 @@ def calling_refuted() -> str:
     return "把批大小翻倍：如果每步耗时几乎也翻倍，时间就花在计算上，而不是调用上。"
 
 
+# 代替循环的运算。
+_ONE_OPERATION = (
+    "（torch.stack、torch.where、index_add_、torch.func.vmap）。"
+    "遍历参数时：求平均用 torch.optim.swa_utils.AveragedModel 和 get_ema_multi_avg_fn，"
+    "梯度用 torch.nn.utils.clip_grad_norm_。"
+)
+
+
 def larger_operations(*, line: str | None, share: float) -> Fix:
     return fix(
         f"{f'在 {line} ' if line else ''}使用更少、更大的运算",
         f"{percent(share)} 的时间花在调用算子而不是计算上：每次调用都要几微秒，无论计算量多小。",
-        "在遍历元素或样本的循环处，换成一次张量运算（torch.stack、torch.where、index_add_、torch.func.vmap）。"
-        "遍历参数时：求平均用 torch.optim.swa_utils.AveragedModel 和 get_ema_multi_avg_fn，"
-        "梯度用 torch.nn.utils.clip_grad_norm_。"
+        f"在遍历元素或样本的循环处，换成一次张量运算{_ONE_OPERATION}"
         "用 LSTMCell 或 GRUCell 逐段遍历序列时：用 torch.nn.LSTM 或 GRU 一次算完。"
         "如果这个位置没有循环，请看上面的下一个位置。",
+    )
+
+
+def without_loop(*, line: str, share: float) -> Fix:
+    return fix(
+        f"用一次运算代替 {line} 处的循环",
+        f"{_in_the_loop(share)}：每次调用都要几微秒，无论计算量多小。",
+        f"遍历元素或样本时：换成对全部元素的一次张量运算{_ONE_OPERATION}",
+    )
+
+
+def whole_sequence(*, line: str, cell: str, layer: str, share: float) -> Fix:
+    return fix(
+        f"用 torch.nn.{layer} 一次处理整个序列，代替 {line} 处循环里的 {cell}",
+        f"{_in_the_loop(share)}。处理整个序列的层只调用很少的算子，结果相同。"
+        "循环里其余不需要后面状态的部分放到它之后，对所有片段一次完成。",
+        f"self.rnn = torch.nn.{layer}(input_size, hidden_size, batch_first=True)  # 在创建 {cell} 的地方\n"
+        "outputs, _ = self.rnn(pieces)  # pieces：（批、长度、input_size），代替循环",
+    )
+
+
+def _in_the_loop(share: float) -> str:
+    return f"{percent(share)} 的时间花在调用循环里的算子及其反向算子上"
+
+
+def several_at_once(*, line: str) -> Fix:
+    return fix(
+        f"让 {line} 处循环的每一轮同时处理更多",
+        "每一轮都需要上一轮的结果，所以轮数不变。每轮的序列、环境或样本多一倍，同样的调用就多做一倍的事。",
+        "batch_size = 2 * batch_size  # 或者同样多的环境，并检查损失是否照常下降",
     )
 
 

@@ -213,15 +213,53 @@ def calling_refuted() -> str:
     )
 
 
+# What stands for a loop.
+_OVER_PARAMETERS = (
+    "Over parameters: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn for averages, "
+    "torch.nn.utils.clip_grad_norm_ for gradients."
+)
+_ONE_OPERATION = f"(torch.stack, torch.where, index_add_, torch.func.vmap). {_OVER_PARAMETERS}"
+
+
 def larger_operations(*, line: str | None, share: float) -> Fix:
     return Fix(
         f"Use fewer, larger operations{f' at {line}' if line else ''}",
         f"{percent(share)} of the time goes into calling operations instead of computing: each call costs some "
         "microseconds, however little it computes.",
-        "Where there is a loop over elements or samples: one tensor operation in its place (torch.stack, torch.where, "
-        "index_add_, torch.func.vmap). Over parameters: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn "
-        "for averages, torch.nn.utils.clip_grad_norm_ for gradients. Over the pieces of a sequence, with LSTMCell or "
-        "GRUCell: torch.nn.LSTM or GRU for all of them. Where this place has no loop, look at the next one above.",
+        f"Where there is a loop over elements or samples: one tensor operation in its place {_ONE_OPERATION} Over the "
+        "pieces of a sequence, with LSTMCell or GRUCell: torch.nn.LSTM or GRU for all of them. Where this place has no "
+        "loop, look at the next one above.",
+    )
+
+
+def without_loop(*, line: str, share: float) -> Fix:
+    return Fix(
+        f"Let one operation stand for the loop at {line}",
+        f"{_in_the_loop(share)}: each call costs some microseconds, however little it computes.",
+        f"Over elements or samples: one tensor operation on all of them {_ONE_OPERATION}",
+    )
+
+
+def whole_sequence(*, line: str, cell: str, layer: str, share: float) -> Fix:
+    return Fix(
+        f"Let torch.nn.{layer} go over the sequence, in place of the {cell} in the loop at {line}",
+        f"{_in_the_loop(share)}. A layer for the whole sequence calls few, and computes the same. What else is in the "
+        "loop and needs no state of a later round follows it, for all pieces at once.",
+        f"self.rnn = torch.nn.{layer}(input_size, hidden_size, batch_first=True)  # where the {cell} was made\n"
+        f"outputs, _ = self.rnn(pieces)  # pieces: (batch, length, input_size), in place of the loop",
+    )
+
+
+def _in_the_loop(share: float) -> str:
+    return f"{percent(share)} of the time goes into calling the operations in it, those of their backward pass included"
+
+
+def several_at_once(*, line: str) -> Fix:
+    return Fix(
+        f"Let each round of the loop at {line} work on more at once",
+        "Each round needs what the one before it has made, so all rounds stay. With twice as many sequences, "
+        "environments or samples in each, the same calls do twice as much.",
+        "batch_size = 2 * batch_size  # or as many environments, and check that the loss still falls as before",
     )
 
 

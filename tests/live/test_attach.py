@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.recording.own_source import SourceCall, SourceLine
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import SourceCall, SourceLine
 from tests.processes.attaching import (
     ENVIRONMENT,
     PERFDOCTOR,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.recording.own_source import SourceLine
 from perfdoctor.recording.reader import Recording
-from perfdoctor.recording.schema import SourceLine
 from tests.processes.attaching import (
     ENVIRONMENT,
     SILENT,

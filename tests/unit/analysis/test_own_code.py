@@ -3,7 +3,8 @@
 import pytest
 
 from perfdoctor.analysis.own_code import read_own_code
-from perfdoctor.recording.schema import ProcessSeen, Sample, SourceCall
+from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.recording.schema import ProcessSeen, Sample
 from tests.builders import jobs
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from perfdoctor.analysis.source import read_source
-from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceLine
+from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceLine
+from perfdoctor.recording.schema import Fact, Sample
 from perfdoctor.results.activity import SourceView
 from tests.builders import jobs
 

@@ -12,7 +12,8 @@ from perfdoctor.capture.job import Job
 from perfdoctor.capture.source import AROUND, PLACES, SourceReader, longest_places, split_lines
 from perfdoctor.knowledge.frames import Frame
 from perfdoctor.recording.clock import now_ns
-from perfdoctor.recording.schema import SOURCE_NOT_READ, Fact, Sample, SourceCall, SourceLine, StackSegment
+from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceLine, SourceLoop
+from perfdoctor.recording.schema import Fact, Sample, StackSegment
 from tests.builders import jobs
 
 
@@ -75,7 +76,7 @@ def test_the_lines_around_are_read_also_when_the_process_has_gone(
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_calls_that_advice_may_change_are_kept_unless_they_may_not_be_what_runs(
+def test_calls_and_loops_that_advice_may_change_are_kept_unless_they_may_not_be_what_runs(
     process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path, changed: bool
 ) -> None:
     made, loop = "loader = torch.utils.data.DataLoader(dataset)", "for batch in loader:\n    loss(batch).backward()\n"
@@ -83,10 +84,11 @@ def test_calls_that_advice_may_change_are_kept_unless_they_may_not_be_what_runs(
     if changed:
         os.utime(script, (later := script.stat().st_mtime + 100, later))
     stacks = jobs.stacks(process.pid, (Frame(str(script), "main", 44),))
-    calls = [one for one in read(process.pid, stacks, tmp_path) if isinstance(one, SourceCall)]
+    calls = [one for one in read(process.pid, stacks, tmp_path) if isinstance(one, SourceCall | SourceLoop)]
     expected = [
         SourceCall(str(script), 41, "loader = torch.utils.data.DataLoader(dataset)", "DataLoader", "<module>", True),
         SourceCall(str(script), 43, "loss(batch).backward()", "backward", "<module>", None),
+        SourceLoop(str(script), 42, 43, carries=False),
     ]
     assert calls == ([] if changed else expected)
 

@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.causes import EVALUATION
 from perfdoctor.diagnosis import Evidence, Fix
+from perfdoctor.metrics.own_loops import Loop
 from perfdoctor.reports.wording import worded_finding
 from perfdoctor.rules import find
 from perfdoctor.rules.case import Case, Trainer
@@ -52,6 +53,36 @@ def test_the_line_of_the_optimizers_step_is_not_told_to_call_less() -> None:
     assert "Use fewer, larger operations at /job/train.py:33 <module>" not in fixes
     fix = fixes["Use fewer, larger operations at /job/train.py:17 Block.forward"]
     assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.8 * 0.4))
+
+
+def test_a_loop_is_promised_what_runs_in_it_and_without_one_nothing_is_told_of_loops() -> None:
+    case = replace(
+        case_of(PYTHON, 0.5),
+        lines={PYTHON: (("/job/net.py:20 Net.forward", 0.6), ("/job/loss.py:7 pairs", 0.4))},
+        loops={PYTHON: (Loop("/job/loss.py:6 pairs", 0.4),), "cpu.model_compute": (Loop("/job/loss.py:6 pairs", 0.2),)},
+    )
+    fixes = fixes_of(case, PYTHON)
+    fix = fixes["Let one operation stand for the loop at /job/loss.py:6 pairs"]
+    assert fix.predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.4 - 0.5 * 0.2 / 2))
+    assert fix.speedup_range == pytest.approx((1.0, fix.predicted_speedup))
+    assert fixes["Use a larger batch"].predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.6 / 2))
+    assert "20 % of the time" in fix.why
+    without = fixes_of(replace(case, loops={}), PYTHON)
+    assert without.keys() == fixes.keys() - {fix.title}
+    assert not any("larger operations" in title for title in without)
+
+
+def test_a_loop_of_which_each_round_needs_the_last_keeps_its_rounds_unless_a_layer_does_all_of_them() -> None:
+    lines = {PYTHON: (("/job/net.py:20 Net.forward", 1.0),)}
+    loop = Loop("/job/net.py:19 Net.forward", 0.9, carries=True)
+    kept = fixes_of(replace(case_of(PYTHON, 0.5), lines=lines, loops={PYTHON: (loop,)}), PYTHON)
+    fix = kept["Let each round of the loop at /job/net.py:19 Net.forward work on more at once"]
+    assert fix.predicted_speedup == pytest.approx(1 / 0.75)
+    assert not any("one operation" in title or "larger batch" in title for title in kept)
+    cell = replace(loop, cell="GRUCell")
+    gone = fixes_of(replace(case_of(PYTHON, 0.5), lines=lines, loops={PYTHON: (cell,)}), PYTHON)
+    title = "Let torch.nn.GRU go over the sequence, in place of the GRUCell in the loop at /job/net.py:19 Net.forward"
+    assert gone[title].predicted_speedup == pytest.approx(1 / (1 - 0.5 * 0.9))
 
 
 def test_evaluating_more_rarely_frees_the_batches_for_it_too() -> None:

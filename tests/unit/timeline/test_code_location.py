@@ -3,7 +3,7 @@
 import pytest
 
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import SourceCall
+from perfdoctor.recording.own_source import SourceCall
 from perfdoctor.timeline.code_location import (
     AFTERWARDS,
     PREPARES,

@@ -1,0 +1,146 @@
+"""Loops in the job's own source that one operation on all of it may stand for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from perfdoctor.capture.own_calls import parsed
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class WrittenLoop(NamedTuple):
+    """A loop, by its first and last line.
+
+    Attributes:
+        carries: a round needs what the one before it has made.
+    """
+
+    line: int
+    last_line: int
+    carries: bool
+
+
+def find_loops(lines: Sequence[str]) -> list[WrittenLoop]:
+    """The loops and comprehensions in a file of Python source, but those over what they call (layers, transforms) and
+    those of generators.
+
+    Args:
+        lines: of the file.
+    """
+    tree = parsed("\n".join(lines))
+    return [] if tree is None else [*_loops(tree)]
+
+
+def _loops(tree: ast.Module) -> Iterator[WrittenLoop]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.While):
+            if not _yields(node):
+                yield _written(node, carries=_carries(node.body, ()))
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            if not _calls(node.target, node.iter, node.body) and not _yields(node):
+                yield _written(node, carries=_carries(node.body, _names(node.target)))
+        elif isinstance(node, _COMPREHENSIONS):
+            made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+            if not any(_calls(one.target, one.iter, made) for one in node.generators):
+                yield _written(node, carries=False)
+
+
+def _written(node: ast.stmt | ast.expr, *, carries: bool) -> WrittenLoop:
+    return WrittenLoop(node.lineno, node.end_lineno or node.lineno, carries)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _carries(body: Sequence[ast.stmt], over: Collection[str]) -> bool:
+    """Whether something is read in a round before it gets the value that the next round will read.
+
+    Sums and counters alone are not that: each round adds something of its own.
+
+    Args:
+        body: of the loop.
+        over: the names that each round gets another value of.
+    """
+    needed: set[str] = set()
+    given: set[str] = set()
+    kept: set[str] = set()
+    for part in _in_order(body):
+        target, value = _sum(part)
+        if target:
+            needed |= _places(value, ast.Load) - given
+            kept |= set() if isinstance(value, ast.Constant) else {target}
+        else:
+            needed |= _places(part, ast.Load) - given
+            given |= _places(part, ast.Store)
+    return any(name.partition(".")[0] not in over for name in needed & (given | kept))
+
+
+def _in_order(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The simple statements of a body as they are written, and the heads of the compound ones."""
+    for statement in body:
+        blocks = [getattr(statement, name, []) for name in ("body", "handlers", "orelse", "finalbody")]
+        if not isinstance(statement, ast.stmt | ast.ExceptHandler) or not any(blocks):
+            yield statement
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside = {id(one) for block in blocks for one in block}
+            yield from (one for one in ast.iter_child_nodes(statement) if id(one) not in inside)
+            for block in blocks:
+                yield from _in_order(block)
+
+
+def _sum(statement: ast.AST) -> tuple[str, ast.expr]:
+    """What a statement adds to, and what it adds; "" where it does nothing of that kind."""
+    match statement:
+        case ast.AugAssign(target=ast.Name() | ast.Attribute() as target, value=value):
+            return ast.unparse(target), value
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=ast.BinOp(left=left, right=right)):
+            name = ast.unparse(target)
+            for same, other in ((left, right), (right, left)):
+                if ast.unparse(same) == name and name not in _places(other, ast.Load):
+                    return name, other
+    return "", ast.Constant(None)
+
+
+def _places(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
+    """Names and attributes that are read, or get a value."""
+    return {
+        ast.unparse(one)
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, how)
+    }
+
+
+def _yields(loop: ast.stmt) -> bool:
+    """Whether it is a generator's, which another loop goes over."""
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(loop))
+
+
+def _calls(target: ast.expr, over: ast.expr, body: Sequence[ast.AST]) -> bool:
+    """Whether what a loop goes over is called in it: itself, what has its number, or of what an object keeps a part."""
+    names = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+    kept = any(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self" for one in _not_called(over))
+    for statement in body:
+        for one in ast.walk(statement):
+            if not isinstance(one, ast.Call):
+                continue
+            function = one.func
+            if isinstance(function, ast.Attribute):
+                # A tensor's methods are called in the same way as an object's layers.
+                if kept and isinstance(function.value, ast.Name) and function.value.id in names and one.args:
+                    return True
+            elif any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(function)):
+                return True
+    return False
+
+
+def _not_called(over: ast.expr) -> Iterator[ast.expr]:
+    """What a loop goes over: the thing itself, or what ``zip`` and ``enumerate`` are given."""
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Name):
+        for argument in over.args:
+            yield from _not_called(argument)
+    else:
+        yield over

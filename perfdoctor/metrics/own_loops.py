@@ -1,0 +1,102 @@
+"""Which loops of the job's own the time lies in, without those that train, and those over loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from perfdoctor.knowledge.frames import CELLS, Frame, is_own, package_of
+from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.stacks import Stacks
+
+# What only the loop that trains or evaluates calls: the backward pass, and a loader for its next batch.
+_OF_TRAINING = ("backward", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of the job's own that a part of a cause lies in; not the one that trains, nor one over layers.
+
+    Attributes:
+        line: its first, as ``lines`` has them.
+        part: the fraction of the cause's time.
+        carries: a round needs what the one before it has made, so that not all can be one operation.
+        cell: the layer of torch's that it calls for one piece of a sequence at a time; "" if none.
+    """
+
+    line: str
+    part: float
+    carries: bool = False
+    cell: str = ""
+
+
+class OwnLoops:
+    """The loops that main threads were seen in.
+
+    Args:
+        stacks: the job's.
+        loops: in its source.
+    """
+
+    def __init__(self, stacks: Stacks, loops: Iterable[SourceLoop]) -> None:
+        by_file: dict[str, list[SourceLoop]] = {}
+        for loop in loops:
+            by_file.setdefault(loop.file, []).append(loop)
+        spent = Amounts.summed(series.amounts_ns() for series in stacks.series if series.is_main)
+        around = {number: [*_around(stacks.frames[number], by_file)] for number in spent}
+        self._train = {
+            loop for number in spent if stacks.locations[number].phase in _OF_TRAINING for loop, _ in around[number]
+        }
+        self._by_line: dict[str, Amounts[str]] = {}
+        self._carries: dict[str, bool] = {}
+        self._cells: dict[str, str] = {}
+        for number, amount_ns in spent.items():
+            if line := stacks.locations[number].line:
+                name = self._innermost(around[number], stacks.frames[number])
+                self._by_line.setdefault(line, Amounts())[name] += amount_ns
+
+    def of(self, lines: Mapping[str, float], total: float) -> tuple[Loop, ...]:
+        """The loops that lines ran in, those with most of their time first.
+
+        Of several around a line the innermost counts.
+
+        Args:
+            lines: of the job's own, ``"file.py:12 function"`` to its amount.
+            total: what the parts are of.
+        """
+        parts = []
+        for line, amount in lines.items():
+            fractions = Amounts(self._by_line.get(line, {})).fractions()
+            parts.append({name: part * amount for name, part in fractions.items() if name})
+        found = sorted(Amounts.summed(parts).items(), key=lambda one: -one[1])
+        return tuple(
+            Loop(name, amount / total, self._carries[name], self._cells.get(name, "")) for name, amount in found
+        )
+
+    def _innermost(self, around: list[tuple[SourceLoop, Frame]], frames: Iterable[Frame]) -> str:
+        """The name of the loop that counts; "" if none does."""
+        for loop, frame in reversed(around):
+            if loop not in self._train:
+                name = f"{loop.file}:{loop.line} {frame.function}"
+                self._carries[name] = loop.carries
+                self._cells.update((name, cell) for cell in _cells(frames))
+                return name
+        return ""
+
+
+def _cells(frames: Iterable[Frame]) -> Iterator[str]:
+    """Layers of torch's on a stack that compute one piece of a sequence at a time."""
+    for frame in frames:
+        layer = frame.function.partition(".")[0]
+        if layer in CELLS and package_of(frame.file) == "torch":
+            yield layer
+
+
+def _around(frames: Iterable[Frame], by_file: Mapping[str, list[SourceLoop]]) -> Iterator[tuple[SourceLoop, Frame]]:
+    """The loops that the job's own code on a stack is in, the outermost first."""
+    for frame in frames:
+        if is_own(frame):
+            inside = [one for one in by_file.get(frame.file, ()) if one.line <= frame.line <= one.last_line]
+            for loop in sorted(inside, key=lambda one: one.line - one.last_line):
+                yield loop, frame

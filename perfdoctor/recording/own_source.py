@@ -1,0 +1,59 @@
+"""What of the job's own source a recording keeps: rows of tables, as those in ``schema.py``."""
+
+from typing import NamedTuple
+
+
+class SourceLine(NamedTuple):
+    """A line of the job's own source, near one that its stacks name, as it stood when the watching ended.
+
+    Attributes:
+        file: as stacks name it.
+        line: its number, from 1.
+        text: without its line break, secrets masked, and cut where it is long.
+        changed: the file was written after the process that ran it had been started.
+    """
+
+    file: str
+    line: int
+    text: str
+    changed: bool
+
+
+class SourceCall(NamedTuple):
+    """A call in the job's own source that advice may change, or that begins a backward pass, when the watching ended.
+
+    Attributes:
+        file: as stacks name it.
+        line: at which the text begins, from 1.
+        text: the statement that the call stands in where that is a simple one, else the call itself.
+        callee: the last name of what is called.
+        function: that it is written in, as frames name it, without its class.
+        used: whether the loop that trains goes over what the call made; None where that is not clear.
+    """
+
+    file: str
+    line: int
+    text: str
+    callee: str
+    function: str
+    used: bool | None
+
+
+class SourceLoop(NamedTuple):
+    """A loop in the job's own source, or a comprehension, that does not go over what it calls, as layers or transforms.
+
+    Attributes:
+        file: as stacks name it.
+        line: its first, from 1.
+        last_line: its last.
+        carries: a round needs what the one before it has made, so that not all can be one operation.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    carries: bool
+
+
+# The fact about a file, ``file:/path``, of which no line could be read: why.
+SOURCE_NOT_READ = "source_not_read"

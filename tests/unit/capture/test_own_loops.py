@@ -1,0 +1,88 @@
+"""Loops in the job's own source: which are found, and which are none that one operation may stand for."""
+
+from textwrap import dedent
+
+import pytest
+
+from perfdoctor.capture.own_loops import find_loops
+
+
+def found(source: str) -> list[tuple[int, int]]:
+    return [(loop.line, loop.last_line) for loop in find_loops(dedent(source).strip("\n").split("\n"))]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i in range(len(embedded)):\n    total += (embedded[i] - embedded).norm()",
+        "for p in self.model.parameters():\n    p.mul_(0.9)",
+        "for p, q in zip(self.model.parameters(), self.average.parameters()):\n    q.lerp_(p, 0.1)",
+        "for name, value in model.state_dict().items():\n    average[name].mul_(d).add_(value)",
+        "for t in range(x.size(1)):\n    h = self.cell(x[:, t], h)",
+        "for row in batch:\n    out.append(row.matmul(weight))",
+        "while error > 1e-3:\n    x = x - step * gradient(x)",
+        "losses = [\n    criterion(a, b) for a, b in zip(x, y)]",
+        "sums = {key: value.sum() for key,\n value in parts.items()}",
+    ],
+)
+def test_loops_over_elements_samples_parameters_and_steps_of_a_sequence(loop: str) -> None:
+    assert found(loop) == [(1, 2)] or found(loop) == [(1, 2), *found(loop)[1:]]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for layer in self.layers:\n    x = layer(x)",
+        "for layer, norm in zip(self.layers, self.norms):\n    x = x + layer(norm(x))",
+        "for i in range(len(self.layers)):\n    x = self.layers[i](x)",
+        "for i in range(4):\n    x = getattr(self, f'layer{i}')(x)",
+        "for block in self.blocks:\n    x = x + block.attention(block.norm(x))",
+        "for i, block in enumerate(self.blocks):\n    x = block.forward(x)",
+        "outputs = [head(x) for head in self.heads]",
+        "while True:\n    yield torch.randn(8)",
+        "for file in files:\n    yield from read(file)",
+    ],
+)
+def test_loops_over_what_they_call_and_those_of_generators_are_none(loop: str) -> None:
+    assert not found(loop)
+
+
+def test_of_loops_in_loops_each_is_found() -> None:
+    assert found(
+        """
+        for t in range(9):
+            for layer in self.layers:
+                x = layer(x)
+            for i in range(3):
+                x[i] += 1
+        """
+    ) == [(1, 5), (4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("loop", "carries"),
+    [
+        ("for t in range(9):\n    h = self.cell(x[:, t], h)\n    out.append(h)", True),
+        ("for t in range(9):\n    h, c = self.cell(x[:, t], (h, c))", True),
+        ("for t in range(9):\n    self.h = self.cell(x[:, t], self.h)", True),
+        ("for t in range(9):\n    action = policy(seen)\n    seen, reward = step(action)", True),
+        ("for i in range(9):\n    h = self.block(x)\n    x = x + h", True),
+        ("while error > 1:\n    x = x - rate * gradient(x)\n    error = f(x)", True),
+        ("for i in range(9):\n    if i > 3:\n        last = f(last)\n    else:\n        last = x", True),
+        ("for a in anchors:\n    d = (a - x).norm()\n    losses.append(d)", False),
+        ("for a in anchors:\n    total += (a - x).norm()", False),
+        ("for a in anchors:\n    total = total + (a - x).norm()", False),
+        ("while t < 9:\n    out.append(f(x[t]))\n    t += 1", False),
+        ("for p in parameters:\n    p.data = p.data * 0.9", False),
+        ("for name, value in state.items():\n    old = kept[name]\n    new[name] = 0.9 * old + value", False),
+        ("for i in range(9):\n    for j in range(9):\n        same = x[i] * x[j]\n        out.append(same)", False),
+        ("for i in range(9):\n    with torch.no_grad():\n        y = f(x[i])\n    z = y + 1", False),
+    ],
+)
+def test_rounds_that_need_the_one_before_are_told_from_others(loop: str, carries: bool) -> None:
+    assert find_loops(loop.split("\n"))[0].carries is carries
+
+
+@pytest.mark.parametrize("source", ["for x in", "\0", "x = 1"])
+def test_what_has_none(source: str) -> None:
+    assert not found(source)

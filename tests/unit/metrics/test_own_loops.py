@@ -1,0 +1,57 @@
+"""Which loops of the job's own its lines ran in."""
+
+from perfdoctor.knowledge.frames import Frame
+from perfdoctor.metrics.own_loops import Loop, OwnLoops
+from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.timeline.stacks import Stacks
+from tests.builders import jobs
+
+TRAIN, LOSS = "/home/me/train.py", "/home/me/loss.py"
+TORCH = "/v/lib/python3.11/site-packages/torch"
+EPOCHS = SourceLoop(TRAIN, 30, 40, carries=True)
+
+
+def step(line: int) -> Frame:
+    return Frame(TRAIN, "main", line)
+
+
+BACKWARD = (step(38), Frame(f"{TORCH}/_tensor.py", "Tensor.backward", 630))
+MODEL = (step(35), Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1), Frame(TRAIN, "Net.forward", 12))
+PAIRS = (step(36), Frame(LOSS, "pairs", 7), Frame(LOSS, "distance", 3))
+
+
+def seen(*stacks: tuple[Frame, ...]) -> Stacks:
+    return Stacks.read(jobs.stacks(1, *stacks, times=10 * len(stacks), every_s=0.01))
+
+
+def loops(stacks: Stacks, lines: dict[str, float], *rows: SourceLoop) -> tuple[Loop, ...]:
+    return OwnLoops(stacks, rows).of(lines, 10.0)
+
+
+def test_a_line_belongs_to_the_innermost_loop_around_it_or_its_callers_but_not_to_the_one_that_trains() -> None:
+    lines = {
+        f"{TRAIN}:12 Net.forward": 3.0,
+        f"{TRAIN}:38 main": 1.0,
+        f"{LOSS}:3 distance": 2.0,
+        "/a/unseen.py:1 f": 1.0,
+    }
+    inner, outer = SourceLoop(LOSS, 6, 8, carries=True), SourceLoop(LOSS, 5, 9, carries=False)
+    found = loops(seen(BACKWARD, MODEL, PAIRS), lines, EPOCHS, outer, inner)
+    assert found == (Loop(f"{LOSS}:6 pairs", 0.2, carries=True),)
+
+
+def test_a_loop_over_a_loader_is_none() -> None:
+    loader = (step(51), Frame(f"{TORCH}/utils/data/dataloader.py", "_BaseDataLoaderIter.__next__", 700))
+    model = (step(52), Frame(f"{TORCH}/nn/modules/module.py", "Module._call_impl", 1))
+    lines, loop = {f"{TRAIN}:52 main": 1.0}, SourceLoop(TRAIN, 51, 53, carries=False)
+    assert loops(seen(loader, model), lines, loop) == ()
+    assert [one.line for one in loops(seen(model), lines, loop)] == [f"{TRAIN}:51 main"]
+
+
+def test_of_a_loop_it_is_known_that_it_calls_a_layer_for_one_piece_of_a_sequence() -> None:
+    cell = (step(35), Frame(TRAIN, "Net.forward", 12), Frame(f"{TORCH}/nn/modules/rnn.py", "GRUCell.forward", 1500))
+    loop = SourceLoop(TRAIN, 11, 13, carries=True)
+    lines = {f"{TRAIN}:12 Net.forward": 10.0}
+    assert loops(seen(cell, MODEL), lines, loop) == (
+        Loop(f"{TRAIN}:11 Net.forward", 1.0, carries=True, cell="GRUCell"),
+    )

@@ -23,6 +23,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "split": ((((0, 1), (2, 3)),), (((0,), (1,)), ((2,), (3,))), (((0,), ()), ((1,), ()))),
     "places": (("/data/train.bin", "/data/images"),),
     "line": ("train.py:12 step",),
+    "layer": ("LSTM", "GRU"),
     "lines": (("train.py:12 step",),),
     "tight": ((1200.0, 800.0), None),
     "culprits": (((123, "stress", 1.5),), ()),

@@ -19,6 +19,7 @@ import queue
 import tempfile
 import threading
 import traceback
+import types
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial, partialmethod
@@ -29,6 +30,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
+from perfdoctor.knowledge.frames import CELLS
 from tests.advice.printed import advice
 
 CHECKS: dict[str, Callable[[], None]] = {}
@@ -581,6 +583,25 @@ def half_of_what_is_held_out_is_evaluated() -> None:
 
 
 # --- the interpreter and torch ---
+
+
+@check
+def a_layer_goes_over_the_sequence_as_its_cell_does() -> None:
+    pieces = torch.randn(3, 7, 4)
+    for cell, layer in CELLS.items():
+        one = getattr(torch.nn, cell)(4, 5)
+        made: dict[str, Any] = {"torch": torch, "self": types.SimpleNamespace(), "input_size": 4, "hidden_size": 5}
+        code = advice("interpreter.whole_sequence", line="net.py:3 forward", cell=cell, layer=layer, share=0.5)
+        construction, use = code.splitlines()
+        exec(construction, made)
+        whole = made["self"].rnn
+        whole.load_state_dict({f"{name}_l0": value for name, value in one.state_dict().items()})
+        exec(use, made := {**made, "pieces": pieces})
+        state, rounds = None, []
+        for number in range(7):
+            state = one(pieces[:, number], state)
+            rounds.append(state[0] if cell == "LSTMCell" else state)
+        assert torch.allclose(made["outputs"], torch.stack(rounds, 1), atol=1e-6), cell
 
 
 @check

@@ -19,6 +19,7 @@ from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build
 from perfdoctor.analysis.coverage import not_examined, of_stuck, on_hosts, why_no_verdict
 from perfdoctor.analysis.crowd import describe_crowd
+from perfdoctor.analysis.done_alone import find_done_alone
 from perfdoctor.analysis.from_recording import (
     describe_job,
     describe_rank,
@@ -202,6 +203,7 @@ def _join(hosts: Sequence[_WatchedHost], leading: Case, accounts: Sequence[Accou
         below=of_most("below"),
         python_lines=of_most("python_lines"),
         called_lines=of_most("called_lines"),
+        done_alone=find_done_alone(accounts),
         loops=None if any(host.case.loops is None for host in hosts) else of_most("loops"),
     )
 

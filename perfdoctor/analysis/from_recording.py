@@ -10,6 +10,7 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
+from perfdoctor.analysis.done_alone import find_done_alone
 from perfdoctor.analysis.lines import called_by_job, located, parts_by_function, parts_by_loop
 from perfdoctor.analysis.method import how_made
 from perfdoctor.analysis.own_code import in_own_code, read_own_code
@@ -282,6 +283,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
         python_lines={cause: by_function(outside_torch(lines, under)) for cause, lines in own.items()},
         called_lines={cause: parts_by_function(called[cause], lines.total) for cause, lines in own.items()},
         loops=parts_by_loop(job, called, own),
+        done_alone=find_done_alone(accounts),
         neighbours=find_neighbours(Readings(job.recording)),
         watched_s=seconds(job.recording.end_ns - job.recording.start_ns),
     )

@@ -68,7 +68,9 @@ def condense_host(host: HostSummary) -> bytes:
     """
     most = MOST_BYTES * max(1, len(host.accounts))
     packed = pack(host)
-    without_advice = replace(host.case, below={}, python_lines={}, called_lines={}, loops=None, operators={})
+    without_advice = replace(
+        host.case, below={}, python_lines={}, called_lines={}, loops=None, done_alone=None, operators={}
+    )
     for kept in (without_advice, replace(without_advice, paths={}, lines={}, kernels={}, settings={})):
         if len(packed) > most:
             packed = pack(replace(host, case=kept))

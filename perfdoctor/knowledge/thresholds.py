@@ -415,6 +415,9 @@ OVERSTATED_BY_PROFILER = Threshold(
 MAX_UNATTRIBUTED = Threshold(
     0.5, "fraction of wall time", "judgement: where most is unknown, nothing is named that costs less than the unknown"
 )
+HARDLY_DONE = Threshold(
+    0.2, "of a rank's time at a line", "judgement: stacks are read now and then one line too late, and samples are few"
+)
 STRAGGLER = Threshold(0.8, "fraction of all waiting for ranks", "what TraceML and Ascend's advisor ask of a culprit")
 CONFIDENCE_OUTSIDE = Threshold(
     0.95, "probability", "judgement: sampling from outside sees states and stacks at different instants"

@@ -9,6 +9,7 @@ from perfdoctor.diagnosis import Finding, NotExamined
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.communication import COMMUNICATION_RULES
 from perfdoctor.rules.cores import CORE_RULES
+from perfdoctor.rules.done_alone import with_done_alone
 from perfdoctor.rules.evaluation import EVALUATION_RULES
 from perfdoctor.rules.gpu import GPU_RULES
 from perfdoctor.rules.gpu_idle import GPU_IDLE_RULES
@@ -41,6 +42,6 @@ def find(case: Case) -> tuple[list[Finding], list[NotExamined]]:
     findings: dict[str, Finding] = {}
     for rule in RULES:
         if rule.cause not in findings and rule.applies(case) and (found := rule(case)) is not None:
-            findings[found.cause] = with_health(found, case)
+            findings[found.cause] = with_done_alone(with_health(found, case), case)
     own, broken = find_of_users(case)
     return sorted([*findings.values(), *own], key=lambda found: -found.share), broken

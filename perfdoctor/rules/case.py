@@ -41,6 +41,23 @@ class Trainer:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneAlone:
+    """What the rank that the others wait for does and they do not: a log, a checkpoint, an evaluation.
+
+    Attributes:
+        rank: which.
+        lines: as those of a case, with fractions of the rank's wall time.
+        share: of that rank's wall time, all of it.
+        waited: of the others' wall time, what they wait for this rank.
+    """
+
+    rank: int
+    lines: tuple[tuple[str, float], ...]
+    share: float
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """All that rules may look at.
 
@@ -60,6 +77,7 @@ class Case:
         loops: of the same, what ran in loops of the job's own, largest first; None where the source was not read.
         kernels: what ran on a GPU longest, by cause id: ``(kernel, fraction of that work's time)``.
         operators: what called the work of a cause most: ``(operator, fraction of that cause's time)``.
+        done_alone: what one rank alone does, for which the others wait; None where nothing is.
         neighbours: processes outside the job that keep most of its cores busy, the busiest first.
         watched_s: seconds watched.
         ranges: cause id to the smallest and largest share that is likely, by chance alone; see ``range_of``.
@@ -78,6 +96,7 @@ class Case:
     loops: Mapping[str, tuple[Loop, ...]] | None = None
     kernels: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     operators: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    done_alone: DoneAlone | None = None
     neighbours: tuple[Neighbour, ...] = ()
     watched_s: float = 0.0
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)

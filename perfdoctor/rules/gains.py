@@ -133,6 +133,12 @@ def _loops(case: Case, cause: str) -> tuple[Loop, ...]:
     return (case.loops or {}).get(cause, ())
 
 
+def _of_done_alone(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What one rank does alone, as far as the others wait for it; no rank waits once it is gone."""
+    likely = min(values["share"], values["waited"])
+    return Gain(likely / 2, likely, max(values["share"], values["waited"]))
+
+
 def _of_named_lines(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
     """The parts of the cause in the functions that are named, as far as they can be spared."""
     parts = dict(case.python_lines.get(cause, ()))
@@ -286,6 +292,7 @@ GAINS: Mapping[str, Estimate] = {
     "interpreter.whole_sequence": _of_sequence,
     "interpreter.several_at_once": _by_larger_batch,
     "interpreter.larger_batch": _by_larger_batch,
+    "interpreter.done_alone": _of_done_alone,
     "interpreter.own_process": _on_other_cores,
     "interpreter.rest": _UP_TO_ALL,
     "interpreter.step_together": _UP_TO_ALL,

@@ -213,12 +213,18 @@ def straggler(accounts: Sequence[Account], cause: str | None) -> int | None:
     A rank is the straggler if nearly all waiting for ranks is for it, and if that waiting is a part of the verdict's
     cause that matters.
     """
-    if cause is None or cause.startswith("communication.") or len(accounts) < 2:
+    if cause is None or cause.startswith("communication."):
+        return None
+    return late_rank(accounts, thresholds.MIN_IMBALANCE if CAUSES[cause].healthy else thresholds.MIN_SHARE)
+
+
+def late_rank(accounts: Sequence[Account], least: float) -> int | None:
+    """The rank that nearly all waiting for ranks is for; None where that is less than some fraction of the time."""
+    if len(accounts) < 2:
         return None
     waits = Amounts.summed(account.waited_for() for account in accounts)
     waited = waits.total
     watched = max(account.seconds for account in accounts)
-    least = thresholds.MIN_IMBALANCE if CAUSES[cause].healthy else thresholds.MIN_SHARE
     if waited < least * watched:
         return None
     rank = max(waits, key=lambda rank: waits[rank])

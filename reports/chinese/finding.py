@@ -33,6 +33,10 @@ def where() -> str:
     return "主要位置"
 
 
+def done_alone(*, rank: int) -> str:
+    return f"rank {rank} 做而其他 rank 不做的事"
+
+
 def on_what() -> str:
     return "主要对象"
 

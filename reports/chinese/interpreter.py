@@ -215,6 +215,16 @@ def several_at_once(*, line: str) -> Fix:
     )
 
 
+def done_alone(*, rank: int, lines: tuple[str, ...], share: float, waited: float) -> Fix:
+    return fix(
+        f"让 rank {rank} 在 {'、'.join(lines)} 少做一些，或者降低频率",
+        f"只有 rank {rank} 把 {percent(share)} 的时间花在那里，其他 rank 有 {percent(waited)} 的时间在等它："
+        "一个 rank 在自己那份训练之外做的事，占用的是所有 rank 的时间。",
+        f"if rank == {rank} and step % 100 == 0: ...  # 日志和统计很少需要每步都做\n"
+        "pool.submit(work, values)  # pool = ThreadPoolExecutor(1)；values：训练会改动的内容要先复制",
+    )
+
+
 def compile_model(*, sharded: bool) -> Fix:
     return fix(
         "编译模型",

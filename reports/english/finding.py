@@ -35,6 +35,10 @@ def where() -> str:
     return "where most of it is"
 
 
+def done_alone(*, rank: int) -> str:
+    return f"what rank {rank} does and the others do not"
+
+
 def on_what() -> str:
     return "on what most of it is"
 

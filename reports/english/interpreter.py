@@ -263,6 +263,16 @@ def several_at_once(*, line: str) -> Fix:
     )
 
 
+def done_alone(*, rank: int, lines: tuple[str, ...], share: float, waited: float) -> Fix:
+    return Fix(
+        f"Let rank {rank} do less at {' and '.join(lines)}, or do it more rarely",
+        f"Rank {rank} alone spends {percent(share)} of its time there, and the others wait for it for "
+        f"{percent(waited)} of theirs: what one rank does beside its part of a step takes the time of all.",
+        f"if rank == {rank} and step % 100 == 0: ...  # logs and statistics are rarely needed at each step\n"
+        "pool.submit(work, values)  # pool = ThreadPoolExecutor(1); values: copies of what the training changes",
+    )
+
+
 def compile_model(*, sharded: bool) -> Fix:
     first = "\n# before fully_shard or FullyShardedDataParallel" if sharded else ""
     return Fix(

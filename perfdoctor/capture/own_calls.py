@@ -51,7 +51,10 @@ def find_calls(lines: Sequence[str]) -> list[WrittenCall]:
     if tree is None:
         return []
     reader = _Reader(tree)
-    reader.visit(tree)
+    try:
+        reader.visit(tree)
+    except RecursionError:
+        return []
     used = {call for loops in reader.training for call in reader.gone_over(loops)}
     train = {loop.scope for loops in reader.training for loop in loops}
     return [

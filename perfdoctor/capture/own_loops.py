@@ -31,7 +31,10 @@ def find_loops(lines: Sequence[str]) -> list[WrittenLoop]:
         lines: of the file.
     """
     tree = parsed("\n".join(lines))
-    return [] if tree is None else [*_loops(tree)]
+    try:
+        return [] if tree is None else [*_loops(tree)]
+    except RecursionError:  # an expression of thousands of terms
+        return []
 
 
 def _loops(tree: ast.Module) -> Iterator[WrittenLoop]:

@@ -42,7 +42,9 @@ def test_a_call_with_a_secret_in_it_is_left_out() -> None:
     assert [call.text for call in calls] == ["y = DataLoader(z)"]
 
 
-@pytest.mark.parametrize("source", ["x = DataLoader(", "\0", "x = " + "(" * 5000, "-" * 90_000 + "1"])
+@pytest.mark.parametrize(
+    "source", ["x = DataLoader(", "\0", "x = " + "(" * 5000, "-" * 90_000 + "1", "x = 1" + " + 1" * 3000]
+)
 def test_what_is_no_python_has_none(source: str) -> None:
     assert not found(source)
 

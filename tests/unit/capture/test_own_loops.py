@@ -83,6 +83,6 @@ def test_rounds_that_need_the_one_before_are_told_from_others(loop: str, carries
     assert find_loops(loop.split("\n"))[0].carries is carries
 
 
-@pytest.mark.parametrize("source", ["for x in", "\0", "x = 1"])
+@pytest.mark.parametrize("source", ["for x in", "\0", "x = 1", "while f:\n    x = x" + " + y" * 3000])
 def test_what_has_none(source: str) -> None:
     assert not found(source)

@@ -23,10 +23,11 @@ def find_done_alone(accounts: Sequence[Account]) -> DoneAlone | None:
     late lies before that, in lines that only this rank is ever at.
     """
     rank = late_rank(accounts, thresholds.MIN_SHARE)
-    late = next((one for one in accounts if one.trainer.rank == rank), None)
-    if rank is None or late is None:
+    seen = [one for one in accounts if one.seconds]
+    late = next((one for one in seen if one.trainer.rank == rank), None)
+    others = [one for one in seen if one is not late]
+    if rank is None or late is None or not others:
         return None
-    others = [one for one in accounts if one is not late]
     theirs = [_by_line(one) for one in others]
     alone = Amounts(
         {
@@ -39,6 +40,8 @@ def find_done_alone(accounts: Sequence[Account]) -> DoneAlone | None:
     if alone.total < max(thresholds.MIN_SHARE, thresholds.MOSTLY * waited):
         return None
     lines = [(line, part) for line, part in by_function(alone) if part >= thresholds.NAMED_FUNCTION]
+    if not lines:
+        return None
     return DoneAlone(rank, tuple((line, part * alone.total) for line, part in lines), alone.total, waited)
 
 

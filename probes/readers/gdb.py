@@ -292,8 +292,10 @@ def _entry(process: Path) -> int:
         vector = (process / "auxv").read_bytes()
     except OSError:
         raise PlacingError("The process has ended, or may not be looked at.") from None
-    values: dict[int, int] = dict(struct.iter_unpack("@LL", vector))
-    return values[_AT_ENTRY]
+    try:
+        return int(dict(struct.iter_unpack("@LL", vector))[_AT_ENTRY])
+    except (struct.error, KeyError):  # a program of 32 bits
+        raise PlacingError("Where the program of the process starts is not known.") from None
 
 
 def _find(process: Path, images: list[Mapping], name: str) -> int:

@@ -47,6 +47,13 @@ def test_what_only_the_late_rank_is_at_is_why_it_is_late() -> None:
         (rank(0, 0.0, {INPUT_PREPROCESSING: {READ: 3.0}}), rank(1, 2.5, {})),
         # What it does alone is little beside what it is waited for.
         (rank(0, 0.0, computing(0.6, 6.0)), rank(1, 2.5, computing(0.0, 6.0))),
+        # It does many things, none of which stands out.
+        (
+            rank(0, 0.0, {PYTHON_OVERHEAD: {f"/job/train.py:{line} f{line}": 0.5 for line in range(5)}}),
+            rank(1, 2.5, computing(0.0, 6.0)),
+        ),
+        # Nothing was seen of who waits.
+        (rank(0, 0.0, computing(2.6, 6.0)), Account(Process(101, 1, 0, None, "trainer", 0, 1))),
         # Nobody waits.
         (rank(0, 0.0, computing(2.6, 6.0)), rank(1, 0.1, computing(0.0, 9.0))),
     ],

@@ -11,14 +11,14 @@ from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
 from perfdoctor.analysis.done_alone import find_done_alone
-from perfdoctor.analysis.lines import called_by_job, located, parts_by_function, parts_by_loop
+from perfdoctor.analysis.lines import called_by_job, drawn_before, located, parts_by_function, parts_by_loop
 from perfdoctor.analysis.method import how_made
 from perfdoctor.analysis.own_code import in_own_code, read_own_code
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.causes import GARBAGE_COLLECTION, PYTHON_OVERHEAD
+from perfdoctor.causes import GARBAGE_COLLECTION, INPUT_PREPROCESSING, PYTHON_OVERHEAD
 from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.measure import measure
@@ -261,6 +261,7 @@ def gather_case(job: JobTimeline, accounts: list[Account], profiled: Profiled) -
     own = {cause: located(accounts, cause, together[cause]) for cause in together}
     called = {cause: called_by_job(accounts, cause, lines) for cause, lines in own.items()}
     under = below_lines(job.stacks)
+    put(accounted.job, "drawn_before", drawn_before(job, own.get(INPUT_PREPROCESSING, {})))
     return Case(
         shares=together.fractions(),
         trainers=tuple(_trainer(job, account, [seen, accounted], longer) for account in accounts),

@@ -1,4 +1,4 @@
-"""Where in the job's own source each cause lies: its lines, functions and loops."""
+"""Where in the job's own source each cause lies: its lines, functions and loops, and what follows a random draw."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.attribution.account import Account
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import by_function
+from perfdoctor.metrics.own_draws import part_after_draws
 from perfdoctor.metrics.own_loops import Loop, OwnLoops
-from perfdoctor.recording.own_source import SourceLoop
+from perfdoctor.recording.own_source import SourceDraw, SourceLoop
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
 
@@ -34,7 +35,18 @@ def parts_by_loop(
     job: JobTimeline, called: Mapping[str, Amounts[str]], own: Mapping[str, Amounts[str]]
 ) -> Mapping[str, tuple[Loop, ...]] | None:
     """Loops, each with its part of all that a cause takes; None where no source was read that runs."""
-    if job.recording.lacks(SourceLoop) or not any(not line.changed for line in job.source_lines):
+    if job.recording.lacks(SourceLoop) or not _is_read(job):
         return None
     loops = OwnLoops(job.stacks, job.recording.rows(SourceLoop))
     return {cause: loops.of(lines, own[cause].total) for cause, lines in called.items()}
+
+
+def drawn_before(job: JobTimeline, lines: Mapping[str, float]) -> float | None:
+    """The part of some lines' time that follows a draw at random; None where no source was read that runs."""
+    if job.recording.lacks(SourceDraw) or not _is_read(job):
+        return None
+    return part_after_draws(job.stacks, job.recording.rows(SourceDraw), lines)
+
+
+def _is_read(job: JobTimeline) -> bool:
+    return any(not line.changed for line in job.source_lines)

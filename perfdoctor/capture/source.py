@@ -22,7 +22,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame, is_own
 from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, now_ns
-from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceLine, SourceLoop
+from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceDraw, SourceLine, SourceLoop
 from perfdoctor.recording.reader import Database
 from perfdoctor.recording.schema import Fact, Sample, StackSegment
 from perfdoctor.recording.stack_changes import SeenStack, stack_changes
@@ -77,7 +77,7 @@ class SourceReader:
                 self._seen[pid] = error
 
     def read(self, recording: Path) -> Iterator[Sample]:
-        """The lines around those that were on stacks longest, and calls and loops of their files for advice.
+        """The lines around those that were on stacks longest, and calls, loops and draws of their files for advice.
 
         Args:
             recording: the file that the stacks are in, committed.
@@ -100,7 +100,7 @@ class SourceReader:
             except OSError as error:
                 yield Fact(now_ns(), NAME, f"file:{file}", SOURCE_NOT_READ, error.strerror or str(error))
 
-    def _of_file(self, places: Sequence[Place], epoch_ns: int) -> Iterator[SourceLine | SourceCall | SourceLoop]:
+    def _of_file(self, places: Sequence[Place], epoch_ns: int) -> Iterator[Sample]:
         """Those of one file; what was written after it had been loaded need not be what runs.
 
         Raises:
@@ -122,12 +122,15 @@ class SourceReader:
         if not changed:
             # Nothing of them is needed while the job is watched.
             from perfdoctor.capture.own_calls import find_calls
+            from perfdoctor.capture.own_draws import find_draws
             from perfdoctor.capture.own_loops import find_loops
 
             for call in find_calls(lines):
                 yield SourceCall(first.file, *call)
             for loop in find_loops(lines):
                 yield SourceLoop(first.file, *loop)
+            for draw in find_draws(lines):
+                yield SourceDraw(first.file, *draw)
 
     def close(self) -> None:
         """Lets go of all files."""

@@ -67,6 +67,7 @@ THREADS: dict[str, Metric] = {
     "own_evaluating": Metric("trainer{} evaluating, with the batches for that", _OF_TIME, "stacks"),
     "own_compiling": Metric("trainer{} compiling its model (torch.compile)", _OF_TIME, "stacks"),
     "own_recompiling": Metric("trainer{} compiling it again, after its first step", _OF_TIME, "stacks"),
+    "drawn_before": Metric("preparation after something is drawn at random, another in each epoch", "of it", "stacks"),
     "interpreter_code": Metric("of interpreter and dispatch, Python's interpreter", "of the samples", "code"),
     "library_code": Metric("of what runs around the arithmetic, libraries other than torch", "of the samples", "code"),
     "collected_by_hand": Metric("garbage collection at a line that does nothing else", "of it", "stacks"),

@@ -12,6 +12,7 @@ ADDED: frozenset[type[schema.Sample]] = frozenset(
         schema.Profile,
         schema.SerialMark,
         own_source.SourceCall,
+        own_source.SourceDraw,
         own_source.SourceLine,
         own_source.SourceLoop,
         schema.StackMissed,

@@ -55,5 +55,21 @@ class SourceLoop(NamedTuple):
     carries: bool
 
 
+class SourceDraw(NamedTuple):
+    """Lines of the job's own that run after something was drawn at random: each time they may give another result.
+
+    Attributes:
+        file: as stacks name it.
+        line: at which it is drawn, from 1.
+        last_line: of the round of the loop that it is drawn in, or else of the function.
+        in_loop: which of the two.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    in_loop: bool
+
+
 # The fact about a file, ``file:/path``, of which no line could be read: why.
 SOURCE_NOT_READ = "source_not_read"

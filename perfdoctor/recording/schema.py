@@ -5,7 +5,7 @@ Times are CLOCK_MONOTONIC nanoseconds. ``None`` means *could not look* and is ne
 
 from typing import NamedTuple, get_args
 
-from perfdoctor.recording.own_source import SourceCall, SourceLine, SourceLoop
+from perfdoctor.recording.own_source import SourceCall, SourceDraw, SourceLine, SourceLoop
 
 
 class Reading(NamedTuple):
@@ -356,7 +356,7 @@ class Event(NamedTuple):
 Sample = (
     Reading | Fact | ProcessSeen | ProcessGone | ThreadSeen | ThreadSample | StackSegment | StackMissed | PythonThread
     | CodeSample | Symbol | InterpreterSample | Mark | CountedCall | SerialMark | Profile | TraceCost | TrialSeen
-    | SourceLine | SourceCall | SourceLoop | WaitSeen | FlightDump | Unavailable | Event
+    | SourceLine | SourceCall | SourceLoop | SourceDraw | WaitSeen | FlightDump | Unavailable | Event
 )  # fmt: skip
 
 TABLES: tuple[type[Sample], ...] = get_args(Sample)  # of a recording: one for each kind of sample

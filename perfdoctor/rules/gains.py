@@ -92,6 +92,12 @@ def _of_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
     return _of_share(case, cause, 0.0, part, part)
 
 
+def _before_draws(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
+    """What is the same in each epoch."""
+    kept = 1 - (values["drawn"] or 0.0)
+    return _of_share(case, cause, 0.0, kept, kept)
+
+
 def _of_called_line(case: Case, cause: str, values: Mapping[str, Any]) -> Gain | None:
     """The same of a line that calls operations."""
     parts = {**dict(case.lines.get(cause, ())), **dict(case.called_lines.get(cause, ()))}
@@ -270,7 +276,7 @@ GAINS: Mapping[str, Estimate] = {
     "input.spread_work": _by_even_workers,
     "input.cheaper": _of_line,
     "input.table_once": _by_tensors,
-    "input.prepare_once": _UP_TO_ALL,
+    "input.prepare_once": _before_draws,
     "input.faster_server": _UP_TO_ALL,
     "input.whole_batches": _UP_TO_ALL,
     "input.draw_many": _part(1.0, least=0.5),

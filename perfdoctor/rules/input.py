@@ -103,7 +103,7 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     if arrow and below.get("datasets", 0.0) >= thresholds.DECODING:
         yield advise("input.rows_in_order", by_number=case.settings.get("dataset") == "arrow rows by number")
     if kind == "text":  # tokens are the same in each epoch
-        yield advise("input.prepare_once", kind=kind, arrow=arrow)
+        yield from _prepare_once(case, kind, arrow=arrow)
     yield advise(
         "input.cheaper",
         line=case.hot_line(INPUT_PREPROCESSING),
@@ -114,11 +114,20 @@ def _prepare_otherwise(case: Case) -> Iterator[Advice]:
     )
     # What environments answer depends on what the model does.
     if kind != "text" and "environments" not in case.settings:
-        yield advise("input.prepare_once", kind=kind, arrow=arrow)
+        yield from _prepare_once(case, kind, arrow=arrow)
     if case.uses_gpu and kind in ("images", "video"):
         yield advise("input.decode_on_gpu", kind=kind)
     if case.uses_gpu and kind not in ("text", "video", "sound"):
         yield advise("input.augment_on_gpu")
+
+
+def _prepare_once(case: Case, kind: str, *, arrow: bool) -> Iterator[Advice]:
+    """What is the same in each epoch, if that takes enough."""
+    drawn = case.number("drawn_before") or 0.0
+    if (1 - drawn) * case.share(INPUT_PREPROCESSING) >= thresholds.REPORTED_SHARE:
+        yield advise(
+            "input.prepare_once", kind=kind, arrow=arrow, drawn=drawn if drawn >= thresholds.TOLD_PART else None
+        )
 
 
 def _kind_of_input(below: Mapping[str, float]) -> str:
@@ -181,6 +190,7 @@ INPUT_RULES = (
             "worker_cores",
             "neighbour_cores",
             "page_cache",
+            "drawn_before",
             "traced_loading",
             "traced_busy",
             "exposed_data",

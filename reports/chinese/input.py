@@ -47,12 +47,14 @@ def table_once(*, part: float) -> Fix:
     )
 
 
-def prepare_once(*, kind: str, arrow: bool) -> Fix:
+def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
     why = (
         "每个 epoch 的 token 都一样，不必每次重新生成。"
         if kind == "text"
         else "每个 epoch 都相同的结果可以保存下来：解码、缩放、过滤或分词之后的样本。"
     )
+    if drawn is not None:
+        why += f"随机取数之后的部分则不然：准备工作的 {percent(drawn)} 在其后。"
     return fix("不变的部分只做一次", why)
 
 

@@ -75,12 +75,14 @@ sample = features[index]  # in training; what is computed of one row is computed
     )
 
 
-def prepare_once(*, kind: str, arrow: bool) -> Fix:
+def prepare_once(*, kind: str, arrow: bool, drawn: float | None) -> Fix:
     why = (
         "Tokens are the same in each epoch: they need not be made anew."
         if kind == "text"
         else "What is the same in each epoch can be kept: decoded, resized, filtered or tokenised samples."
     )
+    if drawn is not None:
+        why += f" That ends where something is drawn at random: {percent(drawn)} of the preparation comes after it."
     return Fix(
         "Do the part that never changes once",
         why,

@@ -262,14 +262,14 @@ def tokens_are_kept_and_read_again() -> None:
         texts = ["one two", "three"]
         names: dict[str, Any] = {"torch": torch, "numpy": numpy, "texts": texts, "index": 1}
         names["tokenize"] = lambda text: [len(text), 70_000]
-        exec(advice("input.prepare_once", kind="text", arrow=False), names)
+        exec(advice("input.prepare_once", kind="text", arrow=False, drawn=None), names)
         assert names["one"].tolist() == [5, 70_000]
         assert torch.nn.Embedding(70_001, 2)(names["one"]).shape == (2, 2)
         assert names["ids"].tolist() == [7, 70_000, 5, 70_000]
         assert isinstance(names["ids"], numpy.memmap)
         os.mkdir("prepared")
         names = {"numpy": numpy, "index": 3, "sample": numpy.arange(5)}
-        exec(advice("input.prepare_once", kind="", arrow=False), names)
+        exec(advice("input.prepare_once", kind="", arrow=False, drawn=None), names)
         assert names["sample"].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -338,7 +338,7 @@ def tokens_of_a_table_are_made_once() -> None:
         made.append(len(rows["text"]))
         return {"ids": [[len(text)] for text in rows["text"]]}
 
-    code = advice("input.prepare_once", kind="text", arrow=True).replace(", num_proc=8", "")
+    code = advice("input.prepare_once", kind="text", arrow=True, drawn=None).replace(", num_proc=8", "")
     names: dict[str, Any] = {"dataset": datasets.Dataset.from_dict({"text": ["a", "bb"] * 50}), "tokenize": tokenize}
     exec(code, names)
     for _ in range(2):

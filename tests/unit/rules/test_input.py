@@ -312,6 +312,14 @@ def test_rows_of_a_table_promise_what_the_table_takes_and_come_before_workers() 
     assert first_of_all.speedup_range == pytest.approx((1 / (1 - 0.8 * 0.45), 5.0))
 
 
+@pytest.mark.parametrize(("drawn", "speedup"), [(0.0, 2.0), (0.6, 1.25), (0.95, None)])
+def test_what_follows_a_random_draw_cannot_be_kept(drawn: float, speedup: float | None) -> None:
+    found = first(job(0.5, 0, numbers={"drawn_before": drawn}))
+    assert paces(found).get("Do the part that never changes once") == (speedup and pytest.approx(speedup))
+    said = [fix.why for fix in worded_fixes(found) if "at random" in fix.why]
+    assert len(said) == (drawn == 0.6)
+
+
 def test_a_fix_promises_no_more_than_its_finding() -> None:
     """Workers would hide both causes, but each finding speaks for its own share."""
     given = job(0.8, 0, numbers={"job_cores": 1.0}, settings={"cores": 16.0})

@@ -1,0 +1,164 @@
+"""Where the job's own source draws at random: what runs after that may give another result each time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from perfdoctor.capture.own_calls import parsed
+from perfdoctor.knowledge.own_calls import (
+    DRAWING_TRANSFORM,
+    DRAWS,
+    DRAWS_OF_GENERATORS,
+    FILLS,
+    GENERATORS,
+    TRANSFORMS,
+    WHOLE_NUMBERS,
+)
+from perfdoctor.results.edits import last_name
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Loop = ast.For | ast.AsyncFor | ast.While
+
+
+class Drawn(NamedTuple):
+    """The lines that run after a draw.
+
+    Attributes:
+        line: at which it is drawn.
+        last_line: of the round of the loop that it is drawn in, or else of the function.
+        in_loop: which of the two.
+    """
+
+    line: int
+    last_line: int
+    in_loop: bool
+
+
+def find_draws(lines: Sequence[str]) -> list[Drawn]:
+    """Where a file of Python source draws at random: the first draw of each function, and of each loop in one.
+
+    Draws that only say which sample comes next (shuffled, chosen, used as an index) are none. Calls of functions of
+    the same file that draw are some.
+
+    Args:
+        lines: of the file.
+    """
+    tree = parsed("\n".join(lines))
+    try:
+        return [] if tree is None else _Reader(tree).find()
+    except RecursionError:  # an expression of thousands of terms
+        return []
+
+
+class _Call(NamedTuple):
+    call: ast.Call
+    loop: _Loop | None  # the innermost one around it in its function
+
+
+class _Reader:
+    """Reads a file."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._imported = dict(_imports(tree))
+        self._functions = {node: _calls_in(node) for node in ast.walk(tree) if isinstance(node, _Function)}
+        self._module = tree, _calls_in(tree)
+        self._generators = self._assigned(tree, GENERATORS.__contains__)
+        self._transforms = self._assigned(tree, _draws_when_called)
+        self._drawing: set[str] = set()
+
+    def find(self) -> list[Drawn]:
+        """The first draws."""
+        draws = {function: self._draws(function, calls) for function, calls in self._functions.items()}
+        while found := {function.name for function, some in draws.items() if some} - self._drawing:
+            self._drawing |= found
+            draws = {function: self._draws(function, calls) for function, calls in self._functions.items()}
+        # What a script draws before its loops, it draws once.
+        in_loops = [one for one in self._draws(*self._module) if one.loop]
+        return [*_first(in_loops, None), *(one for function, some in draws.items() for one in _first(some, function))]
+
+    def _draws(self, scope: ast.Module | _Function, calls: Sequence[_Call]) -> list[_Call]:
+        indices = _only_say_which(scope)
+        return [one for one in calls if self._draws_at_random(one.call) and one.call not in indices]
+
+    def _draws_at_random(self, call: ast.Call) -> bool:
+        module, _, name = self._path(call.func).rpartition(".")
+        last = last_name(call.func)
+        if name in DRAWS.get(module, ()) or last in FILLS or last in self._transforms | self._drawing:
+            return True
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        return of is not None and last in DRAWS_OF_GENERATORS and last_name(of) in self._generators
+
+    def _assigned(self, tree: ast.Module, makes: Callable[[str], bool]) -> set[str]:
+        """The last names of what calls of some kind made, alone or in something else."""
+        return {
+            last_name(target)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            and any(isinstance(one, ast.Call) and makes(self._path(one.func)) for one in ast.walk(node.value))
+            for target in node.targets
+        } - {""}
+
+    def _path(self, function: ast.expr) -> str:
+        """The full name of what is called, ``numpy.random.rand``; "" where it was not imported."""
+        names: list[str] = []
+        while isinstance(function, ast.Attribute):
+            names.append(function.attr)
+            function = function.value
+        if not isinstance(function, ast.Name) or function.id not in self._imported:
+            return ""
+        return ".".join([self._imported[function.id], *reversed(names)])
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """By the names under which they are known, the full names of what is imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for one in node.names:
+                yield one.asname or one.name, f"{node.module}.{one.name}"
+
+
+def _draws_when_called(path: str) -> bool:
+    """Whether a class is a library's transform that draws."""
+    return path.partition(".")[0] in TRANSFORMS and path.rpartition(".")[2].startswith(DRAWING_TRANSFORM)
+
+
+def _calls_in(scope: ast.Module | _Function) -> list[_Call]:
+    """The calls in a function, without those in functions inside of it."""
+
+    def walk(node: ast.AST, loop: _Loop | None) -> Iterator[_Call]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, _Function):
+                continue
+            if isinstance(child, ast.Call):
+                yield _Call(child, loop)
+            yield from walk(child, child if isinstance(child, _Loop) else loop)
+
+    return [*walk(scope, None)]
+
+
+def _only_say_which(scope: ast.AST) -> set[ast.expr]:
+    """Draws of whole numbers that are the index of something."""
+    indices = [node.slice for node in ast.walk(scope) if isinstance(node, ast.Subscript)]
+    names = {one.id for one in indices if isinstance(one, ast.Name)}
+    kept = [
+        node.value
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and names.issuperset(map(last_name, node.targets))
+    ]
+    return {one for one in (*indices, *kept) if isinstance(one, ast.Call) and last_name(one.func) in WHOLE_NUMBERS}
+
+
+def _first(draws: Sequence[_Call], function: _Function | None) -> list[Drawn]:
+    """The first draw in each loop, and the first one of the function in none."""
+    first: dict[_Loop | _Function | None, int] = {}
+    for call, loop in draws:
+        around = loop or function
+        first[around] = min(call.lineno, first.get(around, call.lineno))
+    return [
+        Drawn(line, around.end_lineno or line, isinstance(around, _Loop)) for around, line in first.items() if around
+    ]

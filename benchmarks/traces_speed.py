@@ -24,7 +24,8 @@ import msgspec
 
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.cluster.files import find_traces
-from perfdoctor.traces.decode import TraceDocument, TraceEvent, TraceFile
+from perfdoctor.traces.decode import TraceDocument, TraceFile
+from perfdoctor.traces.events import TraceEvent
 from perfdoctor.traces.reader import read_trace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))

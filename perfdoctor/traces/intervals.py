@@ -109,15 +109,17 @@ class Intervals:
 
 def spread(start: Int64s, end: Int64s, amounts: Floats, times: Int64s) -> Floats:
     """For each time, how much lies before it of amounts that are spread evenly over their spans, which may overlap."""
-    if not len(start):
-        return np.zeros(len(times))
+    return np.interp(times, *sum_up(start, end, amounts)) if len(start) else np.zeros(len(times))
+
+
+def sum_up(start: Int64s, end: Int64s, amounts: Floats) -> tuple[Int64s, Floats]:
+    """Moments, and how much lies before each of amounts that are spread so; between two of them it grows evenly."""
     length = np.maximum(end - start, 1)
     edges = np.concatenate((start, start + length))
     steps = np.concatenate((amounts / length, -amounts / length))
     order = np.argsort(edges, kind="stable")
     slopes = np.cumsum(steps[order])[:-1]
-    summed = np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
-    return np.interp(times, edges[order], summed)
+    return edges[order], np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
 
 
 NONE = -1

@@ -40,7 +40,7 @@ from perfdoctor.traces.model import (
     is_among,
 )
 
-_NO_STACK = (b'""', b"null")
+_NO_STACK = (b"", b'""', b"null")
 
 
 class Numbering(dict[Any, int]):
@@ -217,9 +217,11 @@ class Columns:
         """What only ranges on the host have; operators come first."""
         stacks = np.full(len(events), UNKNOWN, dtype=np.int32)
         inputs = stacks.copy()
-        for row, operator in enumerate(operators):
-            if (stack := operator.args.stack) and bytes(stack) not in _NO_STACK:
-                stacks[row] = self.stacks[bytes(stack)]
+        written = [operator.args.stack for operator in operators]
+        if any(written):
+            for row, stack in enumerate(map(bytes, written)):
+                if stack not in _NO_STACK:
+                    stacks[row] = self.stacks[stack]
         for row in np.flatnonzero(names[: len(operators)] < len(COUNTED)).tolist():
             if (given := operators[row].args).shapes:
                 inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]

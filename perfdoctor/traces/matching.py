@@ -154,7 +154,8 @@ def _split_apart(
     tolerance = {
         rank: thresholds.COLLECTIVE_END_NS + thresholds.CLOCK_ERRORS * clocks[rank].error for rank in collective
     }
-    if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in collective):
+    first_end = min(end.values())
+    if all(start[rank] <= first_end + tolerance[rank] for rank in collective):
         return [dict(collective)]
     parts: list[dict[int, int]] = []
     first_end = -np.inf

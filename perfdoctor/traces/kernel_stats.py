@@ -27,8 +27,8 @@ from perfdoctor.knowledge.profiler import (
     name_precision,
 )
 from perfdoctor.metrics.names import TRACE
-from perfdoctor.metrics.statistics import median
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.intervals import NONE, nest

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.statistics import median
+from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats, Int64s
 

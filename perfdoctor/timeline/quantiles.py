@@ -27,4 +27,6 @@ def quantiles(values: npt.ArrayLike, fractions: Sequence[float]) -> npt.NDArray[
 
 def median(values: npt.ArrayLike) -> float:
     """The middle of some values, at least one."""
-    return float(quantiles(values, (0.5,))[0])
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    below, above = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return float(below + (above - below) / 2)

@@ -219,11 +219,10 @@ class Nesting:
 
     def _find_states(self) -> tuple[Int64s, Int64s]:
         """Moments at which the innermost range changes, and which one it is from then on."""
-        numbers = np.arange(len(self.rows))
-        edges = np.concatenate((self._end, self._start))
-        state = np.concatenate((self.parent, numbers))
         # At one moment inner ranges end before outer ones, and all ends come before starts.
-        order = np.lexsort((np.concatenate((-numbers, numbers)), np.repeat((0, 1), len(numbers)), edges))
+        edges = np.concatenate((self._end[::-1], self._start))
+        state = np.concatenate((self.parent[::-1], np.arange(len(self.rows))))
+        order = np.argsort(edges, kind="stable")
         return edges[order], state[order]
 
 

@@ -104,7 +104,7 @@ def main() -> None:
     start_python_threads(arguments.python, None)
     start_python_threads(arguments.waking, 0.2)
     common_arguments = argparse.Namespace(
-        state="fixed", seconds=arguments.seconds, diagnose=None, json=None, recording=None
+        state="fixed", seconds=arguments.seconds, diagnose=None, json=None, recording=None, slower=0.0
     )
     try:
         train(common.Run(common_arguments), arguments.rest)

@@ -23,8 +23,8 @@ import numpy as np
 
 from perfdoctor.cluster.files import find_traces
 from perfdoctor.knowledge.profiler import Work
-from perfdoctor.traces.decode import DEVICE_CATEGORIES
 from perfdoctor.traces.device import classify_work, split_devices
+from perfdoctor.traces.events import DEVICE_CATEGORIES
 from perfdoctor.traces.intervals import Intervals
 from perfdoctor.traces.model import DeviceKind, Trace
 from perfdoctor.traces.reader import read_trace

@@ -4,10 +4,10 @@
 
 Each trace is analysed by each of the three in a process of its own, in turns, and the fastest of the rounds counts.
 Libraries are loaded before the clock starts. perfdoctor: from the packed file to the diagnosis. HTA: from the packed
-file to its temporal breakdown and overlap. Bare: the text is in memory already, and msgspec decodes it into the
-same typed events, all at once. Memory is the highest resident size: whole, and perfdoctor's own. Its own is what it
-takes beyond loaded libraries, less the pages of their files that are read when their code first runs. What no trace can
-do without is told by one of two events.
+file to its temporal breakdown and overlap. Bare: the text is in memory already, and msgspec decodes it into typed
+events, all at once, each with all fields that perfdoctor reads of any. Memory is the highest resident size: whole, and
+perfdoctor's own. Its own is what it takes beyond loaded libraries, less the pages of their files that are read when
+their code first runs. What no trace can do without is told by one of two events.
 """
 
 import argparse
@@ -24,7 +24,8 @@ import msgspec
 
 from perfdoctor.analysis.from_traces import diagnose_traces
 from perfdoctor.cluster.files import find_traces
-from perfdoctor.traces.decode import TraceDocument, TraceEvent, TraceFile
+from perfdoctor.traces.decode import TraceDocument, TraceFile
+from perfdoctor.traces.events import TraceEvent
 from perfdoctor.traces.reader import read_trace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))

@@ -47,7 +47,7 @@ def keep(told: dict[str, Any], work: Path, into: Path) -> Path:
 
 def trim(trace: Path, to: Path) -> Path | None:
     """Copies of a trace what perfdoctor reads of it, but for stacks; None if that is too large to keep."""
-    from perfdoctor.traces.decode import EventArguments
+    from perfdoctor.traces.events import EventArguments
 
     whole = json.loads(gzip.decompress(trace.read_bytes()))
     # Stacks name the folders of whoever ran the session.

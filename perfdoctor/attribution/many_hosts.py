@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNATTRIBUTED, UNOBSERVED_RANK
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.statistics import median
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.quantiles import median
 
 _EXCHANGES = (UNOBSERVED_RANK, BANDWIDTH, LATENCY)
 

@@ -6,6 +6,7 @@ a shown password does.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 MASK = "***"
 
@@ -126,6 +127,7 @@ def mask_environment(
     }
 
 
+@lru_cache(maxsize=512)  # the processes of a job have the same commands and variables, by the hundred
 def mask_text(text: str) -> str:
     """A text with everything masked that looks like a secret."""
     text = _text(text)[:_LONGEST_SEARCHED]
@@ -182,6 +184,7 @@ def _mask_value(match: re.Match[str]) -> str:
     return f"{match['name']}{quote}{MASK}{quote}"
 
 
+@lru_cache(maxsize=512)
 def _names_a_secret(name: str) -> bool:
     return _SECRET_NAME.search(_CAMEL.sub("_", name)) is not None
 

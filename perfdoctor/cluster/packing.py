@@ -35,7 +35,7 @@ _OF_RECORDINGS = (HostSummary, Account, Process, Case, Trainer, Neighbour)
 _CLASSES: dict[str, type[Any]] = {
     one.__name__: one for one in (*_OF_TRACES, *_OF_RECORDINGS, NotExamined, Message, Evidence)
 }
-_OBJECT, _ARRAY, _MAPPING, _AMOUNTS = 1, 2, 3, 4  # codes of MessagePack's extension type
+_OBJECT, _ARRAY, _MAPPING, _AMOUNTS, _SHARED = 1, 2, 3, 4, 5  # codes of MessagePack's extension type
 _RAW, _DIFFERENCES = 0, 1
 _EXACT = 2.0**53  # whole numbers up to here are exact as floats
 _LEVEL = 6
@@ -51,11 +51,11 @@ def pack(value: object) -> bytes:
     Raises:
         TypeError: there is something in it that is no plain value.
     """
-    return zlib.compress(_encode(value), _LEVEL)
+    return zlib.compress(msgspec.msgpack.encode(_plain(value)), _LEVEL)
 
 
 Shared = dict[Any, Any]
-"""Texts, and tuples of texts and whole numbers, by themselves: thousands of ranks have the same ones."""
+"""Texts, and by their bytes tuples of texts and whole numbers: thousands of ranks have the same ones."""
 
 
 def unpack(packed: bytes, shared: Shared | None = None) -> Any:
@@ -74,30 +74,38 @@ def unpack(packed: bytes, shared: Shared | None = None) -> Any:
         raise Damaged(str(error)) from None
 
 
-def _encode(value: object) -> bytes:
-    return msgspec.msgpack.encode(_plain(value))
-
-
 def _decode(raw: bytes | memoryview, shared: Shared) -> Any:
     return _tuples(msgspec.msgpack.decode(raw, ext_hook=partial(_restore, shared)), shared)
 
 
-def _plain(value: object) -> object:
+def _plain(value: object) -> Any:
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value
     if type(value).__name__ in _CLASSES:
         name = type(value).__name__
-        return msgspec.msgpack.Ext(_OBJECT, _encode([name, *(getattr(value, field) for field in _fields(name))]))
+        return _extended(_OBJECT, [name, *(_plain(getattr(value, field)) for field in _fields(name))])
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        listed = [_plain(one) for one in value]
+        return _extended(_SHARED, listed) if all(map(_is_shared, listed)) else listed
     if isinstance(value, Mapping):
         code = _AMOUNTS if isinstance(value, Amounts) else _MAPPING
-        return msgspec.msgpack.Ext(code, _encode([[key, one] for key, one in value.items()]))
+        return _extended(code, [_plain(list(value)), [_plain(one) for one in value.values()]])
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        return msgspec.msgpack.Ext(_ARRAY, _encode(_of_array(value)))
+        return _extended(_ARRAY, _of_array(value))
     raise TypeError(f"{type(value).__name__} is no plain value")
+
+
+def _extended(code: int, value: object) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(code, msgspec.msgpack.encode(value))
+
+
+def _is_shared(value: object) -> bool:
+    """What other ranks may have as well: texts, whole numbers, and tuples of them."""
+    if isinstance(value, msgspec.msgpack.Ext):
+        return value.code == _SHARED
+    return value is None or type(value) in (str, int)
 
 
 def _fields(name: str) -> tuple[str, ...]:
@@ -107,13 +115,18 @@ def _fields(name: str) -> tuple[str, ...]:
 
 
 def _restore(shared: Shared, code: int, data: memoryview) -> Any:
+    if code == _SHARED:
+        raw = bytes(data)
+        if raw not in shared:
+            shared[raw] = _decode(raw, shared)
+        return shared[raw]
     if code == _OBJECT:
         name, *listed = _decode(data, shared)
         return _CLASSES[name](**dict(zip(_fields(name), listed, strict=True)))
     if code == _ARRAY:
-        return _array(*_decode(data, shared))
+        return _array(*msgspec.msgpack.decode(data))
     if code in (_MAPPING, _AMOUNTS):
-        found = dict(_decode(data, shared))
+        found = dict(zip(*_decode(data, shared), strict=True))
         return Amounts(found) if code == _AMOUNTS else found
     raise ValueError(f"code {code} is not known")
 
@@ -121,15 +134,7 @@ def _restore(shared: Shared, code: int, data: memoryview) -> Any:
 def _tuples(value: Any, shared: Shared) -> Any:
     if isinstance(value, str):
         return shared.setdefault(value, value)
-    if not isinstance(value, list):
-        return value
-    found = tuple(_tuples(one, shared) for one in value)
-    return shared.setdefault(found, found) if _is_plain(found) else found
-
-
-def _is_plain(value: tuple[Any, ...]) -> bool:
-    """Whether a tuple has nothing in it but texts, whole numbers and other such tuples: 1 is not 1.0, and not True."""
-    return all(_is_plain(one) if isinstance(one, tuple) else one is None or type(one) in (str, int) for one in value)
+    return tuple(_tuples(one, shared) for one in value) if isinstance(value, list) else value
 
 
 def _of_array(values: npt.NDArray[Any]) -> tuple[int, str, tuple[int, ...], bytes]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from perfdoctor.cluster.condensing import condense, condense_host
 from perfdoctor.cluster.files import File
+from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.remote import at_hand
 
 
@@ -26,11 +27,12 @@ def _of_trace(path: Path) -> bytes:
     from perfdoctor.traces.rank import summarize
     from perfdoctor.traces.reader import read_trace
 
-    return condense(summarize(read_trace(path)))
+    with collector_paused():
+        return condense(summarize(read_trace(path)))
 
 
 def _of_recording(path: Path) -> bytes:
-    from perfdoctor.analysis.host import summarise_recording
+    from perfdoctor.analysis.one_host import summarise_recording
     from perfdoctor.recording.reader import Recording
 
     with Recording.open(path) as recording:

@@ -127,7 +127,8 @@ def _diagnose_traces(files: Sequence[File]) -> Diagnosis:
     from perfdoctor.analysis.from_traces import diagnose_traces
     from perfdoctor.traces.reader import read_trace
 
-    return diagnose_traces(read_trace(Path(file.address)) for file in files)
+    with collector_paused():
+        return diagnose_traces(read_trace(Path(file.address)) for file in files)
 
 
 def _diagnose_host(file: File) -> Diagnosis:

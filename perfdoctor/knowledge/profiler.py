@@ -152,6 +152,7 @@ LAYOUT = re.compile(r"nchw_?to|nhwc_?to|transpose")
 FUNCTOR = re.compile(r"\b(?!gpu_kernel)\w+(Functor|_kernel_cuda|_kernel_impl)\b")
 
 
+@lru_cache(maxsize=4096)
 def name_work(written: str) -> Work:
     """What a kernel of this name does."""
     name = written.lower()

@@ -1,7 +1,4 @@
-"""Medians and percentiles; and whether work takes longer with something beside it, by a bootstrap.
-
-Numpy's own (``median``, ``percentile``) load its masked arrays when they are first called, which takes longer than
-reading a small trace, and some MB of memory.
+"""Whether work takes longer with something beside it, by a bootstrap.
 
 To compare, only what is alike is taken: work of one kind, with several of both sorts. If one kind alone already differs
 much in what it takes, it is several kinds that nothing distinguishes, and is left out. Both sorts are drawn anew, with
@@ -10,7 +7,7 @@ replacement: a difference that is gone in more than one of twenty draws may be c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -18,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import thresholds
+from perfdoctor.timeline.quantiles import quantiles
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -31,24 +29,6 @@ def with_replacement(random: Random, draws: int, count: int) -> npt.NDArray[np.i
     """
     numbers = np.frombuffer(random.randbytes(8 * draws * count), dtype=np.uint64) % np.uint64(count)
     return np.asarray(numbers.astype(np.int64).reshape(draws, count))
-
-
-def quantiles(values: npt.ArrayLike, fractions: Sequence[float]) -> npt.NDArray[np.float64]:
-    """The values below which some fractions of all lie, interpolated between neighbours as ``numpy.quantile`` does.
-
-    Args:
-        values: at least one, in any order.
-        fractions: between 0 and 1.
-    """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    place = np.asarray(fractions, dtype=np.float64) * (len(ordered) - 1)
-    below, above = ordered[np.floor(place).astype(np.int64)], ordered[np.ceil(place).astype(np.int64)]
-    return np.asarray(below + (above - below) * (place % 1.0))
-
-
-def median(values: npt.ArrayLike) -> float:
-    """The middle of some values, at least one."""
-    return float(quantiles(values, (0.5,))[0])
 
 
 _DRAWS = 100  # of which one in twenty may be chance

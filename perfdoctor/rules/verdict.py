@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.statistics import with_replacement
 from perfdoctor.timeline.amounts import Amounts, summed_by_block
+from perfdoctor.timeline.quantiles import quantiles
 
 if TYPE_CHECKING:
     from perfdoctor.attribution.account import Account  # it brings the job, which traces do without
@@ -180,17 +182,22 @@ def share_ranges(accounts: Sequence[Account]) -> dict[str, tuple[float, float]]:
     if len(parts) < 2:
         return {}
     drawn = _drawn(parts, _weights(parts))
-    return {cause: tuple(np.quantile([shares[cause] for shares in drawn], (0.05, 0.95)).tolist()) for cause in drawn[0]}
+    return {cause: tuple(quantiles([shares[cause] for shares in drawn], (0.05, 0.95)).tolist()) for cause in drawn[0]}
 
 
 def _weights(parts: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:
     """Parts of an account drawn anew, with replacement: one row per draw, by what each part counts in it."""
-    count = len(parts)
-    draws = with_replacement(Random(_SEED), RESAMPLES, count) + np.arange(RESAMPLES)[:, np.newaxis] * count
-    drawn = np.bincount(draws.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count)
+    drawn = _draws(len(parts))
     totals = drawn @ np.array([sum(part.values()) for part in parts])
     weights: npt.NDArray[np.float64] = drawn / np.where(totals > 0, totals, 1.0)[:, np.newaxis]
     return weights
+
+
+@lru_cache(maxsize=1)  # the ranges and the confidence are of the same parts
+def _draws(count: int) -> npt.NDArray[np.int64]:
+    """How often each of so many parts is drawn: one row per draw."""
+    draws = with_replacement(Random(_SEED), RESAMPLES, count) + np.arange(RESAMPLES)[:, np.newaxis] * count
+    return np.bincount(draws.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count)
 
 
 def _drawn(accounts: Sequence[Mapping[str, float]], weights: npt.NDArray[np.float64]) -> list[dict[str, float]]:

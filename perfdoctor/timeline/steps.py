@@ -14,6 +14,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.code_location import TRAINING_PHASES
 from perfdoctor.timeline.marks import Marks, Segment, Segments, StepEvents
+from perfdoctor.timeline.quantiles import median, quantiles
 
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -197,12 +198,12 @@ def describe_steps(
     phases = {name: spent for name, spent in by_phase.items() if spent.any()}
     return {
         "count": len(lengths_s),
-        "median_s": float(np.median(lengths_s)),
+        "median_s": median(lengths_s),
         "mean_s": float(lengths_s.mean()),
-        "p95_s": float(np.percentile(lengths_s, 95)),
+        "p95_s": float(quantiles(lengths_s, (0.95,))[0]),
         "phases": {
             name: {
-                "median_s": float(np.median(spent)),
+                "median_s": median(spent),
                 "mean_s": float(spent.mean()),
                 "share": float(spent.sum() / lengths_s.sum()),
             }

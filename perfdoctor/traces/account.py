@@ -32,7 +32,7 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.communication import CollectiveTimes, time_collectives, time_host_collectives
 from perfdoctor.traces.device import DeviceTime, Gaps, IdleReason, classify_work, explain_idle, split_devices
 from perfdoctor.traces.host import Host, HostActivity
-from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, spread
+from perfdoctor.traces.intervals import NONE, Floats, Intervals, Nesting, sum_up
 from perfdoctor.traces.model import UNKNOWN, Int8s, Int64s, Trace, find_launches
 from perfdoctor.traces.steps import Window, find_window
 
@@ -196,9 +196,14 @@ class RankAccount:
     def before(self, times: Int64s) -> dict[str, Floats]:
         """By cause, how many nanoseconds of it lie before each of some times."""
         return {
-            cause: sum((spread(*parts, times) for parts in attributed), np.zeros(len(times)))
-            for cause, attributed in self.attributed.items()
+            cause: sum((np.interp(times, *one) for one in summed), np.zeros(len(times)))
+            for cause, summed in self._summed.items()
         }
+
+    @cached_property
+    def _summed(self) -> dict[str, list[tuple[Int64s, Floats]]]:
+        """By cause, what was attributed at once: moments, and how much of it lies before each."""
+        return {cause: [sum_up(*parts) for parts in attributed] for cause, attributed in self.attributed.items()}
 
 
 def _recurs(spent: Floats) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -61,16 +62,17 @@ class Collectives:
 
     def _by_columns(self, amounts: Floats) -> Floats:
         found = np.zeros(len(COLUMNS), dtype=amounts.dtype)
-        found[[_PLACES[cause] for cause in self.causes]] = amounts
+        found[_places(self.causes)] = amounts
         return found
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def alone_within(self, start: int, end: int) -> float:
-        """Nanoseconds of a span in which nothing but communication goes on."""
-        begun, done = np.interp((start, end), *self.alone).tolist() if len(self.alone[0]) else (0.0, 0.0)
-        return float(done - begun)
+    def alone_within(self, start: Int64s, end: Int64s) -> Floats:
+        """Nanoseconds of each of some spans in which nothing but communication goes on."""
+        if not len(self.alone[0]):
+            return np.zeros(len(start))
+        return np.interp(end, *self.alone) - np.interp(start, *self.alone)
 
     def exposed(self, row: int, until: int) -> float:
         """Nanoseconds of a collective's exposed time that lie before a moment."""
@@ -79,6 +81,12 @@ class Collectives:
         start, end = int(self.start[row]), int(self.end[row])
         begun, then, done = np.interp((start, min(max(until, start), end), end), *self.alone).tolist()
         return float(self.split[row].sum()) * (then - begun) / (done - begun) if done > begun else 0.0
+
+
+@lru_cache
+def _places(causes: tuple[str, ...]) -> Int64s:
+    """Where some causes stand in ``COLUMNS``."""
+    return np.array([_PLACES[cause] for cause in causes], dtype=np.int64)
 
 
 def list_collectives(account: RankAccount) -> Collectives:

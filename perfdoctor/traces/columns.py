@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.knowledge import profiler, thresholds
-from perfdoctor.traces.decode import (
+from perfdoctor.traces.events import (
+    ALLOCATION,
     IGNORED,
+    KIND_OF,
     KINDS,
     NO_DURATION,
+    AllocationArguments,
+    EventArguments,
     Loose,
     RowKind,
     TargetTable,
@@ -37,13 +40,7 @@ from perfdoctor.traces.model import (
     is_among,
 )
 
-# Loops over millions of events run in C with these.
-_START, _DURATION, _NAME = attrgetter("ts"), attrgetter("dur"), attrgetter("name")
-_THREAD, _CORRELATION = attrgetter("pid", "tid"), attrgetter("args.correlation")
-_STACK, _COLLECTIVE = attrgetter("args.stack"), attrgetter("args.collective")
-_GRID, _BLOCK = attrgetter("args.grid"), attrgetter("args.block")
-_DEVICE, _STREAM = attrgetter("args.device"), attrgetter("args.stream")
-_NO_STACK = (b'""', b"null")
+_NO_STACK = (b"", b'""', b"null")
 
 
 class Numbering(dict[Any, int]):
@@ -99,29 +96,47 @@ class Columns:
         self._devices_so_far = 0
         self._open: dict[tuple[Loose, Loose], list[TraceEvent]] = defaultdict(list)
 
-    def add(self, events: list[TraceEvent]) -> None:
+    def add(self, events: list[Any]) -> None:
         """Takes the events of one piece."""
         self.events += len(events)
+        by_kind = self._sort_loose(events) if events and type(events[0]) is TraceEvent else self._sort_exact(events)
+        if by_kind:
+            self._add_rows(by_kind)
+
+    def _sort_exact(self, events: list[Any]) -> dict[RowKind, list[Any]]:
+        """Events whose types tell what they are."""
+        by_type: dict[type, list[Any]] = defaultdict(list)
+        for event in events:
+            by_type[type(event)].append(event)
+        by_kind: dict[RowKind, list[Any]] = defaultdict(list)
+        for one, found in by_type.items():
+            if (kind := KIND_OF.get(one)) is not None:
+                by_kind[kind] += found
+        for event in by_type[ALLOCATION]:
+            self._note_reserved(event.args)
+        return by_kind
+
+    def _sort_loose(self, events: list[TraceEvent]) -> dict[RowKind, list[Any]]:
+        """Events that may lack anything."""
         by_category: dict[str | None, list[TraceEvent]] = defaultdict(list)
         for event in events:
             if event.ph == "X":
                 by_category[event.cat].append(event)
             elif event.ph == "B" or event.ph == "E":
                 self._pair(event, by_category)
-            elif event.ph == "i" and event.args.reserved is not None:
-                self._note_reserved(event)
+            elif event.ph == "i":
+                self._note_reserved(event.args)
             elif event.ph not in NO_DURATION:
                 self.unreadable += 1
-        by_kind: dict[RowKind, list[TraceEvent]] = defaultdict(list)
+        by_kind: dict[RowKind, list[Any]] = defaultdict(list)
         for category, found in by_category.items():
             self._sort_category((category or "").lower(), found, by_kind)
-        if by_kind:
-            self._add_rows(by_kind)
+        return by_kind
 
-    def _note_reserved(self, event: TraceEvent) -> None:
+    def _note_reserved(self, given: AllocationArguments | EventArguments) -> None:
         """What an allocation reports; those on the host have no device."""
-        device, reserved = whole_number(event.args.reserved_on), whole_number(event.args.reserved)
-        if device >= 0:
+        device, reserved = whole_number(given.reserved_on), whole_number(given.reserved)
+        if given.reserved is not None and device >= 0:
             self.reserved[device] = max(self.reserved[device], reserved)
 
     def _pair(self, event: TraceEvent, by_category: dict[str | None, list[TraceEvent]]) -> None:
@@ -136,7 +151,7 @@ class Columns:
         else:
             self.unreadable += 1
 
-    def _sort_category(self, category: str, events: list[TraceEvent], by_kind: dict[RowKind, list[TraceEvent]]) -> None:
+    def _sort_category(self, category: str, events: list[TraceEvent], by_kind: dict[RowKind, list[Any]]) -> None:
         if (kind := KINDS.get(category)) is not None:
             by_kind[kind] += events
         elif not category:
@@ -144,18 +159,18 @@ class Columns:
         elif category not in IGNORED:
             self.unknown_categories[category] += len(self._complete(events))
 
-    def _complete(self, events: list[TraceEvent]) -> list[TraceEvent]:
+    def _complete(self, events: list[Any]) -> list[Any]:
         """The events that have a start and a name; mostly all."""
         found = [event for event in events if event.ts is not None and event.name]
         self.unreadable += len(events) - len(found)
         return found
 
-    def _add_rows(self, by_kind: dict[RowKind, list[TraceEvent]]) -> None:
+    def _add_rows(self, by_kind: dict[RowKind, list[Any]]) -> None:
         """Adds to all tables at once, because each operation on columns costs more than some hundred rows."""
         kinds = sorted(by_kind)
         events = [event for kind in kinds for event in by_kind[kind]]
-        start = np.fromiter(map(_START, events), dtype=np.float64, count=len(events))  # None becomes nan
-        names = self.names.of(map(_NAME, events), len(events))
+        start = np.array([event.ts for event in events], dtype=np.float64)  # None becomes nan
+        names = self.names.of([event.name for event in events], len(events))
         if np.isnan(start).any() or ("" in self.names and (names == self.names[""]).any()):
             complete = {kind: whole for kind in kinds if (whole := self._complete(by_kind[kind]))}
             if complete:
@@ -187,56 +202,59 @@ class Columns:
             kind = columns_of[TargetTable.DEVICE]["kind"]
             self._device.append({**columns_of[TargetTable.DEVICE], **self._of_device(events[calls:], kind)})
 
-    def _durations(self, events: list[TraceEvent]) -> Numbers:
+    def _durations(self, events: list[Any]) -> Numbers:
         """In the file's microseconds."""
-        duration = np.fromiter(map(_DURATION, events), dtype=np.float64, count=len(events))  # None becomes nan
+        duration = np.array([event.dur for event in events], dtype=np.float64)  # None becomes nan
         missing, negative = np.isnan(duration), duration < 0
         self.unended += int(missing.sum())
         self.negative += int(negative.sum())
         return np.where(missing | negative, 0.0, duration)
 
-    def _where(self, events: list[TraceEvent]) -> Numbers:
-        return self.threads.of(map(_THREAD, events), len(events))
+    def _where(self, events: list[Any]) -> Numbers:
+        return self.threads.of([(event.pid, event.tid) for event in events], len(events))
 
-    def _of_host(self, events: list[TraceEvent], operators: list[TraceEvent], names: Numbers) -> dict[str, Numbers]:
+    def _of_host(self, events: list[Any], operators: list[Any], names: Numbers) -> dict[str, Numbers]:
         """What only ranges on the host have; operators come first."""
         stacks = np.full(len(events), UNKNOWN, dtype=np.int32)
         inputs = stacks.copy()
-        if any(map(_STACK, operators)):
-            for row, stack in enumerate(map(_STACK, operators)):
-                if stack and bytes(stack) not in _NO_STACK:
-                    stacks[row] = self.stacks[bytes(stack)]
+        written = [operator.args.stack for operator in operators]
+        if any(written):
+            for row, stack in enumerate(map(bytes, written)):
+                if stack not in _NO_STACK:
+                    stacks[row] = self.stacks[stack]
         for row in np.flatnonzero(names[: len(operators)] < len(COUNTED)).tolist():
             if (given := operators[row].args).shapes:
                 inputs[row] = self.inputs[bytes(given.shapes), bytes(given.types), bytes(given.values)]
         return {"thread": self._where(events), "stack": stacks, "inputs": inputs}
 
-    def _of_calls(self, events: list[TraceEvent]) -> dict[str, Numbers]:
-        return {"thread": self._where(events), "correlation": whole_numbers(map(_CORRELATION, events), len(events))}
+    def _of_calls(self, events: list[Any]) -> dict[str, Numbers]:
+        return {
+            "thread": self._where(events),
+            "correlation": whole_numbers([event.args.correlation for event in events]),
+        }
 
-    def _of_device(self, events: list[TraceEvent], kinds: Numbers) -> dict[str, Numbers]:
+    def _of_device(self, events: list[Any], kinds: Numbers) -> dict[str, Numbers]:
         """What only events on a device have; kernels come first."""
         count, kernels = len(events), int((kinds == DeviceKind.KERNEL).sum())
-        correlation = whole_numbers(map(_CORRELATION, events), count)
+        given = [event.args for event in events]
+        correlation = whole_numbers([one.correlation for one in given])
         self.unlinked += int((correlation == UNKNOWN).sum())
         geometry, blocks = np.full((2, count), UNKNOWN, dtype=np.int64)
-        shapes = zip(map(_GRID, events[:kernels]), map(bytes, map(_BLOCK, events[:kernels])), strict=True)
+        shapes = [(one.grid, bytes(one.block)) for one in given[:kernels]]
         geometry[:kernels] = self._geometries.of(shapes, kernels)
         new = islice(self._geometries, len(self._blocks), None)
         self._blocks += [product(grid) for grid, _ in new]
         blocks[:kernels] = np.array(self._blocks, dtype=np.int64)[geometry[:kernels]]
         self._messages += [
-            (self._devices_so_far + row, message(events[row].args))
-            for row, name in enumerate(map(_COLLECTIVE, events))
-            if name is not None
+            (self._devices_so_far + row, message(one)) for row, one in enumerate(given) if one.collective is not None
         ]
-        devices = list(map(_DEVICE, events))
+        devices = [one.device for one in given]
         if None in devices:  # the first Kineto put it into pid only
             devices = [event.pid if device is None else device for event, device in zip(events, devices, strict=True)]
         self._devices_so_far += count
         return {
-            "device": whole_numbers(devices, count),
-            "stream": whole_numbers(map(_STREAM, events), count),
+            "device": whole_numbers(devices),
+            "stream": whole_numbers([one.stream for one in given]),
             "correlation": correlation,
             "blocks": blocks,
             "geometry": geometry,

@@ -15,7 +15,7 @@ import numpy as np
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.profiler import Work
-from perfdoctor.metrics.statistics import quantiles
+from perfdoctor.timeline.quantiles import quantiles
 from perfdoctor.traces.device import DeviceTime
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Floats, Intervals

@@ -1,70 +1,18 @@
-"""From the bytes of a trace file to its events, some 100 kB at a time: which fields are read, and what each is."""
+"""From the bytes of a trace file to its events, some 100 kB at a time."""
 
 from __future__ import annotations
 
 import importlib
-import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.traces.model import UNKNOWN, CollectiveMessage, DeviceKind, HostKind
-
-# What fits a column of int64, with room for sums.
-Whole = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-# Kineto writes numbers; its predecessors and other vendors' plugins write some of them as text.
-Loose = Whole | float | str | None
-
-
-class EventArguments(msgspec.Struct, gc=False, frozen=True):
-    """An event's ``args``."""
-
-    correlation: Loose = None
-    device: Loose = None
-    stream: Loose = None
-    grid: tuple[Whole, ...] | None = None
-    block: msgspec.Raw = msgspec.Raw()  # as it stands in the file: it only distinguishes kernels
-    collective: str | None = msgspec.field(name="Collective name", default=None)
-    sequence: Loose = msgspec.field(name="Seq", default=None)
-    group: Loose = msgspec.field(name="Process Group Name", default=None)
-    group_size: Loose = msgspec.field(name="Group size", default=None)
-    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
-    sender: Loose = msgspec.field(name="Src Rank", default=None)
-    receiver: Loose = msgspec.field(name="Dst Rank", default=None)
-    elements_in: Loose = msgspec.field(name="In msg nelems", default=None)
-    elements_out: Loose = msgspec.field(name="Out msg nelems", default=None)
-    dtype: Loose = None
-    reserved: Loose = msgspec.field(name="Total Reserved", default=None)
-    reserved_on: Loose = msgspec.field(name="Device Id", default=None)
-    # As they stand in the file, because few of them are ever looked at.
-    stack: msgspec.Raw = msgspec.field(name="Call stack", default=msgspec.Raw())
-    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
-    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
-    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=msgspec.Raw())
-
-
-NO_ARGUMENTS = EventArguments()
-
-
-class TraceEvent(msgspec.Struct, gc=False, frozen=True):
-    """One event."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str = ""
-    ts: float | None = None
-    dur: float | None = None
-    pid: Loose = None
-    tid: Loose = None
-    args: EventArguments = NO_ARGUMENTS
+from perfdoctor.traces.events import ExactEvent, TraceEvent
 
 
 class TraceDocument(msgspec.Struct, gc=False):
@@ -78,90 +26,10 @@ class TraceDocument(msgspec.Struct, gc=False):
     host: Any = msgspec.field(name="host_name", default=None)
 
 
-def whole_numbers(values: Iterable[Loose], count: int) -> npt.NDArray[np.int64]:
-    """Whole numbers, also those written as text; ``UNKNOWN`` for the rest."""
-    listed = list(values)
-    try:
-        return np.fromiter(listed, dtype=np.int64, count=count)
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(whole_number, listed), dtype=np.int64, count=count)
+class _ExactDocument(TraceDocument, gc=False):
+    """The same, of events as today's profiler writes them."""
 
-
-def whole_number(value: Loose) -> int:
-    """One of them."""
-    if isinstance(value, str):
-        try:
-            number = int(value, 0)
-        except ValueError:
-            return UNKNOWN
-        return number if abs(number) < 2**62 else UNKNOWN
-    if value is None or not -(2.0**62) < value < 2.0**62:
-        return UNKNOWN
-    return int(value)
-
-
-def product(sizes: tuple[int, ...] | None) -> int:
-    """Of the sides of a grid; ``UNKNOWN`` without any, or where it is out of all measure."""
-    if not sizes:
-        return UNKNOWN
-    found = math.prod(sizes)
-    return found if 0 <= found < 2**62 else UNKNOWN
-
-
-def message(arguments: EventArguments) -> CollectiveMessage:
-    """What a collective carried."""
-    sends = (arguments.collective or "").startswith("send")
-    return CollectiveMessage(
-        name=arguments.collective or "",
-        sequence=whole_number(arguments.sequence),
-        group="" if arguments.group is None else str(arguments.group),
-        group_size=whole_number(arguments.group_size),
-        elements=max(whole_number(arguments.elements_in), whole_number(arguments.elements_out)),
-        dtype="" if arguments.dtype is None else str(arguments.dtype),
-        members="" if arguments.group_ranks is None else str(arguments.group_ranks),
-        peer=whole_number(arguments.receiver if sends else arguments.sender),
-    )
-
-
-# Categories in lower case, from Kineto 2020 (Operator, Kernel, Memcpy) to today.
-DEVICE_CATEGORIES = {
-    "kernel": DeviceKind.KERNEL,
-    "gpu_memcpy": DeviceKind.COPY,
-    "memcpy": DeviceKind.COPY,
-    "gpu_memset": DeviceKind.SET,
-    "memset": DeviceKind.SET,
-}
-HOST_CATEGORIES = {
-    "cpu_op": HostKind.OPERATOR,
-    "operator": HostKind.OPERATOR,
-    "user_annotation": HostKind.ANNOTATION,
-    "python_function": HostKind.PYTHON,
-}
-# ``cuda_`` on AMD's GPUs too; ``xpu_runtime`` and ``privateuse1_runtime`` elsewhere.
-CALL_CATEGORIES = frozenset(
-    ("cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "xpu_runtime", "xpu_driver", "glow_runtime")
-)
-# Neither work nor waiting: spans of the profiler itself, and copies of host annotations on a device's lane.
-IGNORED = frozenset(("trace", "overhead", "gpu_user_annotation", "cuda_profiler_range", "cuda_sync", "ac2g", "fwdbwd"))
-# Phases of the trace event format that carry no duration: metadata, instants, counters, flows, asynchronous spans,
-# samples, objects, marks, memory dumps, clock and context events.
-NO_DURATION = frozenset("MIiCstfbneSTFPNODRVvc(),")
-
-
-class TargetTable(IntEnum):
-    """Where a row goes, in the order in which the rows of a piece are laid out."""
-
-    HOST = 0
-    CALLS = 1
-    DEVICE = 2
-
-
-RowKind = tuple[TargetTable, int]
-KINDS: dict[str, RowKind] = {
-    **{category: (TargetTable.HOST, kind) for category, kind in HOST_CATEGORIES.items()},
-    **dict.fromkeys(CALL_CATEGORIES, (TargetTable.CALLS, 0)),
-    **{category: (TargetTable.DEVICE, kind) for category, kind in DEVICE_CATEGORIES.items()},
-}
+    events: list[ExactEvent] = msgspec.field(name="traceEvents", default_factory=list)
 
 
 # A piece with its events as objects should fit into a processor's cache: a megabyte takes twice as long here.
@@ -177,14 +45,19 @@ _OVERLAP = 1 << 10
 # The last border of a piece is looked for this near its end first, so that little is carried over to the next.
 _NEAR_END = 1 << 12
 
-_EVENTS = msgspec.json.Decoder(list[TraceEvent])
 _EVENT = msgspec.json.Decoder(TraceEvent)
+_EVENTS = msgspec.json.Decoder(list[TraceEvent])
+_EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
 _DOCUMENT = msgspec.json.Decoder(TraceDocument)
+_EXACT_DOCUMENT = msgspec.json.Decoder(_ExactDocument)
+_MISSES = 2  # so many more pieces than others had an event that is not exact: then this is no longer tried
 _DAMAGED_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Pieces:
     """Iterates over the events of a trace, some 100 kB of text at a time.
+
+    Those of a piece are all of their categories' types, or all ``TraceEvent``.
 
     Attributes:
         document: what stands beside the events; complete when the iteration has ended.
@@ -203,8 +76,9 @@ class Pieces:
         self._incoming = iter(text)
         self._text = bytearray()
         self._is_list = False
+        self._missed = 0
 
-    def __iter__(self) -> Iterator[list[TraceEvent]]:
+    def __iter__(self) -> Iterator[list[Any]]:
         if not self._open():
             return
         parts = [bytes(self._text)]
@@ -254,26 +128,40 @@ class Pieces:
         except _DAMAGED_JSON:
             self.damaged += 1
 
-    def _read_tail(self, rest: bytes) -> list[TraceEvent]:
+    def _read_tail(self, rest: bytes) -> list[Any]:
         """The last events, and what stands behind them."""
         try:
             if self._is_list:
-                events = _EVENTS.decode(b"[" + rest)
+                events: list[Any] = self._exact(_EXACT_EVENTS, _EVENTS, b"[" + rest)
                 self.ended = True
                 return events
-            tail = _DOCUMENT.decode(b'{"traceEvents":[' + rest)
+            tail = self._exact(_EXACT_DOCUMENT, _DOCUMENT, b'{"traceEvents":[' + rest)
         except _DAMAGED_JSON:
             return self._decode_singly(rest)
         self.ended = True
         for name in ("devices", "distributed", "base_ns", "schema", "host"):
             if (value := getattr(tail, name)) is not None:
                 setattr(self.document, name, value)
-        return tail.events
+        found: list[Any] = tail.events
+        return found
 
-    def _decode(self, text: bytes) -> list[TraceEvent]:
+    def _exact(self, exact: msgspec.json.Decoder[Any], loose: msgspec.json.Decoder[Any], text: bytes) -> Any:
+        """What one decoder reads, or where there is anything unusual, the other one."""
+        if self._missed <= _MISSES:
+            try:
+                decoded = exact.decode(text)
+            except _DAMAGED_JSON:
+                self._missed += 1
+            else:
+                self._missed -= 1
+                return decoded
+        return loose.decode(text)
+
+    def _decode(self, text: bytes) -> list[Any]:
         """The events of a list."""
         try:
-            return _EVENTS.decode(text)
+            found: list[Any] = self._exact(_EXACT_EVENTS, _EVENTS, text)
+            return found
         except _DAMAGED_JSON:
             return self._decode_singly(text[1:-1])
 

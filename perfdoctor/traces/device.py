@@ -26,7 +26,7 @@ import numpy as np
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.hardware import has_tf32
 from perfdoctor.knowledge.profiler import Work, name_work
-from perfdoctor.metrics.statistics import median
+from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.host import Host, HostActivity
 from perfdoctor.traces.intervals import Floats, Intervals
 from perfdoctor.traces.model import UNKNOWN, Bools, DeviceKind, Int8s, Int64s, Trace, distinct, is_among

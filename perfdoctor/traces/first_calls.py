@@ -11,7 +11,7 @@ import numpy as np
 
 from perfdoctor.knowledge import thresholds
 from perfdoctor.traces.intervals import Intervals, Nesting
-from perfdoctor.traces.model import Bools, Int32s, Int64s, Trace, distinct
+from perfdoctor.traces.model import Bools, Int32s, Int64s, Trace, distinct, is_among
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +86,5 @@ def _done_once(trace: Trace, operators: Nesting, of: Int64s, taken: Int64s, *, o
         else:
             seen_once = leading < len(calls) and bool(spent[leading:].sum() <= spent[:leading].sum())
         if seen_once:
-            once |= np.isin(of, calls[:leading])
+            once |= is_among(of, calls[:leading])
     return once

@@ -8,6 +8,7 @@ network is the first remedy.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -157,25 +158,35 @@ def measure_behind_kernels(
 
 def _gather(tables: Sequence[Collectives], parts: Sequence[Attendance] | None) -> _Transfers:
     """All collectives of known size: of each its transfer where that is known, else all that it took."""
+    if parts is None:
+        spans = [
+            (rank, row, int(one), True) for rank, table in enumerate(tables) for row, one in enumerate(table.start)
+        ]
+    else:
+        spans = [(part.rank, part.row, part.until, part.rank == part.late) for part in parts]
+    of_rank: dict[int, list[int]] = defaultdict(list)
+    for place, (rank, *_) in enumerate(spans):
+        of_rank[rank].append(place)
+    taken, size, exposed = np.zeros((3, len(spans)))
+    for rank, places in of_rank.items():
+        rows, start = np.array([spans[place][1:3] for place in places], dtype=np.int64).T
+        end = tables[rank].end[rows]
+        taken[places], size[places] = end - start, tables[rank].size[rows]
+        exposed[places] = tables[rank].alone_within(start, end)
+    known = np.flatnonzero((taken > 0) & ~np.isnan(size))
     kinds: dict[tuple[object, float], int] = {}
     names: list[tuple[str, int, float]] = []
-    rows: list[tuple[float, ...]] = []
-    if parts is None:
-        spans = [(table, row, int(table.start[row]), True) for table in tables for row in range(len(table))]
-    else:
-        spans = [(tables[part.rank], part.row, part.until, part.rank == part.late) for part in parts]
-    for table, row, start, counts in spans:
-        taken, size = float(table.end[row] - start), float(table.size[row])
-        if taken <= 0 or np.isnan(size):
-            continue
-        kind = (table.kinds[row], size)
+    number = np.zeros(len(known), dtype=np.int64)
+    for index, place in enumerate(known.tolist()):
+        rank, row, *_ = spans[place]
+        kind = (tables[rank].kinds[row], float(size[place]))
         if kind not in kinds:
             kinds[kind] = len(kinds)
-            names.append((str(table.kinds[row][0]), int(table.group_size[row]), size))
-        exposed = table.alone_within(start, int(table.end[row]))
-        rows.append((kinds[kind], taken, 1 - exposed / taken, exposed, counts))
-    number, taken_, hidden, exposed_, counted = np.array(rows, dtype=np.float64).reshape(-1, 5).T
-    return _Transfers(number.astype(np.int64), names, taken_, hidden, exposed_, counted.astype(np.bool_))
+            names.append((str(kind[0][0]), int(tables[rank].group_size[row]), kind[1]))
+        number[index] = kinds[kind]
+    taken, exposed = taken[known], exposed[known]
+    counts = np.array([spans[place][3] for place in known.tolist()], dtype=np.bool_)
+    return _Transfers(number, names, taken, 1 - exposed / taken, exposed, counts)
 
 
 def _saved(transfers: _Transfers, found: WorkComparison) -> float:

@@ -109,15 +109,17 @@ class Intervals:
 
 def spread(start: Int64s, end: Int64s, amounts: Floats, times: Int64s) -> Floats:
     """For each time, how much lies before it of amounts that are spread evenly over their spans, which may overlap."""
-    if not len(start):
-        return np.zeros(len(times))
+    return np.interp(times, *sum_up(start, end, amounts)) if len(start) else np.zeros(len(times))
+
+
+def sum_up(start: Int64s, end: Int64s, amounts: Floats) -> tuple[Int64s, Floats]:
+    """Moments, and how much lies before each of amounts that are spread so; between two of them it grows evenly."""
     length = np.maximum(end - start, 1)
     edges = np.concatenate((start, start + length))
     steps = np.concatenate((amounts / length, -amounts / length))
     order = np.argsort(edges, kind="stable")
     slopes = np.cumsum(steps[order])[:-1]
-    summed = np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
-    return np.interp(times, edges[order], summed)
+    return edges[order], np.concatenate(([0.0], np.cumsum(slopes * np.diff(edges[order]))))
 
 
 NONE = -1
@@ -217,11 +219,10 @@ class Nesting:
 
     def _find_states(self) -> tuple[Int64s, Int64s]:
         """Moments at which the innermost range changes, and which one it is from then on."""
-        numbers = np.arange(len(self.rows))
-        edges = np.concatenate((self._end, self._start))
-        state = np.concatenate((self.parent, numbers))
         # At one moment inner ranges end before outer ones, and all ends come before starts.
-        order = np.lexsort((np.concatenate((-numbers, numbers)), np.repeat((0, 1), len(numbers)), edges))
+        edges = np.concatenate((self._end[::-1], self._start))
+        state = np.concatenate((self.parent[::-1], np.arange(len(self.rows))))
+        order = np.argsort(edges, kind="stable")
         return edges[order], state[order]
 
 

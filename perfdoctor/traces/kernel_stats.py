@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -26,13 +27,13 @@ from perfdoctor.knowledge.profiler import (
     name_precision,
 )
 from perfdoctor.metrics.names import TRACE
-from perfdoctor.metrics.statistics import median
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.account import CAUSE_OF_WORK, RankAccount
 from perfdoctor.traces.communication import SPLIT
 from perfdoctor.traces.intervals import NONE, nest
 from perfdoctor.traces.loop import own_updates
-from perfdoctor.traces.model import Bools, DeviceKind, is_among
+from perfdoctor.traces.model import Bools, DeviceKind, is_among, names_matching
 
 _SHOWN = 3  # kernels or operators of each cause that a finding names
 _IN_PRECISION = {precision: f"traced_matrix_{precision}" for precision in PRECISIONS}
@@ -68,6 +69,7 @@ def _largest(amounts: Amounts[str]) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(named, key=lambda one: -one[1])[:_SHOWN])
 
 
+@lru_cache(maxsize=4096)
 def shorten(name: str) -> str:
     """A kernel's name without return type and arguments, and not longer than a line."""
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
@@ -76,6 +78,7 @@ def shorten(name: str) -> str:
     return (f"{base} [{inner.group()}]" if inner else base)[:100]
 
 
+@lru_cache(maxsize=4096)
 def _base(name: str) -> str:
     return re.split(r"[<(]", name, maxsplit=1)[0].strip() or name
 
@@ -130,11 +133,11 @@ def _part(weight: npt.NDArray[np.float64], some: Bools, whole: Bools) -> float |
 
 def _named(account: RankAccount, pattern: re.Pattern[str], *, only_base: bool = False) -> Bools:
     """Which device events have a name that matches in lower case, its template arguments included or not."""
-    trace, rows = account.trace, account.trace.device.name
+    trace, rows, found = account.trace, account.trace.device.name, names_matching(pattern)
     wanted = np.zeros(max(len(trace.names), 1), dtype=np.bool_)
     for name in trace.occurring(rows):
         whole = trace.names[name].lower()
-        wanted[name] = pattern.search(_base(whole.removeprefix("void ")) if only_base else whole) is not None
+        wanted[name] = found[_base(whole.removeprefix("void ")) if only_base else whole]
     return trace.named(wanted, rows)
 
 

@@ -27,7 +27,7 @@ from perfdoctor.traces.account import RankAccount
 from perfdoctor.traces.call_sites import SourceLines
 from perfdoctor.traces.host import Host
 from perfdoctor.traces.intervals import Intervals
-from perfdoctor.traces.model import UNKNOWN, HostKind, Int8s, Int32s, Int64s, Trace
+from perfdoctor.traces.model import UNKNOWN, HostKind, Int8s, Int32s, Int64s, Trace, is_among
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
 _SHOWN = 5  # lines
@@ -114,7 +114,7 @@ class _Runs:
 
     def of(self, *doing: Doing) -> Intervals:
         """The times of runs of some kinds."""
-        rows = np.isin(self.doing, doing)
+        rows = is_among(self.doing, doing)
         return Intervals.union(self.start[rows], self.end[rows])
 
     def phases(self) -> dict[str, Intervals]:
@@ -181,7 +181,7 @@ def own_updates(trace: Trace) -> Updates:
 def _find_steps(trace: Trace, runs: _Runs) -> Int64s:
     """Starts and ends of whole steps that nobody marked, one row each."""
     fetches = runs.of(Doing.FETCHING).start
-    worked = runs.start[np.isin(runs.doing, (Doing.PASSING_BACK, Doing.UPDATING))]
+    worked = runs.start[is_among(runs.doing, (Doing.PASSING_BACK, Doing.UPDATING))]
     after_work = np.diff(np.searchsorted(worked, fetches), prepend=0) > 0
     for borders in (fetches[after_work], _ends_of_turns(own_updates(trace)), runs.of(Doing.PASSING_BACK).end):
         if len(borders) > 1:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.statistics import median
+from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats, Int64s
 
@@ -38,9 +38,11 @@ def match_collectives(
     clocks = align_clocks(ranks, named)
     found = [*named, *_by_order(ranks, _guesses(clocks, origins))]
     clocks = _trusted(align_clocks(ranks, found), origins)
-    together = [part for collective in found for part in _split_apart(ranks, collective, clocks)]
+    times = on_one_clock(ranks, clocks)
+    together = [part for collective in found for part in _split_apart(times, collective, clocks)]
     clocks = align_clocks(ranks, together)
-    return sorted(together, key=lambda collective: _first_start(ranks, collective, clocks)), clocks
+    starts, _ = on_one_clock(ranks, clocks)
+    return sorted(together, key=lambda one: min(starts[rank][row] for rank, row in one.items())), clocks
 
 
 def _by_key(ranks: Sequence[Collectives]) -> list[dict[int, int]]:
@@ -141,20 +143,27 @@ def _apart(reference: Int64s, ends: Int64s, shift: int) -> Floats:
     return (reference[first : first + count] - ends[first - shift : first - shift + count]).astype(np.float64)
 
 
-def _first_start(ranks: Sequence[Collectives], collective: MatchedCollective, clocks: Mapping[int, RankClock]) -> float:
-    return min(float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items())
+# By index of the rank, a time of each collective in its table.
+_Times = Mapping[int, Sequence[float]]
+
+
+def on_one_clock(ranks: Sequence[Collectives], clocks: Mapping[int, RankClock]) -> tuple[_Times, _Times]:
+    """Starts and ends of the collectives of all ranks that have a clock."""
+    starts = {rank: (ranks[rank].start + clock.offset).tolist() for rank, clock in clocks.items()}
+    ends = {rank: (ranks[rank].end + clock.offset).tolist() for rank, clock in clocks.items()}
+    return starts, ends
 
 
 def _split_apart(
-    ranks: Sequence[Collectives], collective: MatchedCollective, clocks: Mapping[int, RankClock]
+    times: tuple[_Times, _Times], collective: MatchedCollective, clocks: Mapping[int, RankClock]
 ) -> list[dict[int, int]]:
     """The ranks of a collective; if some had left before others came, they are of several, each with its own end."""
-    start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items()}
-    end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in collective.items()}
+    start, end = ({rank: some[rank][row] for rank, row in collective.items()} for some in times)
     tolerance = {
         rank: thresholds.COLLECTIVE_END_NS + thresholds.CLOCK_ERRORS * clocks[rank].error for rank in collective
     }
-    if all(start[rank] <= min(end.values()) + tolerance[rank] for rank in collective):
+    first_end = min(end.values())
+    if all(start[rank] <= first_end + tolerance[rank] for rank in collective):
         return [dict(collective)]
     parts: list[dict[int, int]] = []
     first_end = -np.inf

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -193,9 +194,10 @@ class Trace:
             pattern: is searched for in the names that occur only; most names are of other tables.
             rows: a column of indices into ``names``.
         """
+        found = names_matching(pattern)
         wanted = np.zeros(max(len(self.names), 1), dtype=np.bool_)
         for name in self.occurring(rows):
-            wanted[name] = pattern.search(self.names[name]) is not None
+            wanted[name] = found[self.names[name]]
         return self.named(wanted, rows)
 
     def occurring(self, rows: Int32s) -> list[int]:
@@ -211,6 +213,30 @@ class Trace:
             rows: a column of indices into ``names``.
         """
         return wanted[rows] if len(rows) else np.zeros(0, dtype=np.bool_)
+
+
+_MOST_NAMES = 1 << 14  # that a pattern's answers are kept of
+
+
+class NamesMatching(dict[str, bool]):
+    """Whether a pattern is found in a name; searched once for each, since the ranks of a job have the same names."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        super().__init__()
+        self._search = pattern.search
+
+    def __missing__(self, name: str) -> bool:
+        """Searches a name that is new."""
+        if len(self) >= _MOST_NAMES:
+            self.clear()
+        found = self[name] = self._search(name) is not None
+        return found
+
+
+@cache
+def names_matching(pattern: re.Pattern[str]) -> NamesMatching:
+    """What is known of the names in which a pattern is found."""
+    return NamesMatching(pattern)
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

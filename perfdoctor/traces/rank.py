@@ -13,9 +13,9 @@ from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.knowledge import profiler, thresholds
 from perfdoctor.knowledge.profiler import Work
 from perfdoctor.metrics.names import TRACE
-from perfdoctor.metrics.statistics import median
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
+from perfdoctor.timeline.quantiles import median
 from perfdoctor.traces.account import RankAccount, account_for
 from perfdoctor.traces.call_sites import CallSites, SourceLines, annotation_around_unexplained, find_call_sites
 from perfdoctor.traces.collectives import Collectives, list_collectives

@@ -7,7 +7,8 @@ peak bandwidth. The larger of the two over the time that its kernels took is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,11 +22,13 @@ from perfdoctor.metrics.names import ROOFLINE
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.account import RankAccount
-from perfdoctor.traces.flops import COUNTED, Effort, count
+from perfdoctor.traces.flops import COUNTED, count
 from perfdoctor.traces.intervals import NONE, nest
 from perfdoctor.traces.model import UNKNOWN, HostKind, Trace
 
 _NO_SHAPES = "the trace lacks the operators' shapes, types or settings"
+_NO_PEAK = "the table has no peak for their precision, or their kernels do not tell it"
+_SHORT = "they take less than 10 us each, mostly starting and ending"
 _WITH_SHAPES = "torch.profiler.profile(record_shapes=True), of a recent PyTorch"
 
 
@@ -99,57 +102,51 @@ def _missing(why: str, enable: str) -> NotExamined:
     return NotExamined("roofline", f"How near operators come to the GPU's peak is not told: {why}.", enable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of an operator: its row, nanoseconds and precision of its kernels."""
-
-    row: int
-    taken: float
-    precision: str
+# Operator and inputs, by their numbers in the trace, and the precision of the kernels.
+_Kind = tuple[int, int, str]
 
 
-def _calls(account: RankAccount) -> list[_Call]:
-    """Calls of operators whose arithmetic can be counted, as far as they launched anything."""
+def _calls(account: RankAccount) -> dict[_Kind, list[float]]:
+    """Calls of operators whose arithmetic can be counted, as far as they launched anything: nanoseconds of each."""
     trace = account.trace
     wanted = np.array([name in COUNTED for name in trace.names] or [False])
     operators = nest(trace.host, trace.named(wanted, trace.host.name) & (trace.host.kind == HostKind.OPERATOR))
     events = np.flatnonzero((account.launches != UNKNOWN) & (account.taken > 0))
     if not len(events) or not len(operators):
-        return []
+        return {}
     call = account.launches[events]
     rows = operators.innermost(trace.calls.thread[call], trace.calls.start[call])
-    taken: dict[int, float] = {}
-    longest: dict[int, tuple[float, int]] = {}
-    for row, event in zip(rows.tolist(), events.tolist(), strict=True):
-        if row != NONE:
-            one = float(account.taken[event])
-            taken[row] = taken.get(row, 0.0) + one
-            longest[row] = max(longest.get(row, (0.0, 0)), (one, int(trace.device.name[event])))
-    return [_Call(row, taken[row], name_precision(trace.names[name])) for row, (_, name) in longest.items()]
+    events, rows = events[rows != NONE], rows[rows != NONE]
+    order = np.lexsort((trace.device.name[events], account.taken[events], rows))
+    events, rows = events[order], rows[order]
+    longest = np.flatnonzero(np.diff(rows, append=NONE))  # of each call's kernels
+    taken = np.diff(np.cumsum(account.taken[events])[longest], prepend=0.0)
+    columns = (
+        trace.host.name[rows[longest]],
+        trace.host.inputs[rows[longest]],
+        trace.device.name[events[longest]],
+        taken,
+    )
+    found: dict[_Kind, list[float]] = defaultdict(list)
+    for operator, inputs, kernel, one in zip(*(column.tolist() for column in columns), strict=True):
+        found[operator, inputs, name_precision(trace.names[kernel])].append(one)
+    return found
 
 
-def _compare(trace: Trace, peak: Peak, calls: Sequence[_Call]) -> Roofline:
-    efforts: dict[tuple[int, int], Effort | None] = {}
+def _compare(trace: Trace, peak: Peak, calls: Mapping[_Kind, Sequence[float]]) -> Roofline:
     found: dict[tuple[str, bool], list[float]] = {}  # least and taken
     left_out: Amounts[str] = Amounts()
-    for call in calls:
-        kind = int(trace.host.name[call.row]), int(trace.host.inputs[call.row])
-        if kind not in efforts:
-            efforts[kind] = count(trace.names[kind[0]], trace.inputs[kind[1]]) if kind[1] != UNKNOWN else None
-        effort = efforts[kind]
-        if effort is None:
-            left_out[_NO_SHAPES] += call.taken
-        elif call.taken < thresholds.SHORT_KERNEL_NS:
-            left_out["they take less than 10 us each, mostly starting and ending"] += call.taken
-        elif (needed := _least(effort, peak, call.precision)) is None:
-            left_out["the table has no peak for their precision, or their kernels do not tell it"] += call.taken
-        else:
-            by_traffic = needed.traffic > needed.arithmetic
-            name = f"{trace.names[kind[0]]} {effort.shapes} {needed.precision}"
-            sums = found.setdefault((name, by_traffic), [0.0, 0.0])
-            sums[0] += max(needed.traffic, needed.arithmetic)
-            sums[1] += call.taken
-    if left_out.total > thresholds.UNCOMPARED_WORK * sum(call.taken for call in calls):
+    for kind, taken in calls.items():
+        needed = _least(trace, peak, *kind)
+        counted = [one for one in taken if one >= thresholds.SHORT_KERNEL_NS] if needed != _NO_SHAPES else taken
+        left_out[_SHORT] += sum(taken) - sum(counted)
+        if isinstance(needed, str):
+            left_out[needed] += sum(counted)
+        elif counted:
+            sums = found.setdefault((needed.name, needed.traffic > needed.arithmetic), [0.0, 0.0])
+            sums[0] += max(needed.traffic, needed.arithmetic) * len(counted)
+            sums[1] += sum(counted)
+    if left_out.total > thresholds.UNCOMPARED_WORK * sum(map(sum, calls.values())):
         why = max(left_out, key=lambda one: left_out[one])
         return Roofline((), (_missing(why, _WITH_SHAPES),))
     operators = [Achieved(name, least, taken, by_traffic) for (name, by_traffic), (least, taken) in found.items()]
@@ -157,25 +154,29 @@ def _compare(trace: Trace, peak: Peak, calls: Sequence[_Call]) -> Roofline:
 
 
 class _Least(NamedTuple):
-    """Nanoseconds at the peak."""
+    """Nanoseconds at the peak, and what needs them: an operator, its input's sizes and the precision."""
 
     arithmetic: float
     traffic: float
-    precision: str
+    name: str
 
 
-def _least(effort: Effort, peak: Peak, precision: str) -> _Least | None:
-    """What a call needs at the peak; None if that is not known.
+def _least(trace: Trace, peak: Peak, operator: int, inputs: int, precision: str) -> _Least | str:
+    """What a call needs at the peak, or why that is not known.
 
     The element type determines the precision, and for single precision the kernel's name whether tensor cores shorten
     it.
     """
+    effort = count(trace.names[operator], trace.inputs[inputs]) if inputs != UNKNOWN else None
+    if effort is None:
+        return _NO_SHAPES
     determined = profiler.SCALAR_PRECISION.get(effort.dtype, "")
     if determined == "fp32":
         determined = precision if precision in ("tf32", "fp32") else ""
     elif precision not in (determined, ""):
-        return None
+        determined = ""
     rate = arithmetic(peak, determined)
     if rate is None:
-        return None
-    return _Least(effort.flops / rate * NS_PER_S, effort.bytes / (peak.memory * 1e9) * NS_PER_S, determined)
+        return _NO_PEAK
+    name = f"{trace.names[operator]} {effort.shapes} {determined}"
+    return _Least(effort.flops / rate * NS_PER_S, effort.bytes / (peak.memory * 1e9) * NS_PER_S, name)

@@ -19,7 +19,7 @@ from perfdoctor.knowledge import thresholds
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.collectives import COLUMNS, Collectives
 from perfdoctor.traces.intervals import Floats
-from perfdoctor.traces.matching import MatchedCollective, RankClock
+from perfdoctor.traces.matching import MatchedCollective, RankClock, on_one_clock
 
 _WAITING = np.array([name.startswith("communication.") for name in COLUMNS])
 _NOTHING: Floats = np.zeros(len(COLUMNS))
@@ -59,9 +59,11 @@ def attend(
 ) -> Iterator[Attendance]:
     """Every rank's part in every collective, in order of time."""
     past: dict[int, list[MatchedCollective]] = defaultdict(list)
+    starts, ends = on_one_clock(ranks, clocks)
+    blocking = [table.blocking.tolist() for table in ranks]
     for collective in shared:
-        start = {rank: float(ranks[rank].start[row]) + clocks[rank].offset for rank, row in collective.items()}
-        end = {rank: float(ranks[rank].end[row]) + clocks[rank].offset for rank, row in collective.items()}
+        start = {rank: starts[rank][row] for rank, row in collective.items()}
+        end = {rank: ends[rank][row] for rank, row in collective.items()}
         late = max(start, key=lambda rank: start[rank])
         transfer = max(0.0, min(end.values()) - start[late])
         for rank, row in collective.items():
@@ -78,7 +80,7 @@ def attend(
                 excess = _excess(ranks, collective, together, rank, late) * waited / wait
             yield Attendance(rank, row, late, until, waited, transfer, excess, together is not None)
         for rank, row in collective.items():
-            if ranks[rank].blocking[row]:
+            if blocking[rank][row]:
                 past[rank].append(collective)
 
 

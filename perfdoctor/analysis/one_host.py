@@ -1,0 +1,59 @@
+"""From the recording of one host to what remains of it."""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.coverage import not_examined, why_no_verdict
+from perfdoctor.analysis.from_recording import gather_case, level_of, step_summaries
+from perfdoctor.analysis.host import HostSummary
+from perfdoctor.analysis.profiled import read_profiles
+from perfdoctor.attribution.account import Account
+from perfdoctor.attribution.attribute import attribute
+from perfdoctor.diagnosis import TRACED
+from perfdoctor.recording.collector import collector_paused
+from perfdoctor.recording.reader import Recording
+from perfdoctor.stuck.follow import find_still
+from perfdoctor.timeline.amounts import sum_by_place
+from perfdoctor.timeline.job import JobTimeline
+
+# The time that was watched is cut into so many slices, as that of a trace is.
+_SLICES = 20
+
+
+@collector_paused()
+def summarise_recording(recording: Recording) -> HostSummary:
+    """Accounts for a recording, and keeps what the diagnosis of a job on several hosts needs of it.
+
+    Raises:
+        PerfDoctorError: it is damaged.
+    """
+    job = JobTimeline(recording)
+    level, accounts, profiled = level_of(job), attribute(job), read_profiles(job.profiles)
+    if profiled.covers(accounts):
+        level, accounts = TRACED, profiled.join(job, accounts)
+    silent = why_no_verdict(job, accounts, find_still({"": job}))
+    first = accounts[0].trainer.pid if accounts else 0
+    return HostSummary(
+        source=recording.path.name,
+        name=recording.meta.get("host", ""),
+        version=recording.meta.get("perfdoctor", ""),
+        torch=recording.facts.get((f"pid:{first}", "torch_version"), ""),
+        started=recording.meta.get("started", ""),
+        world=job.processes.world_size,
+        level=level,
+        accounts=tuple(map(_in_slices, accounts)),
+        case=gather_case(job, accounts, profiled),
+        silence=silent.summary if silent is not None else "",
+        steps=step_summaries(job),
+        not_examined=not_examined(job, traced=False),
+    )
+
+
+def _in_slices(account: Account) -> Account:
+    """What is needed of an account later: causes and waits, in few slices."""
+    first, last = min(account.block_numbers, default=0), max(account.block_numbers, default=0)
+    width = max(1.0, (last - first + 1) / _SLICES)
+    own = sum_by_place((int((block - first) / width), amounts) for block, amounts in account.own.items())
+    waits = sum_by_place(
+        ((int((block - first) / width), rank), amounts) for (block, rank), amounts in account.waits.items()
+    )
+    return Account(account.trainer, own=own, waits=waits, phases=account.phases)

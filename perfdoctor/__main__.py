@@ -84,16 +84,26 @@ def _run(arguments: Sequence[str] | None) -> int:
         with language(*choice(getattr(parsed, "lang", ENGLISH), os.environ)):
             return int(parsed.run(parsed))
     except PerfDoctorError as error:
-        from perfdoctor.reports.text import clean  # paths in it may hold anything
-
-        print(f"perfdoctor: {clean(str(error))}", file=sys.stderr)
-        if error.hint:
-            print(f"  {clean(error.hint)}", file=sys.stderr)
-        return 1
+        return _refuse(error)
     except BrokenPipeError:
         # The reader of a pipe went away; Python would complain once more at exit.
         sys.stderr.close()
         return 1
+    except OSError as error:
+        # Whatever a path's name or folder does not allow, wherever it is met.
+        if error.filename is None:
+            raise
+        reached = f"{os.fsdecode(error.filename)} cannot be reached: {error.strerror}."
+        return _refuse(PerfDoctorError(reached, hint="Check the path, and the right to its folders."))
+
+
+def _refuse(error: PerfDoctorError) -> int:
+    from perfdoctor.reports.text import clean  # paths in it may hold anything
+
+    print(f"perfdoctor: {clean(str(error))}", file=sys.stderr)
+    if error.hint:
+        print(f"  {clean(error.hint)}", file=sys.stderr)
+    return 1
 
 
 def _unknown(arguments: Sequence[str], parser: argparse.ArgumentParser) -> str:

@@ -47,8 +47,11 @@ _PHASES = {name: KINDS.index(name) for name in (*KINDS[1:8], "transfer")}
 _session: Session | None = None
 # Its training loop, while it is watched. Another thread may detach at any time: it is read once.
 _loop: TrainingLoop | None = None
+# The files that were asked for, as they were named.
+_asked: set[str] = set()
 # Why nothing is watched in this process, or nothing more; "" as long as something is, or may be.
 _closed = ""
+_DETACHED = "detached"
 _DISABLED = "disabled"
 _forked = False
 _lock = threading.Lock()
@@ -184,7 +187,10 @@ def diagnose(
         treat_minutes: how long that may take.
     """
     if _closed or _loop is not None:
+        if json is not None or recording is not None:
+            _say_what_is_not_written(json, recording)
         return _shared
+    _asked.update((str(json), str(recording)))
     try:
         asked = Options(
             *(steps, warmup, report, json, recording, profile, confirm, serialise, lang, source, treat, treat_minutes)
@@ -193,6 +199,18 @@ def diagnose(
     except (TypeError, ValueError) as error:
         _close(f"perfdoctor does not watch: {error}", stacklevel=3)
         return _shared
+
+
+def _say_what_is_not_written(*files: Any) -> None:
+    """Warns once of each file that another diagnosis was to write than the process's first one."""
+    unwritten = [str(file) for file in files if file is not None and str(file) not in _asked]
+    _asked.update(unwritten)
+    if unwritten and _closed in ("", _DETACHED):
+        names = " and ".join(unwritten)
+        why = (
+            f"perfdoctor diagnoses a process once, with the files of the first diagnose(): {names} will not be written."
+        )
+        warnings.warn(why, RuntimeWarning, stacklevel=3)
 
 
 def phase(name: str) -> Phase:
@@ -258,7 +276,7 @@ def _close(why: str, *, stacklevel: int) -> None:
 def _detached() -> None:
     """Nothing is watched any more."""
     global _loop, _closed
-    _loop, _closed = None, "detached"
+    _loop, _closed = None, _DETACHED
 
 
 def _after_fork() -> None:

@@ -10,7 +10,7 @@ import ast
 import re
 
 from perfdoctor.diagnosis import OwnCall, OwnCode
-from perfdoctor.results.edits import last_name, with_arguments
+from perfdoctor.results.edits import last_name, parse, with_arguments
 
 _COMMAND = re.compile(r"\bpython train\.py\b")
 _SCRIPT = re.compile(r"(?<![\w./-])train\.py\b")
@@ -25,7 +25,7 @@ def in_own_code(change: str, own: OwnCode) -> str:
 
 def _in_call(line: str, calls: tuple[OwnCall, ...]) -> str:
     try:
-        (statement,) = ast.parse(line).body
+        (statement,) = parse(line).body
     except (SyntaxError, ValueError, RecursionError):  # a command, a comment, or part of a longer statement
         return line
     made = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None

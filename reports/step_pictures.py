@@ -180,9 +180,9 @@ def shades_of(activity: Activity) -> dict[str, str]:
     names = dict.fromkeys(sorted(over_time, key=lambda name: -over_time[name]))
     names |= dict.fromkeys(sorted(in_steps, key=lambda name: -in_steps[name]))
     names |= dict.fromkeys(
-        part.what for step in steps for lane in step.lanes if lane.role == GPU for part in lane.parts
+        part.what for step in steps for lane in step.lanes if lane.role == GPU for part in lane.parts if part.what
     )
-    return {name: f"p{number % _SHADES}" for number, name in enumerate(filter(None, names))}
+    return {name: f"p{number % _SHADES}" for number, name in enumerate(names)}
 
 
 def _larger(times: StepTimes) -> int:

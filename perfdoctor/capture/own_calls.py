@@ -15,8 +15,6 @@ from perfdoctor.results.edits import last_name
 
 # Longer ones are not found again at a glance, and so many calls of a file are enough to know that there are several.
 _LINES, _CALLS = 20, 64
-# Parsing takes some ten times as long as reading.
-_LARGEST = 200_000
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 
 
@@ -38,41 +36,28 @@ class WrittenCall(NamedTuple):
     used: bool | None
 
 
-def find_calls(lines: Sequence[str]) -> list[WrittenCall]:
+def find_calls(tree: ast.Module, lines: Sequence[str]) -> list[WrittenCall]:
     """The calls in a file of Python source.
 
     One with a secret in it is left out: it could not be written down as it stands.
 
     Args:
+        tree: its syntax.
         lines: of the file.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
     """
-    source = "\n".join(lines)
-    tree = parsed(source)
-    if tree is None:
-        return []
     reader = _Reader(tree)
-    try:
-        reader.visit(tree)
-    except RecursionError:
-        return []
+    reader.visit(tree)
     used = {call for loops in reader.training for call in reader.gone_over(loops)}
     train = {loop.scope for loops in reader.training for loop in loops}
     return [
         WrittenCall(call.place.lineno, text, call.name, call.scope.function, _is_used(call, used, train))
         for call in sorted(reader.calls, key=lambda call: call not in used)[:_CALLS]
         if call.name not in THREADS or call.scope.is_module or call.scope in train
-        if (text := _text(lines, source, call.place))
+        if (text := _text(lines, call.place))
     ]
-
-
-def parsed(source: str) -> ast.Module | None:
-    """The syntax tree of Python source; None where it is very large, of another version of Python, or none."""
-    if len(source) > _LARGEST:
-        return None
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 @dataclass(eq=False)
@@ -267,11 +252,14 @@ def _is_used(call: _Call, used: Collection[_Call], train: Collection[_Scope]) ->
     return False if call.targets and beside and train else None
 
 
-def _text(lines: Sequence[str], source: str, node: ast.stmt | ast.expr) -> str:
+def _text(lines: Sequence[str], node: ast.stmt | ast.expr) -> str:
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     if last - first >= _LINES:
         return ""
     masked = mask_source(lines, range(first, last + 1))
     if any(masked[at] != lines[at] for at in masked):
         return ""
-    return ast.get_source_segment(source, node) or ""
+    text = [line.encode() for line in lines[first : last + 1]]  # columns are counted in bytes
+    text[-1] = text[-1][: node.end_col_offset]
+    text[0] = text[0][node.col_offset :]
+    return b"\n".join(text).decode()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from perfdoctor.capture.own_calls import parsed
 from perfdoctor.knowledge.own_calls import (
     DRAWING_TRANSFORM,
     DRAWS,
@@ -36,25 +36,32 @@ class Drawn(NamedTuple):
     in_loop: bool
 
 
-def find_draws(lines: Sequence[str]) -> list[Drawn]:
-    """Where a file of Python source draws at random: the first draw of each function, and of each loop in one.
+def find_draws(tree: ast.Module) -> list[Drawn]:
+    """Where Python source draws at random: the first draw of each function, and of each loop in one.
 
     Draws that only say which sample comes next (shuffled, chosen, used as an index) are none. Calls of functions of
     the same file that draw are some.
 
     Args:
-        lines: of the file.
+        tree: its syntax.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
     """
-    tree = parsed("\n".join(lines))
-    try:
-        return [] if tree is None else _Reader(tree).find()
-    except RecursionError:  # an expression of thousands of terms
-        return []
+    return _Reader(tree).find()
 
 
 class _Call(NamedTuple):
+    """A call.
+
+    Attributes:
+        loop: the innermost one around it in its function.
+        says_which: it gives a whole number that is the index of something.
+    """
+
     call: ast.Call
-    loop: _Loop | None  # the innermost one around it in its function
+    loop: _Loop | None
+    says_which: bool
 
 
 class _Reader:
@@ -63,29 +70,29 @@ class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self._imported = dict(_imports(tree))
         self._functions = {node: _calls_in(node) for node in ast.walk(tree) if isinstance(node, _Function)}
-        self._module = tree, _calls_in(tree)
+        self._module = _calls_in(tree)
         self._generators = self._assigned(tree, GENERATORS.__contains__)
         self._transforms = self._assigned(tree, _draws_when_called)
         self._drawing: set[str] = set()
 
     def find(self) -> list[Drawn]:
         """The first draws."""
-        draws = {function: self._draws(function, calls) for function, calls in self._functions.items()}
-        while found := {function.name for function, some in draws.items() if some} - self._drawing:
+        called = {function: {last_name(one.call.func) for one in some} for function, some in self._functions.items()}
+        self._drawing = {function.name for function, some in self._functions.items() if self._draws(some)}
+        while found := {one.name for one, names in called.items() if names & self._drawing} - self._drawing:
             self._drawing |= found
-            draws = {function: self._draws(function, calls) for function, calls in self._functions.items()}
         # What a script draws before its loops, it draws once.
-        in_loops = [one for one in self._draws(*self._module) if one.loop]
-        return [*_first(in_loops, None), *(one for function, some in draws.items() for one in _first(some, function))]
+        in_loops = [one for one in self._draws(self._module) if one.loop]
+        in_functions = (_first(self._draws(some), function) for function, some in self._functions.items())
+        return [*_first(in_loops, None), *chain.from_iterable(in_functions)]
 
-    def _draws(self, scope: ast.Module | _Function, calls: Sequence[_Call]) -> list[_Call]:
-        indices = _only_say_which(scope)
-        return [one for one in calls if self._draws_at_random(one.call) and one.call not in indices]
+    def _draws(self, calls: Sequence[_Call]) -> list[_Call]:
+        return [one for one in calls if not one.says_which and self._draws_at_random(one.call)]
 
     def _draws_at_random(self, call: ast.Call) -> bool:
         module, _, name = self._path(call.func).rpartition(".")
         last = last_name(call.func)
-        if name in DRAWS.get(module, ()) or last in FILLS or last in self._transforms | self._drawing:
+        if name in DRAWS.get(module, ()) or last in FILLS or last in self._transforms or last in self._drawing:
             return True
         of = call.func.value if isinstance(call.func, ast.Attribute) else None
         return of is not None and last in DRAWS_OF_GENERATORS and last_name(of) in self._generators
@@ -130,12 +137,14 @@ def _draws_when_called(path: str) -> bool:
 def _calls_in(scope: ast.Module | _Function) -> list[_Call]:
     """The calls in a function, without those in functions inside of it."""
 
+    indices = _only_say_which(scope)
+
     def walk(node: ast.AST, loop: _Loop | None) -> Iterator[_Call]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, _Function):
                 continue
             if isinstance(child, ast.Call):
-                yield _Call(child, loop)
+                yield _Call(child, loop, child in indices)
             yield from walk(child, child if isinstance(child, _Loop) else loop)
 
     return [*walk(scope, None)]
@@ -156,7 +165,7 @@ def _only_say_which(scope: ast.AST) -> set[ast.expr]:
 def _first(draws: Sequence[_Call], function: _Function | None) -> list[Drawn]:
     """The first draw in each loop, and the first one of the function in none."""
     first: dict[_Loop | _Function | None, int] = {}
-    for call, loop in draws:
+    for call, loop, _ in draws:
         around = loop or function
         first[around] = min(call.lineno, first.get(around, call.lineno))
     return [

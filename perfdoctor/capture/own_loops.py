@@ -6,8 +6,6 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from perfdoctor.capture.own_calls import parsed
-
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -23,21 +21,16 @@ class WrittenLoop(NamedTuple):
     carries: bool
 
 
-def find_loops(lines: Sequence[str]) -> list[WrittenLoop]:
-    """The loops and comprehensions in a file of Python source, but those over what they call (layers, transforms) and
-    those of generators.
+def find_loops(tree: ast.Module) -> Iterator[WrittenLoop]:
+    """The loops and comprehensions in Python source, but those over what they call (layers, transforms) and those of
+    generators.
 
     Args:
-        lines: of the file.
+        tree: its syntax.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
     """
-    tree = parsed("\n".join(lines))
-    try:
-        return [] if tree is None else [*_loops(tree)]
-    except RecursionError:  # an expression of thousands of terms
-        return []
-
-
-def _loops(tree: ast.Module) -> Iterator[WrittenLoop]:
     for node in ast.walk(tree):
         if isinstance(node, ast.While):
             if not _yields(node):
@@ -99,11 +92,11 @@ def _sum(statement: ast.AST) -> tuple[str, ast.expr]:
     """What a statement adds to, and what it adds; "" where it does nothing of that kind."""
     match statement:
         case ast.AugAssign(target=ast.Name() | ast.Attribute() as target, value=value):
-            return ast.unparse(target), value
+            return _name_of(target), value
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=ast.BinOp(left=left, right=right)):
-            name = ast.unparse(target)
+            name = _name_of(target)
             for same, other in ((left, right), (right, left)):
-                if ast.unparse(same) == name and name not in _places(other, ast.Load):
+                if _name_of(same) == name and name not in _places(other, ast.Load):
                     return name, other
     return "", ast.Constant(None)
 
@@ -111,10 +104,17 @@ def _sum(statement: ast.AST) -> tuple[str, ast.expr]:
 def _places(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
     """Names and attributes that are read, or get a value."""
     return {
-        ast.unparse(one)
+        _name_of(one)
         for one in ast.walk(node)
         if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, how)
     }
+
+
+def _name_of(place: ast.expr) -> str:
+    """A name, or an attribute with what it is of; as it would be written, but without the detour over that."""
+    if isinstance(place, ast.Name):
+        return place.id
+    return f"{_name_of(place.value)}.{place.attr}" if isinstance(place, ast.Attribute) else ast.unparse(place)
 
 
 def _yields(loop: ast.stmt) -> bool:

@@ -7,6 +7,7 @@ masked.
 
 from __future__ import annotations
 
+import ast
 import io
 import sqlite3
 import tokenize
@@ -33,6 +34,8 @@ NAME = "source"
 PLACES, AROUND = 48, 5
 # A larger file is hardly written by hand.
 LARGEST_FILE = 2_000_000
+# Parsing and searching one for advice takes some ten times as long as reading, of all of them about a second.
+_LARGEST_PARSED, _ALL_PARSED = 200_000, 500_000
 # Of the stacks the newest are looked through, in so many segments and compressed bytes at most: of one process half an
 # hour, in less than a second.
 _SEGMENTS, _TRACE_BYTES = 3_600, 2_000_000
@@ -61,6 +64,7 @@ class SourceReader:
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen | OSError] = {}
+        self._to_parse = _ALL_PARSED
 
     def follow(self, job: Job) -> None:
         """Takes hold of the files of processes that have come; a forked one sees what its parent does."""
@@ -119,24 +123,48 @@ class SourceReader:
         masked = mask_source(lines, sorted(line - 1 for line in wanted if 1 <= line <= len(lines)))
         for at, text in masked.items():
             yield SourceLine(first.file, at + 1, text, changed)
-        if not changed:
-            # Nothing of them is needed while the job is watched.
-            from perfdoctor.capture.own_calls import find_calls
-            from perfdoctor.capture.own_draws import find_draws
-            from perfdoctor.capture.own_loops import find_loops
+        if not changed and (tree := self._parsed(lines)) is not None:
+            try:
+                yield from _for_advice(first.file, tree, lines)
+            except RecursionError:  # an expression of thousands of terms
+                return
 
-            for call in find_calls(lines):
-                yield SourceCall(first.file, *call)
-            for loop in find_loops(lines):
-                yield SourceLoop(first.file, *loop)
-            for draw in find_draws(lines):
-                yield SourceDraw(first.file, *draw)
+    def _parsed(self, lines: Sequence[str]) -> ast.Module | None:
+        """The syntax tree of a file; None where it is too much, of another version of Python, or none."""
+        from perfdoctor.results.edits import parse  # nothing of it is needed while the job is watched
+
+        source = "\n".join(lines)
+        if len(source) > min(_LARGEST_PARSED, self._to_parse):
+            return None
+        self._to_parse -= len(source)
+        try:
+            return parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
     def close(self) -> None:
         """Lets go of all files."""
         for files in {id(one.files): one.files for one in self._seen.values() if isinstance(one, _Seen)}.values():
             files.close()
         self._seen.clear()
+
+
+def _for_advice(file: str, tree: ast.Module, lines: Sequence[str]) -> Iterator[Sample]:
+    """Its calls, loops and draws.
+
+    Raises:
+        RecursionError: it has expressions of thousands of terms.
+    """
+    from perfdoctor.capture.own_calls import find_calls
+    from perfdoctor.capture.own_draws import find_draws
+    from perfdoctor.capture.own_loops import find_loops
+
+    for call in find_calls(tree, lines):
+        yield SourceCall(file, *call)
+    for loop in find_loops(tree):
+        yield SourceLoop(file, *loop)
+    for draw in find_draws(tree):
+        yield SourceDraw(file, *draw)
 
 
 def _newest(segments: Iterable[StackSegment]) -> Iterator[StackSegment]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from perfdoctor import __version__
 from perfdoctor.causes import CAUSES
 from perfdoctor.compare.comparable import differences
-from perfdoctor.compare.estimates import Estimate, Ratio, change, difference, estimate_both, quotient
+from perfdoctor.compare.estimates import Estimate, Ratio, change, difference, estimate_both, estimate_costs, quotient
 from perfdoctor.compare.side import Side
 from perfdoctor.knowledge import thresholds
 from perfdoctor.results.comparison import Answer, CauseChange, Comparison, Interval, Pace, Prediction, Promise, Weight
@@ -112,8 +112,8 @@ def _causes(before: Side, after: Side, paces: _Paces | None) -> tuple[CauseChang
 def _costs(cause: str, before: Side, after: Side, paces: _Paces | None) -> tuple[Estimate, Estimate]:
     """Seconds per step of a cause in both runs, or its shares where the paces are not known."""
     if paces is not None and before.aligned and after.aligned:
-        return estimate_both(before.per_step(cause), after.per_step(cause))
-    one, other = estimate_both(before.share(cause), after.share(cause))
+        return estimate_costs(before.per_step(cause), after.per_step(cause))
+    one, other = estimate_costs(before.share(cause), after.share(cause))
     return (one, other) if paces is None else (one.times(paces[0]), other.times(paces[1]))
 
 

@@ -114,7 +114,7 @@ class Ratio:
 
         Args:
             dependence: the correlation of neighbouring batches, 0 to less than 1.
-            noise: of batches, as fractions of the ratio.
+            noise: of batches.
         """
         count = len(self.amounts)
         if count < _FEWEST:
@@ -124,7 +124,7 @@ class Ratio:
         for_variance = count * (1 - dependence**2) / (1 + dependence**2)
         models = [Estimate(self.value, variance / effective, max(1.0, for_variance - 1))]
         if noise is not None:
-            models.append(Estimate(self.value, self.value**2 * noise.of_mean(count), noise.freedom(count)))
+            models.append(Estimate(self.value, noise.of_mean(count), noise.freedom(count)))
         return max(models, key=lambda model: model.variance or 0.0)
 
 
@@ -140,6 +140,10 @@ class Noise:
     averaged: float
     wandering: float
 
+    def times(self, factor: float) -> Noise:
+        """That of as many times the amounts."""
+        return Noise(factor**2 * self.averaged, factor**2 * self.wandering)
+
     def of_mean(self, count: int) -> float:
         """The variance of a mean over so many batches."""
         return self.averaged / count + self.wandering
@@ -151,8 +155,17 @@ class Noise:
 
 
 def estimate_both(one: Ratio, other: Ratio) -> tuple[Estimate, Estimate]:
-    """A ratio in two runs of one job. How batches depend on their neighbours is estimated from both together."""
+    """A ratio in two runs of one job, of which each varies in proportion to itself, as a pace does.
+
+    How batches vary and depend on their neighbours is estimated from both together.
+    """
     alike, noise = dependence(one.left, other.left), noise_of(one.relative, other.relative)
+    return one.estimate(alike, noise.times(one.value)), other.estimate(alike, noise.times(other.value))
+
+
+def estimate_costs(one: Ratio, other: Ratio) -> tuple[Estimate, Estimate]:
+    """The same of what one cause takes: where next to nothing is left of it, that varies by as much as before."""
+    alike, noise = dependence(one.left, other.left), noise_of(one.left, other.left)
     return one.estimate(alike, noise), other.estimate(alike, noise)
 
 

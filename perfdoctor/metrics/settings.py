@@ -48,7 +48,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge import thresholds
-from perfdoctor.knowledge.frames import Frame, in_loader, reads_tensors
+from perfdoctor.knowledge.frames import Frame, in_loader, is_import, reads_tensors
 from perfdoctor.knowledge.libraries import USES
 from perfdoctor.knowledge.threads import BACKENDS, PINNING
 from perfdoctor.metrics.gpu import job_gpus
@@ -97,7 +97,8 @@ def read_code_settings(job: JobTimeline) -> Settings:
     workers = {worker.pid for pid in pids for worker in job.processes.workers_of(pid)}
     stacks, beside = list(_stacks(job, pids)), list(_stacks(job, workers))
     enough = len(stacks) >= thresholds.SEEN_STACKS
-    found = _uses({frame for stack in {*stacks, *beside} for frame in stack})
+    # What a module imports while it is imported itself is not used for that.
+    found = _uses({frame for stack in {*stacks, *beside} if not is_import(stack) for frame in stack})
     if has_loader(job, pids):
         found["loader"] = "yes"
     elif enough:

@@ -358,7 +358,7 @@ def _no_recording(path: Path) -> PerfDoctorError:
         )
     if _PAGE.match(begins):
         return PerfDoctorError(
-            f"{path} is a page to read, not a recording.", hint="Name the recording or the JSON report beside it."
+            f"{path} is a page to read, not a recording.", hint="Name the recording it was made from."
         )
     hint = say("moves.analyze_trace", path=shlex.quote(str(path)))
     traced = begins.startswith((b"{", b"[", b"\x1f\x8b"))

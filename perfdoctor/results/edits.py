@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,14 +47,26 @@ def edited(source: str, edits: Sequence[Edit]) -> str:
     Raises:
         SyntaxError: the source is no Python.
     """
-    ast.parse(source)
+    parse(source)
     for edit in sorted(edits, key=lambda one: -one.line):  # what stands before keeps its line
-        tree = ast.parse(source)
+        tree = parse(source)
         if edit.line == AFTER_IMPORTS:
             source = _with_new_call(source, tree, edit)
         elif call := _find(tree, edit):
             source = _with_call(source, call, edit.arguments) or source
     return source
+
+
+def parse(source: str) -> ast.Module:
+    """The syntax tree of Python source, without the warnings that the job itself has printed already.
+
+    Raises:
+        SyntaxError: it is no Python.
+        ValueError: there are null bytes in it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 def with_arguments(source: str, names: frozenset[str], arguments: Mapping[str, str]) -> str:
@@ -63,7 +76,7 @@ def with_arguments(source: str, names: frozenset[str], arguments: Mapping[str, s
     ``2 * batch_size``. Other names are nothing that the source need have.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError):
         return ""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in names]
@@ -122,7 +135,7 @@ def _with_call(source: str, call: ast.Call, arguments: Mapping[str, str]) -> str
 
 def _meaning(source: str) -> str | None:
     try:
-        return ast.dump(ast.parse(source))
+        return ast.dump(parse(source))
     except (SyntaxError, ValueError):
         return None
 

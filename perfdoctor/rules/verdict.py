@@ -227,7 +227,7 @@ def straggler(accounts: Sequence[Account], cause: str | None) -> int | None:
 
 def late_rank(accounts: Sequence[Account], least: float) -> int | None:
     """The rank that nearly all waiting for ranks is for; None where that is less than some fraction of the time."""
-    if len(accounts) < 2:
+    if len(accounts) < 2 or not any(account.waits for account in accounts):
         return None
     waits = Amounts.summed(account.waited_for() for account in accounts)
     waited = waits.total

@@ -8,6 +8,7 @@ import inspect
 import multiprocessing
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, wraps
@@ -345,7 +346,8 @@ def _start_method(context: Any) -> str:
 def _script_can_be_imported() -> bool:
     """Whether the script trains only where it is the main module, so that processes of its own may import it."""
     try:
-        with open(sys.modules["__main__"].__file__ or "", "rb") as file:
+        with open(sys.modules["__main__"].__file__ or "", "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the job has printed them already
             tree = ast.parse(file.read())
     except (KeyError, AttributeError, OSError, SyntaxError, ValueError):
         return False

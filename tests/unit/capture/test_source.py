@@ -93,6 +93,40 @@ def test_calls_and_loops_that_advice_may_change_are_kept_unless_they_may_not_be_
     assert calls == ([] if changed else expected)
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["x = DataLoader(", "\0", "x = " + "(" * 5000, "-" * 90_000 + "1", "x = y" + " + y" * 3000, "x = 1\n" * 50_000],
+    ids=["unfinished", "null", "parentheses", "minus", "terms", "large"],
+)
+def test_lines_are_kept_of_a_file_that_cannot_be_searched_for_advice(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path, source: str
+) -> None:
+    script.write_text(f"import torch\n{source}\n")
+    found = read(process.pid, jobs.stacks(process.pid, (Frame(str(script), "main", 1),)), tmp_path)
+    assert {type(one) for one in found} == {SourceLine}
+
+
+def test_only_so_much_source_is_searched_for_advice(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path
+) -> None:
+    scripts = [script.with_name(f"{script.stem}{number}.py") for number in range(5)]
+    for one in scripts:
+        one.write_text("while True: pass\n" + "#" * 150_000)
+    stacks = jobs.stacks(process.pid, *((Frame(str(one), "main", 1),) for one in scripts))
+    found = read(process.pid, stacks, tmp_path)
+    assert len([one for one in found if isinstance(one, SourceLoop)]) == 3
+    assert len([one for one in found if isinstance(one, SourceLine) and one.line == 1]) == 5
+
+
+def test_warnings_that_the_job_has_printed_are_not_printed_again(
+    process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    script.write_text("while True: '\\d' is 1\n")
+    found = read(process.pid, jobs.stacks(process.pid, (Frame(str(script), "main", 1),)), tmp_path)
+    assert any(isinstance(one, SourceLoop) for one in found)
+    assert not recwarn.list
+
+
 def test_a_file_that_was_written_after_the_start_is_said_to_be(
     process: "subprocess.Popen[bytes]", script: Path, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from perfdoctor.compare.estimates import (
     dependence,
     difference,
     estimate_both,
+    estimate_costs,
     mean,
     noise_of,
     quotient,
@@ -144,6 +145,18 @@ def alarms(*, wandering: bool) -> int:
 def test_what_wanders_however_long_it_is_watched_is_no_difference() -> None:
     assert alarms(wandering=True) <= 0.05 * 400
     assert alarms(wandering=False) > 0.1 * 400
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_a_cost_of_which_a_hiccup_is_left_has_become_less(share: float) -> None:
+    chance = random.Random(1)
+    usual = Ratio([chance.gauss(share, 0.02) for _ in range(15)], [1.0] * 15)
+    hiccup = Ratio([0.3 if batch == 5 else 0.0 for batch in range(15)], [1.0] * 15)
+    less, more = (change(*estimate_costs(*pair), 0.98, 1.0) for pair in ((usual, hiccup), (hiccup, usual)))
+    assert less.high is not None
+    assert less.high < 0
+    assert more.low is not None
+    assert more.low > 0
 
 
 def test_noise_that_longer_runs_average_out_is_told_from_the_rest() -> None:

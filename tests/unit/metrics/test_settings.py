@@ -195,3 +195,10 @@ def test_the_way_is_not_denied_after_few_looks() -> None:
 )
 def test_what_a_job_uses_is_told_by_frames_of_libraries(frame: Frame, setting: str, value: str | None) -> None:
     assert of_code((OWN, frame), (OWN,)).get(setting) == value
+
+
+def test_what_is_only_imported_is_not_used() -> None:
+    importing = (OWN, Frame("<frozen importlib._bootstrap>", "_find_and_load", 1176))
+    sharded = Frame(f"{PACKAGES}/torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "<module>", 30)
+    assert of_code((*importing, sharded), (OWN,))["parallel"] == "no"
+    assert of_code((OWN, sharded), (OWN,))["parallel"] == "fully_shard"

@@ -111,6 +111,13 @@ def test_a_part_of_a_step_that_is_known_by_its_cause_has_its_name_and_colour() -
     assert [entry.title for entry in drawn.legend] == ["saving checkpoints"]
 
 
+def test_a_phase_without_a_name_is_drawn() -> None:
+    unnamed = StepParts(1, 0.2, (StepPart("", 0.0, 0.1), StepPart("forward", 0.1, 0.1)))
+    activity = Activity(steps=(StepTimes(0, (0.0, 0.2), (0.2, 0.2), 0.3, unnamed, unnamed),))
+    drawn = step_picture(activity.steps[0], Palette([]), shades_of(activity))
+    assert [piece.look for piece in drawn.steps[0].lanes[0].pieces] == ["p0", "p1"]
+
+
 def test_two_steps_are_on_one_scale_and_what_differs_most_comes_first() -> None:
     (times,) = diagnoses.input_bound_activity().steps
     drawn = step_picture(times, Palette([INPUT]), shades_of(diagnoses.input_bound_activity()))

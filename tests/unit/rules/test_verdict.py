@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.share import Share
-from perfdoctor.rules.verdict import confidence, first_cause, straggler
+from perfdoctor.rules.verdict import confidence, first_cause, late_rank, straggler
 from perfdoctor.timeline.code_location import CodeLocation
 from perfdoctor.timeline.processes import Process
 
@@ -58,6 +58,11 @@ def test_the_rank_that_all_wait_for_is_the_straggler() -> None:
 def test_ranks_that_wait_for_each_other_have_no_straggler() -> None:
     accounts = _ledgers("cpu.input_preprocessing", ((0, 2), (1, 0), (2, 1)))
     assert straggler(accounts, "cpu.input_preprocessing") is None
+
+
+def test_ranks_that_were_hardly_seen_have_no_straggler() -> None:
+    unseen = [Account(Process(100 + rank, 1, 0, None, "trainer", 0, rank)) for rank in range(2)]
+    assert late_rank(unseen, 0.1) is None
 
 
 def test_ranks_of_a_sound_job_may_wait_a_little() -> None:

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from perfdoctor.capture.host_processes import HostProcess
 from perfdoctor.capture.job import find_root, is_forked
+from perfdoctor.capture.variables import Variables, thread_names
 from perfdoctor.knowledge.launchers import (
     MEETING,
-    THIS_HOST,
     Number,
     Ranks,
     fits_below,
     is_numbered_anew,
+    meets_here,
     number_of,
     number_ranks,
     run_of,
 )
 from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, LAUNCH_MODULES, LAUNCH_SCRIPTS
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS
-from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.procfs import arguments_of
 
 # Of what a process has started, so much is asked for its number: launchers start a few.
@@ -78,15 +77,16 @@ class Look:
     def __init__(self, processes: Mapping[int, HostProcess], torch: Collection[int]) -> None:
         self.processes, self.torch = processes, frozenset(torch)
         self._environments: dict[int, dict[str, str]] = {}
+        self._variables = Variables()
         self._threads: dict[int, tuple[str, ...]] = {}
         self._children: dict[int, list[int]] = defaultdict(list)
         for pid, process in processes.items():
             self._children[process.parent].append(pid)
 
     def environment(self, pid: int) -> dict[str, str]:
-        """The variables of a process; none where they cannot be read."""
+        """The variables of a process, and what torch says of its rank; nothing where they cannot be read."""
         if pid not in self._environments:
-            self._environments[pid] = environment_of(pid) or {}
+            self._environments[pid] = self._variables.of(pid) or {}
         return self._environments[pid]
 
     def threads(self, pid: int) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class Look:
         """What all ranks of the run of a process have alike, which is in the tree below ``root``."""
         variables = self.environment(pid)
         told = run_of(variables, exchanges=self.exchanges(pid))
-        if told and variables.get(MEETING[0], "").startswith(THIS_HOST):
+        if told and meets_here(variables):
             return (*told, _network_of(pid))
         parent = self.processes[root].parent
         return told or (("", str(parent)) if parent > 1 else ())
@@ -192,15 +192,6 @@ def is_launcher(pid: int) -> bool:
     modules = [word for before, word in pairwise(words) if before == "-m"]
     scripts = [word.rpartition("/")[2] for word in words[:2]]
     return any(one in LAUNCH_MODULES for one in modules) or any(one in LAUNCH_SCRIPTS for one in scripts)
-
-
-def thread_names(pid: int) -> Iterator[str]:
-    """The names of the threads of a process."""
-    for name in Path(f"/proc/{pid}/task").glob("*/comm"):
-        try:
-            yield name.read_text(errors="replace")
-        except OSError:  # that thread, or the process, has ended
-            continue
 
 
 def _trees(look: Look) -> dict[int, list[int]]:

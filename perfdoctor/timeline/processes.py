@@ -47,11 +47,13 @@ class ProcessRoles:
         trainers: in order of their ranks.
         by_pid: all of them.
         world_size: how many ranks the job has, those that were not observed included.
+        numbered: which rank each trainer is was told; otherwise they are counted in order of their start.
     """
 
     trainers: tuple[Process, ...]
     by_pid: dict[int, Process]
     world_size: int
+    numbered: bool
 
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
@@ -133,7 +135,7 @@ def assign_roles(
         times = seen[pid].started_ns, ended_ns.get(pid)
         processes[pid] = Process(pid, parent, *times, role, above, numbered.by_pid.get(pid), channel)
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
-    return ProcessRoles(ordered, processes, numbered.world)
+    return ProcessRoles(ordered, processes, numbered.world, numbered.told)
 
 
 def _ranked(

@@ -26,7 +26,14 @@ from perfdoctor.knowledge.launchers import (
     number_ranks,
     run_of,
 )
-from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, LAUNCH_MODULES, LAUNCH_SCRIPTS
+from perfdoctor.knowledge.processes import (
+    COMPILE_WORKER,
+    FORK_SERVER,
+    LAUNCH_MODULES,
+    LAUNCH_SCRIPTS,
+    LAUNCH_TITLES,
+    RAY_JOB,
+)
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS
 from perfdoctor.probes.readers.procfs import arguments_of
 
@@ -174,6 +181,16 @@ def trainers_of(members: Sequence[TorchProcess]) -> list[int]:
     return feeding or [one.pid for one in own if one.pid not in above]
 
 
+def roots_beside(root: int, runs: Sequence[Run], look: Look) -> tuple[int, ...]:
+    """The tops of all trees that train together with one; of that of Ray's controller also those that it controls."""
+    own = next((run for run in runs if root in run.roots), None)
+    if own is None or trainers_of(own.members):
+        return (root,) if own is None else own.roots
+    named = {run: look.environment(run.members[0].pid).get(RAY_JOB) for run in runs}
+    controlled = [run for run in runs if run is not own and named[run] == named[own] is not None]
+    return (*own.roots, *controlled[0].roots) if len(controlled) == 1 else own.roots
+
+
 def workers_of(members: Sequence[TorchProcess]) -> int:
     """How many loader workers there are: by torch's names of them, or else those that a trainer has forked."""
     named = sum(one.worker for one in members)
@@ -191,7 +208,8 @@ def is_launcher(pid: int) -> bool:
     words = arguments_of(pid)[:_PROGRAM_WORDS]
     modules = [word for before, word in pairwise(words) if before == "-m"]
     scripts = [word.rpartition("/")[2] for word in words[:2]]
-    return any(one in LAUNCH_MODULES for one in modules) or any(one in LAUNCH_SCRIPTS for one in scripts)
+    titled = any(word.startswith(LAUNCH_TITLES) for word in words[:1])
+    return titled or any(one in LAUNCH_MODULES for one in modules) or any(one in LAUNCH_SCRIPTS for one in scripts)
 
 
 def _trees(look: Look) -> dict[int, list[int]]:

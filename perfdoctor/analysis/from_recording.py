@@ -38,7 +38,7 @@ from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.stuck.follow import find_still, surely_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.missing_ranks import missing_ranks
+from perfdoctor.timeline.missing_ranks import counted_ranks, missing_ranks
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.steps import Steps
@@ -77,7 +77,8 @@ def examine_job(job: JobTimeline, *, drawn: bool = True) -> Diagnosis:
     unseen = (*not_examined(job, traced=level == TRACED), *profiled.not_examined, *diagnosis.not_examined)
     if accounts and stuck is None:
         ranks = [trainer.rank for trainer in case.trainers]
-        unseen = (*missing_ranks(len(ranks), job.processes.world_size, say("hosts.watch_all"), ranks), *unseen)
+        absent = missing_ranks(len(ranks), job.processes.world_size, say("hosts.watch_all"), ranks)
+        unseen = (*counted_ranks(len(ranks), numbered=job.processes.numbered), *absent, *unseen)
     found = replace(
         diagnosis,
         verdict=judge(diagnosis.verdict, trial),

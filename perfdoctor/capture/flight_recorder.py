@@ -19,9 +19,9 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
+from perfdoctor.capture.variables import Variables
 from perfdoctor.knowledge.flight_recorder import HANDLERS, IN_CACHE, IN_TMP, PIPE, PREFIX, SERVER
 from perfdoctor.knowledge.launchers import LAUNCHERS, Launcher, number_of
-from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.file_view import FileView
 from perfdoctor.recording.clock import NS_PER_S, epoch_on_the_clock
 from perfdoctor.recording.schema import FlightDump, Sample, Unavailable
@@ -80,8 +80,9 @@ def _ranks(processes: Mapping[int, int]) -> list[_Rank]:
     So is what only an outer launcher has numbered: srun's number of a task is not that of a rank that torchrun starts.
     """
     told: dict[Launcher, dict[int, _Rank]] = {}
+    reader = Variables()
     for pid in sorted(processes, key=lambda pid: (processes[pid], pid)):
-        variables = environment_of(pid) or {}
+        variables = reader.of(pid) or {}
         if (number := number_of(variables)) is not None and number.rank is not None:
             told.setdefault(number.launcher, {}).setdefault(number.rank, _Rank(pid, number.rank, variables))
     return list(told[min(told, key=LAUNCHERS.index)].values()) if told else []

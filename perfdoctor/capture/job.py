@@ -18,6 +18,7 @@ import psutil
 
 from perfdoctor.capture.peers import Peers
 from perfdoctor.capture.redact import mask_command, mask_environment
+from perfdoctor.capture.variables import Variables
 from perfdoctor.knowledge.launchers import is_numbered_anew
 from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
@@ -50,19 +51,13 @@ class Member:
     environment: str
     is_peer: bool = False
     versions_read: bool = False
-    environment_settled: bool = False
+    environment_asked_ns: int = 0
 
 
 class _Roles(NamedTuple):
     all: tuple[int, ...]
     torch: tuple[int, ...]
     forked: tuple[int, ...]
-
-
-def _masked_environment(pid: int) -> str:
-    """As JSON; null where it cannot be read."""
-    environment = environment_of(pid)
-    return json.dumps(None if environment is None else mask_environment(environment))
 
 
 def _image(pid: int) -> str | None:
@@ -121,6 +116,7 @@ class Job:
         self._births = Births()
         self._born = True
         self._peers = Peers()
+        self._variables = Variables()
         self._parents: dict[int, int] = {}  # of all processes that there are
         # Process start times count clock ticks since boot; the one clock stands still in suspend and may differ by a
         # constant.
@@ -263,7 +259,7 @@ class Job:
         torch = parent.uses_torch if parent is not None and forked else uses_torch(pid)
         # A forked process was started with what its parent was.
         command = parent.command if parent is not None and forked else mask_command(arguments_of(pid))
-        environment = parent.environment if parent is not None and forked else _masked_environment(pid)
+        environment = parent.environment if parent is not None and forked else self._environment(pid)
         self._roles = None
         self.members[pid] = Member(
             pid, int(fields[1]), started_ns, forked, torch, now_ns, children_file, command, environment
@@ -292,21 +288,31 @@ class Job:
             member.uses_torch = uses_torch(member.pid)
             self._roles = None
             if member.uses_torch:
-                yield from self._look_again(member, name_of(member.pid), _masked_environment(member.pid), now_ns)
+                environment = self._environment(member.pid)
+                yield from self._look_again(member, name_of(member.pid), environment, now_ns)
 
     def _read_environments_again(self, now_ns: int) -> Iterator[Sample]:
-        """Which rank it is, many a process learns only when it has torch loaded; loader workers are none."""
+        """Which rank it is, many a process learns only when it has torch loaded; loader workers are none.
+
+        It is asked again whenever it has become twice as old: who has just been started learns it soon, or never.
+        """
         for member in list(self.members.values()):
             early = not member.uses_torch or now_ns - member.torch_asked_ns < TORCH_AGAIN_NS
-            if early or member.environment_settled or member.is_peer:
+            asked_ns = member.environment_asked_ns
+            if early or member.is_peer or (asked_ns and now_ns - asked_ns < asked_ns - member.started_ns):
                 continue
-            member.environment_settled = True
+            member.environment_asked_ns = now_ns
             name = name_of(member.pid)
             if name.startswith(LOADER_WORKERS):
                 continue
-            environment = _masked_environment(member.pid)
+            environment = self._environment(member.pid)
             if environment not in ("null", member.environment):
                 yield from self._look_again(member, name, environment, now_ns)
+
+    def _environment(self, pid: int) -> str:
+        """As JSON, secrets masked; null where it cannot be read."""
+        variables = self._variables.of(pid)
+        return json.dumps(None if variables is None else mask_environment(variables))
 
     def _look_again(self, member: Member, name: str, environment: str, now_ns: int) -> Iterator[Sample]:
         member.command = mask_command(arguments_of(member.pid))

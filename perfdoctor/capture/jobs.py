@@ -17,15 +17,15 @@ from typing import NamedTuple
 from perfdoctor.capture.host_processes import HostProcess, cpu_ticks_used, host_processes, memory_of
 from perfdoctor.capture.job import find_root
 from perfdoctor.capture.redact import mask_command
-from perfdoctor.capture.runs import Look, Run, find_runs, trainers_of, workers_of
+from perfdoctor.capture.runs import Look, Run, find_runs, roots_beside, trainers_of, workers_of
 from perfdoctor.capture.target import require_proc
 from perfdoctor.knowledge.launchers import ALLOCATION, local_rank, names_of
-from perfdoctor.knowledge.processes import FORK_SERVER, SPAWNED
+from perfdoctor.knowledge.processes import FORK_SERVER, RAY_JOB, RAY_LIBRARY, SPAWNED
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.gpu import gpus_of
 from perfdoctor.probes.marks import steps_per_second
 from perfdoctor.probes.readers.permissions import GRANT_IN_CONTAINER, owner_of, why_not
-from perfdoctor.probes.readers.process import uses_torch
+from perfdoctor.probes.readers.process import has_mapped, uses_torch
 from perfdoctor.probes.readers.procfs import CLOCK_TICKS_PER_S, arguments_of
 from perfdoctor.recording.clock import now_ns
 
@@ -33,6 +33,8 @@ from perfdoctor.recording.clock import now_ns
 LOOK_S = 0.5
 # Of a core: not a single tick in a look. What trains takes more, even if it waits for its data most of the time.
 IDLE_CORES = 0.02
+# Whoever waits for ranks that it has started looks after them now and then.
+SUPERVISING_CORES = 0.2
 _ALL_AS_ROOT = 'sudo "$(which perfdoctor)" ps'
 
 
@@ -123,7 +125,8 @@ def find_jobs(look_s: float = LOOK_S) -> TrainingJobs:
         left = run._replace(members=tuple(one for one in run.members if one.pid in after))
         job = _job(left, alive, look, cores)
         jobs += [] if job is None else [job]
-    jobs = [job for job in jobs if not (job.is_idle and _waits_for_another(job, jobs, after))]
+    own = {job: cpu_ticks_used(job.trainers, before, after) / CLOCK_TICKS_PER_S / seconds for job in jobs}
+    jobs = [job for job in jobs if not _only_waits(job, own[job], jobs, look)]
     unread = [pid for pid, loaded in torch.items() if loaded is None and pid in after]
     oldest_first = sorted(jobs, key=lambda job: (-job.age_s, job.pid))
     return TrainingJobs(tuple(oldest_first), len(unread), _why_unread(unread))
@@ -132,9 +135,8 @@ def find_jobs(look_s: float = LOOK_S) -> TrainingJobs:
 def roots_of(pid: int) -> tuple[int, ...]:
     """The tops of all trees of this host that train together with a process."""
     processes = host_processes()
-    runs = find_runs(Look(processes, [one for one in processes if one != os.getpid() and uses_torch(one)]))
-    root = find_root(pid)
-    return next((run.roots for run in runs if root in run.roots), (root,))
+    look = Look(processes, [one for one in processes if one != os.getpid() and uses_torch(one)])
+    return roots_beside(find_root(pid), find_runs(look), look)
 
 
 def our_task() -> int:
@@ -147,9 +149,28 @@ def our_allocation() -> str | None:
     return os.environ.get(ALLOCATION)
 
 
-def _waits_for_another(job: TrainingJob, jobs: Iterable[TrainingJob], processes: Mapping[int, HostProcess]) -> bool:
-    """Whether it has started another one, as the commands of some launchers do that load torch themselves."""
-    return any(_root_of(root, job.trainers, processes) for other in jobs if other is not job for root in other.roots)
+def _only_waits(job: TrainingJob, cores: float, jobs: Iterable[TrainingJob], look: Look) -> bool:
+    """Whether it has started another one, as the commands of some launchers do that load torch, and drivers of Ray.
+
+    Args:
+        job: what may train, or only wait.
+        cores: what its trainers take of the CPU.
+        jobs: all of them.
+        look: what is known of processes.
+    """
+    others = [other for other in jobs if other is not job]
+    if job.is_idle:
+        return any(_has_started(job, other, look) for other in others)
+    supervises = not (job.numbers or job.workers) and cores < SUPERVISING_CORES
+    return supervises and any(other.numbers and _has_started(job, other, look) for other in others)
+
+
+def _has_started(job: TrainingJob, other: TrainingJob, look: Look) -> bool:
+    """Whether a job is above another one; a driver of Ray may stand beside."""
+    if any(_root_of(root, job.trainers, look.processes) for root in other.roots):
+        return True
+    drives = RAY_JOB not in look.environment(job.pid) and has_mapped(job.pid, RAY_LIBRARY)
+    return drives and RAY_JOB in look.environment(other.pid)
 
 
 def _root_of(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> int | None:

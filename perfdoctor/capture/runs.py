@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from perfdoctor.capture.host_processes import HostProcess
 from perfdoctor.capture.job import find_root, is_forked
+from perfdoctor.capture.variables import Variables, thread_names
 from perfdoctor.knowledge.launchers import (
     MEETING,
-    THIS_HOST,
     Number,
     Ranks,
     fits_below,
     is_numbered_anew,
+    meets_here,
     number_of,
     number_ranks,
     run_of,
 )
-from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, LAUNCH_MODULES, LAUNCH_SCRIPTS
+from perfdoctor.knowledge.processes import (
+    COMPILE_WORKER,
+    FORK_SERVER,
+    LAUNCH_MODULES,
+    LAUNCH_SCRIPTS,
+    LAUNCH_TITLES,
+    RAY_JOB,
+)
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS
-from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.procfs import arguments_of
 
 # Of what a process has started, so much is asked for its number: launchers start a few.
@@ -78,15 +84,16 @@ class Look:
     def __init__(self, processes: Mapping[int, HostProcess], torch: Collection[int]) -> None:
         self.processes, self.torch = processes, frozenset(torch)
         self._environments: dict[int, dict[str, str]] = {}
+        self._variables = Variables()
         self._threads: dict[int, tuple[str, ...]] = {}
         self._children: dict[int, list[int]] = defaultdict(list)
         for pid, process in processes.items():
             self._children[process.parent].append(pid)
 
     def environment(self, pid: int) -> dict[str, str]:
-        """The variables of a process; none where they cannot be read."""
+        """The variables of a process, and what torch says of its rank; nothing where they cannot be read."""
         if pid not in self._environments:
-            self._environments[pid] = environment_of(pid) or {}
+            self._environments[pid] = self._variables.of(pid) or {}
         return self._environments[pid]
 
     def threads(self, pid: int) -> tuple[str, ...]:
@@ -107,7 +114,7 @@ class Look:
         """What all ranks of the run of a process have alike, which is in the tree below ``root``."""
         variables = self.environment(pid)
         told = run_of(variables, exchanges=self.exchanges(pid))
-        if told and variables.get(MEETING[0], "").startswith(THIS_HOST):
+        if told and meets_here(variables):
             return (*told, _network_of(pid))
         parent = self.processes[root].parent
         return told or (("", str(parent)) if parent > 1 else ())
@@ -174,6 +181,16 @@ def trainers_of(members: Sequence[TorchProcess]) -> list[int]:
     return feeding or [one.pid for one in own if one.pid not in above]
 
 
+def roots_beside(root: int, runs: Sequence[Run], look: Look) -> tuple[int, ...]:
+    """The tops of all trees that train together with one; of that of Ray's controller also those that it controls."""
+    own = next((run for run in runs if root in run.roots), None)
+    if own is None or trainers_of(own.members):
+        return (root,) if own is None else own.roots
+    named = {run: look.environment(run.members[0].pid).get(RAY_JOB) for run in runs}
+    controlled = [run for run in runs if run is not own and named[run] == named[own] is not None]
+    return (*own.roots, *controlled[0].roots) if len(controlled) == 1 else own.roots
+
+
 def workers_of(members: Sequence[TorchProcess]) -> int:
     """How many loader workers there are: by torch's names of them, or else those that a trainer has forked."""
     named = sum(one.worker for one in members)
@@ -191,16 +208,8 @@ def is_launcher(pid: int) -> bool:
     words = arguments_of(pid)[:_PROGRAM_WORDS]
     modules = [word for before, word in pairwise(words) if before == "-m"]
     scripts = [word.rpartition("/")[2] for word in words[:2]]
-    return any(one in LAUNCH_MODULES for one in modules) or any(one in LAUNCH_SCRIPTS for one in scripts)
-
-
-def thread_names(pid: int) -> Iterator[str]:
-    """The names of the threads of a process."""
-    for name in Path(f"/proc/{pid}/task").glob("*/comm"):
-        try:
-            yield name.read_text(errors="replace")
-        except OSError:  # that thread, or the process, has ended
-            continue
+    titled = any(word.startswith(LAUNCH_TITLES) for word in words[:1])
+    return titled or any(one in LAUNCH_MODULES for one in modules) or any(one in LAUNCH_SCRIPTS for one in scripts)
 
 
 def _trees(look: Look) -> dict[int, list[int]]:

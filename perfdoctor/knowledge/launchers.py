@@ -1,4 +1,4 @@
-"""How launchers tell a process which rank it is, of how many, and of which run: by variables of its environment."""
+"""How a process is told which rank it is, of how many, and of which run: mostly by variables that launchers set."""
 
 from __future__ import annotations
 
@@ -63,7 +63,13 @@ LAUNCHERS: tuple[Launcher, ...] = (
         "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID", ("SLURM_JOB_ID", "SLURM_STEP_ID"),
         alone=True,
     ),
+    # What torch itself keeps in a process where no launcher has numbered it: no variables, but what is read from its
+    # memory (probes/readers/process_groups.py) and kept beside them, by the names of who would tell it from inside.
+    Launcher(
+        "torch.distributed.get_rank()", "torch.distributed.get_world_size()", run=("init_process_group.init_method",)
+    ),
 )  # fmt: skip
+TORCH = LAUNCHERS[-1]
 
 # What people call a run by, the most telling first; where several variables stand together, their values are joined.
 NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -73,6 +79,7 @@ NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("RAY_JOB_ID",), ""),  # ray/src/ray/raylet/worker_pool.cc
     (("PMIX_NAMESPACE",), ""),
     (MEETING, ":"),
+    (TORCH.run, ""),
 )
 # What torchrun calls a run that was given no name (torch/distributed/run.py).
 NAMELESS = "none"
@@ -108,7 +115,8 @@ class Ranks(NamedTuple):
     Attributes:
         by_pid: their numbers.
         world: how many ranks there are, those of other hosts included, as far as that is known.
-        told: a launcher has numbered them; otherwise they are counted in order of their start.
+        told: a launcher has numbered them, or torch says which they are; otherwise they are counted in order of their
+            start.
     """
 
     by_pid: dict[int, int]
@@ -153,7 +161,7 @@ def fits_below(number: Number, children: Iterable[Number]) -> bool:
 
 
 def number_ranks(trainers: Mapping[int, tuple[Mapping[str, str], int]], exchanging: Iterable[int] = ()) -> Ranks:
-    """Ranks as the launcher told them; where none did (multiprocessing), in order of start.
+    """Ranks as the launcher told them, or else torch's own group; where neither is known, in order of start.
 
     Args:
         trainers: by process, the variables of its environment, and when it was started.
@@ -188,6 +196,11 @@ def run_of(variables: Mapping[str, str], *, exchanges: bool = True) -> tuple[str
         if names and all(values):
             return (*names, *values)
     return ()
+
+
+def meets_here(variables: Mapping[str, str]) -> bool:
+    """Whether the ranks of a process meet on the host that it runs on, and so all run there."""
+    return (variables.get(MEETING[0]) or variables.get(TORCH.run[0], "")).startswith(THIS_HOST)
 
 
 def names_of(variables: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfdoctor.knowledge.launchers import LAUNCHERS, MEETING, THIS_HOST, number_of, number_ranks
+from perfdoctor.knowledge.launchers import LAUNCHERS, meets_here, number_of, number_ranks
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process, exchanging, variables_of
 
@@ -94,7 +94,7 @@ def _belong_on(variables: Mapping[int, Mapping[str, str]], world: int) -> set[in
 
     torchrun numbers the ranks of a host one after the other; other launchers may not, and then nothing is concluded.
     """
-    if any(one.get(MEETING[0], "").startswith(THIS_HOST) for one in variables.values()):
+    if any(map(meets_here, variables.values())):
         return set(range(world))
     spans: set[tuple[int, int]] = set()
     for rank, one in variables.items():

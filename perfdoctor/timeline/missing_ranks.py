@@ -1,4 +1,4 @@
-"""Which ranks of a job were not seen."""
+"""What is to be said of the ranks of a job: which of them were not seen, and that nobody has numbered them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,18 @@ def missing_ranks(seen: int, world: int, enable: Text, numbers: Iterable[int] = 
     spans = list(_spans(sorted(set(range(world)) - known))) if known else []
     told = say("cluster.missing_ranks", ranks=tuple(spans[:_NAMED]), more=len(spans[_NAMED:]), seen=seen, world=world)
     return [NotExamined("ranks", told, enable)]
+
+
+def counted_ranks(seen: int, *, numbered: bool) -> list[NotExamined]:
+    """What is to be said of ranks that were counted, because nothing told which is which.
+
+    Args:
+        seen: how many there are here.
+        numbered: whether it was told.
+    """
+    if numbered or seen < 2:
+        return []
+    return [NotExamined("ranks", say("cluster.ranks_by_start"), say("cluster.set_rank"))]
 
 
 def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

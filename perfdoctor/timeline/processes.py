@@ -47,11 +47,13 @@ class ProcessRoles:
         trainers: in order of their ranks.
         by_pid: all of them.
         world_size: how many ranks the job has, those that were not observed included.
+        numbered: which rank each trainer is was told; otherwise they are counted in order of their start.
     """
 
     trainers: tuple[Process, ...]
     by_pid: dict[int, Process]
     world_size: int
+    numbered: bool
 
     def workers_of(self, pid: int) -> list[Process]:
         """Loader workers of a trainer, those gone included."""
@@ -120,7 +122,7 @@ def assign_roles(
     named = {thread.pid for thread in threads if thread.name.startswith(LOADER_WORKERS)}
     workers = {pid for pid in torch if _is_worker(pid, code_seen, named)}
     environments = {pid: variables_of(process) for pid, process in seen.items()}
-    ranked = _ranked(torch, environments, parents)
+    ranked = _ranked(torch, environments, parents) or _exchanging_leaves(torch, exchanging(threads), parents)
     candidates = [pid for pid in torch if pid not in workers]
     trainers = [pid for pid in candidates if pid in marked or pid in ranked] if marked else []
     trainers = trainers or _trainers(candidates, ranked, code_seen, parents, workers)
@@ -133,7 +135,7 @@ def assign_roles(
         times = seen[pid].started_ns, ended_ns.get(pid)
         processes[pid] = Process(pid, parent, *times, role, above, numbered.by_pid.get(pid), channel)
     ordered = tuple(sorted((processes[pid] for pid in trainers), key=lambda process: process.rank or 0))
-    return ProcessRoles(ordered, processes, numbered.world)
+    return ProcessRoles(ordered, processes, numbered.world, numbered.told)
 
 
 def _ranked(
@@ -147,6 +149,12 @@ def _ranked(
         for pid, number in numbers.items()
         if fits_below(number, (numbers[child] for child in anew if parents[child] == pid))
     }
+
+
+def _exchanging_leaves(torch: Collection[int], exchange: Collection[int], parents: dict[int, int]) -> set[int]:
+    """Those that exchange data with others, where nobody has numbered them; without whoever has started such ones."""
+    found = {pid for pid in torch if pid in exchange}
+    return found - {ancestor for pid in found for ancestor in _ancestors(pid, parents)}
 
 
 def _is_worker(pid: int, code_seen: Mapping[int, CodeSeen], named: Collection[int]) -> bool:

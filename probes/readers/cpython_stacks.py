@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from mmap import PAGESIZE
 from typing import NamedTuple
 
+from perfdoctor.probes.readers.cpython_objects import text_at
 from perfdoctor.probes.readers.process_memory import Memory
 
 # What is read may be torn or no stack at all: more frames, characters or bytes of line numbers are not believed.
 _DEEPEST = 2000
-_LONGEST_TEXT = 1024
 _LONGEST_TABLE = 1 << 16
 _MOST_CALLS = 20_000  # remembered at once
 _WORD = struct.Struct("<Q")
@@ -243,18 +243,7 @@ class StackReader:
         return _Code(file, name, self._lines_of(table, first_line))
 
     def _text(self, address: int) -> str | None:
-        """A compact string (PEP 393): its length at 16, its kind in bits 2 to 4 and "is ASCII" in bit 6 at 32."""
-        head = self._memory.read(address, 36)
-        if len(head) < 36:
-            return None
-        length, state = _word(head, 16), head[32]
-        width = state >> 2 & 7
-        encoding = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}.get(width)
-        if encoding is None or not state & 1 << 5 or length > _LONGEST_TEXT:
-            return None
-        begin = address + (self._at.ascii_text if state & 1 << 6 else self._at.text)
-        data = self._memory.read(begin, length * width)
-        return data.decode(encoding, errors="replace") if len(data) == length * width else None
+        return text_at(self._memory, address, self._at.ascii_text, self._at.text)
 
     def _bytes(self, address: int) -> bytes:
         length = self._memory.word(address + 16) or 0

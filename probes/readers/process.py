@@ -97,6 +97,14 @@ def uses_torch(pid: int, root: Path = Path("/")) -> bool | None:
     return any(library in maps for library in TORCH_LIBRARIES)
 
 
+def has_mapped(pid: int, file: bytes, root: Path = Path("/")) -> bool:
+    """Whether a file whose path ends so is mapped into a process; not where that cannot be read."""
+    try:
+        return file + b"\n" in (root / f"proc/{pid}/maps").read_bytes()
+    except OSError:
+        return False
+
+
 def versions_of(pid: int, root: Path = Path("/")) -> dict[str, str]:
     """The versions of what a process runs, ``python`` and ``torch``; without those that do not show."""
     found = {}

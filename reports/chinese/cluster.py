@@ -42,6 +42,10 @@ def ranks_by_host() -> str:
     return "没有启动器说明各 rank 的编号：按主机名的顺序逐台编号。"
 
 
+def ranks_by_start() -> str:
+    return "没有变量说明各进程是哪个 rank，从 torch 的内存中也读不出来：按启动的先后编号。"
+
+
 def set_rank() -> str:
     return "用 torchrun 启动作业，或设置 RANK 和 WORLD_SIZE"
 

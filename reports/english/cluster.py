@@ -40,6 +40,13 @@ def ranks_by_host() -> str:
     return "No launcher told the ranks their numbers: they are numbered host by host, in the order of the hosts' names."
 
 
+def ranks_by_start() -> str:
+    return (
+        "Nothing tells which rank each process is, no variable and nothing that torch keeps in its memory: they are "
+        "numbered in the order of their start."
+    )
+
+
 def set_rank() -> str:
     return "start the job with torchrun, or set RANK and WORLD_SIZE"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.capture import flight_recorder
+from perfdoctor.capture import flight_recorder, variables
 from perfdoctor.capture.flight_recorder import flight_dumps
 from perfdoctor.recording.schema import FlightDump
 from tests.unit.knowledge.test_launchers import AGENT, rank
@@ -36,5 +36,5 @@ def test_a_pipe_in_the_place_of_a_dump_is_not_waited_for(dump: Path) -> None:
 
 def test_the_task_that_starts_the_ranks_does_not_stand_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     environments = {1: AGENT, 2: AGENT | rank(0), 3: AGENT | rank(1), 4: AGENT | rank(1)}
-    monkeypatch.setattr(flight_recorder, "environment_of", environments.get)
+    monkeypatch.setattr(variables, "environment_of", environments.get)
     assert [(one.pid, one.number) for one in flight_recorder._ranks({1: 0, 2: 1, 3: 2, 4: 3})] == [(2, 0), (3, 1)]

@@ -8,10 +8,12 @@ from perfdoctor.capture.redact import mask_environment
 from perfdoctor.knowledge.launchers import (
     LAUNCHERS,
     NAMES,
+    TORCH,
     Ranks,
     fits_below,
     is_numbered_anew,
     local_rank,
+    meets_here,
     names_of,
     number_of,
     number_ranks,
@@ -32,6 +34,11 @@ def task(number: int) -> dict[str, str]:
 def rank(number: int) -> dict[str, str]:
     """One of torchrun's, two to a host."""
     return {**TORCHRUN, "RANK": str(number), "LOCAL_RANK": str(number % 2)}
+
+
+def group(number: int, meeting: str = "127.0.0.1:29500") -> dict[str, str]:
+    """What torch keeps in one of four that were started by nobody who says so in variables."""
+    return {TORCH.rank: str(number), TORCH.world: "4", **dict.fromkeys(TORCH.run, meeting)}
 
 
 def numbered(*trainers: Mapping[str, str], exchanging: bool = False) -> Ranks:
@@ -58,8 +65,9 @@ def numbered(*trainers: Mapping[str, str], exchanging: bool = False) -> Ranks:
             {"LOCAL_RANK": "1", "NODE_RANK": "1", "WORLD_SIZE": "4"},
             4,
         ),
+        (group(2), group(3), 4),
     ],
-    ids=["torchrun", "srun", "openmpi", "mvapich", "pmi", "pmix", "lightning"],
+    ids=["torchrun", "srun", "openmpi", "mvapich", "pmi", "pmix", "lightning", "torch itself"],
 )
 def test_each_launcher_numbers_its_ranks(second: dict[str, str], third: dict[str, str], world: int) -> None:
     assert numbered(second, third) == Ranks({1: 2, 2: 3}, world, True)
@@ -78,6 +86,22 @@ def test_a_number_that_all_have_is_that_of_who_started_them() -> None:
     """A task of srun, or a pod, that spawns its trainers with multiprocessing."""
     assert numbered(AGENT | MEETING, AGENT | MEETING) == Ranks({1: 0, 2: 1}, 2, False)
     assert numbered({"RANK": "1", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}).told is False
+
+
+def test_what_torch_keeps_tells_apart_whom_a_launcher_has_numbered_alike() -> None:
+    assert numbered(AGENT | group(3), AGENT | group(1)) == Ranks({1: 3, 2: 1}, 4, True)
+
+
+def test_ranks_that_were_told_the_same_meeting_are_one_run() -> None:
+    assert run_of(group(0)) == run_of(group(1)) != run_of(group(0, "file:///shared/meeting"))
+    assert run_of({TORCH.rank: "0", TORCH.world: "2"}) == ()
+    assert names_of(group(0)) == ("127.0.0.1:29500",)
+
+
+def test_ranks_that_meet_on_this_host_are_all_here() -> None:
+    assert meets_here(group(0))
+    assert meets_here({"MASTER_ADDR": "localhost"})
+    assert not any(map(meets_here, (group(0, "10.0.0.1:29500"), group(0, "file:///shared/meeting"), MEETING, {})))
 
 
 def test_tasks_of_srun_that_exchange_nothing_are_no_ranks() -> None:

@@ -245,7 +245,7 @@ class ThreadsProbe:
         try:
             if new or task.is_main or thread.trains or task.moved():
                 # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
-                sample = task.sample(time.monotonic_ns())
+                sample = task.sample(time.monotonic_ns(), with_faults=thread.trains)
                 if not new or sample.state != "S":
                     thread.moved_ns = now_ns
                 yield sample

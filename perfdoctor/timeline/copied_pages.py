@@ -34,14 +34,22 @@ class CopiedPages:
         main: the thread.
         code: its samples of machine code.
         children: processes that it forked.
+        ended_ns: when others had ended that were not seen, too soon after their start for that.
         fresh_s: CPU seconds that a fault for fresh memory takes on the machine; 0 where that was not measured.
 
     Attributes:
         per_fork: how many more pages a fork makes it take faults for.
     """
 
-    def __init__(self, main: ThreadSeries, code: CodeSamples, children: Sequence[Process], fresh_s: float) -> None:
-        self._forks = np.array(sorted(child.started_ns for child in children), dtype=np.float64)
+    def __init__(
+        self,
+        main: ThreadSeries,
+        code: CodeSamples,
+        children: Sequence[Process],
+        fresh_s: float,
+        ended_ns: Sequence[float] = (),
+    ) -> None:
+        self._forks = np.array(sorted([*(child.started_ns for child in children), *ended_ns]), dtype=np.float64)
         self._parts = np.zeros(len(_AGES_NS))
         self._until_ns = self.per_fork = 0.0
         if len(self._forks) and fresh_s > 0:
@@ -58,15 +66,21 @@ class CopiedPages:
             return
         later = [gaps.chosen(gaps.quarter == quarter) for quarter in (1, 2, 3)]
         usual = max((some.faults / some.running_s for some in later if some.running_s > 0), default=np.inf)
-        quiet = gaps.chosen(gaps.quarter >= 2)
         self._until_ns = float(np.median(gaps.lengths_ns)) / 2
+        early = (gaps.quarter == 0) | (gaps.quarter == 1)
+        taken_s = 0.0
         for number in range(len(_AGES_NS)):
-            some = gaps.chosen((gaps.quarter < 2) & (gaps.ages == number))
+            some = gaps.chosen(early & (gaps.ages == number))
             more = some.faults - usual * some.running_s
             if more > 0:
                 times = some.shared * thresholds.COPIED_PAGE + (1 - some.shared) * thresholds.KEPT_PAGE
-                self._parts[number] = min(more * times * fresh_s / some.running_s, some.kernel_beyond(quiet))
+                self._parts[number] = min(1.0, more * times * fresh_s / some.running_s)
                 self.per_fork += more / gaps.forks
+                taken_s += more * times * fresh_s
+        if taken_s > 0:
+            slowed = gaps.chosen(early & (self._parts[gaps.ages] > 0))
+            limit_s = slowed.kernel_beyond_s(gaps.chosen(gaps.quarter >= 2))
+            self._parts *= min(1.0, limit_s / taken_s)
 
 
 class _Some:
@@ -75,21 +89,22 @@ class _Some:
     def __init__(self, running_s: float, faults: float, user_s: float | None, shared: float) -> None:
         self.running_s, self.faults, self._user_s, self.shared = running_s, faults, user_s, shared
 
-    def kernel_beyond(self, other: _Some) -> float:
-        """How much more of the running time is the kernel's than in others; 1 where machine code was not sampled."""
-        mine, theirs = self._kernel, other._kernel
-        return 1.0 if mine is None or theirs is None else max(0.0, mine - theirs)
+    def kernel_beyond_s(self, other: _Some) -> float:
+        """How much longer the kernel is busy at most than as in other gaps; infinite where that was not sampled.
 
-    @property
-    def _kernel(self) -> float | None:
-        return None if self._user_s is None or self.running_s <= 0 else 1 - self._user_s / self.running_s
+        That is two standard errors more than was sampled, the square root of so many samples being one.
+        """
+        if self._user_s is None or other._user_s is None or other.running_s <= 0:
+            return np.inf
+        usual_s = other._user_s * self.running_s / other.running_s
+        return max(0.0, usual_s - self._user_s) + 2 * float(np.sqrt(self._user_s / CODE_FREQUENCY))
 
 
 class _Gaps:
     """What a thread did between each two readings of its faults, in the times between forks.
 
     Attributes:
-        forks: times from one fork to the next in which faults were read.
+        forks: times from one fork to the next, of which the beginning was seen.
         lengths_ns: of these.
         quarter: in which of the four parts of such a time each gap lies, -1 for none.
         ages: the number of the age that it has since the fork.
@@ -106,7 +121,7 @@ class _Gaps:
         since = middles - forks[fork]
         self.quarter = np.where(within, (4 * since / lengths[fork]).astype(np.int64), -1)
         self.ages = np.searchsorted(_AGES_NS, since, "right") - 1
-        self.lengths_ns = lengths[np.unique(fork[within])]
+        self.lengths_ns = lengths[np.unique(fork[self.quarter == 0])]
         self.forks = len(self.lengths_ns)
         self._faults, self._running_s = np.diff(faults), np.diff(run) / NS_PER_S
         seen = np.searchsorted(code.times_ns, times)

@@ -28,6 +28,7 @@ class Task:
         tid: its id.
         refused: its system calls may not be seen.
         computed: of the time between its last two samples, the fraction that it was on a CPU.
+        children_faults: page faults, without a device, of its process's children that have ended and were waited for.
     """
 
     def __init__(self, folder: str, *, is_main: bool, descriptors: Descriptors, room: Room) -> None:
@@ -35,6 +36,7 @@ class Task:
         self.is_main = is_main
         self.refused = False
         self.computed = 0.0
+        self.children_faults = 0
         self._descriptors = descriptors
         self._schedstat = KeptFile(f"{folder}/schedstat", room)
         self._stat = KeptFile(f"{folder}/stat", room)
@@ -102,7 +104,7 @@ class Task:
             fields = self._stat.read(1024).rpartition(b")")[2].split()
             # The two reads are not one instant: what is in a call and "runs" has just been woken.
             state = fields[0].decode() if detailed else state
-            minor, major = int(fields[7]), int(fields[9])
+            minor, self.children_faults, major = int(fields[7]), int(fields[8]), int(fields[9])
         if now_ns - self._details_ns >= _DETAILS_NS:
             self._details_ns = now_ns
         if self.is_main and now_ns - self._switches_ns >= _SWITCHES_NS:

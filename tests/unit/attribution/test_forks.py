@@ -7,7 +7,7 @@ from perfdoctor.attribution.forks import read_forks
 from perfdoctor.causes import CHECKPOINT_WRITE, MODEL_COMPUTE, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.frames import Frame
-from perfdoctor.recording.schema import Sample
+from perfdoctor.recording.schema import CHILDREN_FAULTS, Reading, Sample
 from tests.builders import jobs
 from tests.builders.forks import FORKS_S, FRESH_S, PAGES, PERIOD_S, TRAINER, samples
 
@@ -40,6 +40,15 @@ def test_workers_of_a_loader_are_started() -> None:
 def test_a_program_of_its_own_shares_nothing() -> None:
     job = jobs.timeline(samples(forked=False))
     assert read_forks(job, job.processes.by_pid[TRAINER]) == ()
+
+
+def test_children_that_were_too_short_lived_to_be_seen_are_known_by_their_end() -> None:
+    trainer = [one for one in samples() if getattr(one, "pid", TRAINER) == TRAINER]
+    ended = [Reading(jobs.at(max(0.0, fork + 0.01)), "threads", f"pid:{TRAINER}", CHILDREN_FAULTS, float(number))
+             for number, fork in enumerate(FORKS_S)]  # fmt: skip
+    job = jobs.timeline([*trainer, *ended])
+    (found,) = read_forks(job, job.processes.by_pid[TRAINER])
+    assert found.pages.per_fork == pytest.approx(PAGES, rel=0.1)
 
 
 def test_it_is_taken_from_what_the_trainer_computes() -> None:

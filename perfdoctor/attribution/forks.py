@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -13,9 +13,10 @@ from perfdoctor.attribution.share import WRITTEN, Share, Shares, scaled
 from perfdoctor.causes import INPUT_PREPROCESSING, PYTHON_OVERHEAD, WORKER_STARTUP
 from perfdoctor.recording.schema import CHILDREN_FAULTS
 from perfdoctor.timeline.code_location import PREPARES, CodeLocation
-from perfdoctor.timeline.copied_pages import CopiedPages
+from perfdoctor.timeline.copied_pages import CopiedPages, any_alive
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.stand_ins import ENOUGH, drawn
 from perfdoctor.timeline.threads import ThreadSeries, ThreadState
 
 _RUNNING = ThreadState("R", None, "", 1.0, 0.0)
@@ -69,18 +70,19 @@ def _forks(job: JobTimeline, trainer: Process) -> Iterator[Forks]:
         unseen_ns = [] if workers else _ended_unseen(job, main, children)
         pages = CopiedPages(main, job.code.of(trainer.pid), some, job.minor_fault_s, unseen_ns)
         times = [*(child.started_ns for child in some), *unseen_ns]
-        locations = [job.locator.locate(trainer.pid, time, _RUNNING) for time in times]
+        locations = [job.locator.locate(trainer.pid, time, _RUNNING) for time in drawn(times, ENOUGH)]
         yield Forks(pages, *_whatever_forks(locations, workers=workers))
 
 
-def _ended_unseen(job: JobTimeline, main: ThreadSeries, children: Iterable[Process]) -> list[int]:
+def _ended_unseen(job: JobTimeline, main: ThreadSeries, children: Sequence[Process]) -> list[int]:
     """The last looks at a trainer before children had ended that were not seen, since they lived too short for that."""
     counter = job.counters.get(f"pid:{main.pid}", CHILDREN_FAULTS)
     if counter is None:
         return []
     told = counter.times_ns[1:][np.diff(counter.values) > 0]
-    looks = main.times_ns[np.maximum(np.searchsorted(main.times_ns, told) - 1, 0)].tolist()
-    return [time for time in looks if not any(child.alive_at(time) for child in children)]
+    looks = main.times_ns[np.maximum(np.searchsorted(main.times_ns, told) - 1, 0)]
+    unseen: list[int] = looks[~any_alive(children, looks)].tolist()
+    return unseen
 
 
 def _whatever_forks(locations: list[CodeLocation], *, workers: bool) -> tuple[str, str]:

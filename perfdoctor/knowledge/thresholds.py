@@ -139,6 +139,9 @@ GIL_SWITCH_S = Threshold(
     25e-6, "seconds", "measured on a virtual machine: 17 us for one switch with its two calls of futex; at most this"
 )
 FORKS = Threshold(3, "times between forks", "judgement: in fewer, what a job does once passes for what each fork costs")
+BURST = Threshold(
+    0.125, "of the usual time between forks", "judgement: nearer to the next one it is of the same start of workers"
+)
 COPIED_PAGE = Threshold(
     1.35,
     "times a page of fresh memory",

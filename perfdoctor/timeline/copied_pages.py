@@ -17,7 +17,7 @@ from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.schema import CODE_FREQUENCY
 from perfdoctor.timeline.machine_code import CodeSamples
 from perfdoctor.timeline.processes import Process
-from perfdoctor.timeline.threads import ThreadSeries
+from perfdoctor.timeline.threads import ThreadSeries, Times
 
 Floats = npt.NDArray[np.float64]
 # Ages by which time after a fork is told apart: most pages are written to in the first step, whatever that takes.
@@ -49,24 +49,26 @@ class CopiedPages:
         fresh_s: float,
         ended_ns: Sequence[float] = (),
     ) -> None:
-        self._forks = np.array(sorted([*(child.started_ns for child in children), *ended_ns]), dtype=np.float64)
+        self._forks = _apart(np.array(sorted([*(child.started_ns for child in children), *ended_ns]), dtype=np.float64))
+        # After each fork, until when faults count: for half of the time until the next one.
+        self._until_ns = np.append(np.diff(self._forks), _usual(np.diff(self._forks))) / 2
         self._parts = np.zeros(len(_AGES_NS))
-        self._until_ns = self.per_fork = 0.0
+        self.per_fork = 0.0
         if len(self._forks) and fresh_s > 0:
             self._read(_Gaps(main, code, children, self._forks), fresh_s)
 
     def part(self, time_ns: int) -> float:
         """Of the thread's time on a CPU around an instant, the part that goes into such faults."""
         fork = int(np.searchsorted(self._forks, time_ns, "right")) - 1
-        age = time_ns - self._forks[fork] if fork >= 0 else np.inf
-        return float(self._parts[np.searchsorted(_AGES_NS, age, "right") - 1]) if age < self._until_ns else 0.0
+        if fork < 0 or (age := time_ns - self._forks[fork]) >= self._until_ns[fork]:
+            return 0.0
+        return float(self._parts[np.searchsorted(_AGES_NS, age, "right") - 1])
 
     def _read(self, gaps: _Gaps, fresh_s: float) -> None:
         if gaps.forks < thresholds.FORKS:
             return
         later = [gaps.chosen(gaps.quarter == quarter) for quarter in (1, 2, 3)]
         usual = max((some.faults / some.running_s for some in later if some.running_s > 0), default=np.inf)
-        self._until_ns = float(np.median(gaps.lengths_ns)) / 2
         early = (gaps.quarter == 0) | (gaps.quarter == 1)
         taken_s = 0.0
         for number in range(len(_AGES_NS)):
@@ -105,7 +107,6 @@ class _Gaps:
 
     Attributes:
         forks: times from one fork to the next, of which the beginning was seen.
-        lengths_ns: of these.
         quarter: in which of the four parts of such a time each gap lies, -1 for none.
         ages: the number of the age that it has since the fork.
     """
@@ -121,12 +122,11 @@ class _Gaps:
         since = middles - forks[fork]
         self.quarter = np.where(within, (4 * since / lengths[fork]).astype(np.int64), -1)
         self.ages = np.searchsorted(_AGES_NS, since, "right") - 1
-        self.lengths_ns = lengths[np.unique(fork[self.quarter == 0])]
-        self.forks = len(self.lengths_ns)
+        self.forks = len(np.unique(fork[self.quarter == 0]))
         self._faults, self._running_s = np.diff(faults), np.diff(run) / NS_PER_S
         seen = np.searchsorted(code.times_ns, times)
         self._user_s = np.diff(seen) / CODE_FREQUENCY if len(code) else None
-        self._shared = _alive(children, middles)
+        self._shared = any_alive(children, middles)
 
     def chosen(self, chosen: npt.NDArray[np.bool_]) -> _Some:
         """The sums over some of them."""
@@ -136,7 +136,20 @@ class _Gaps:
         return _Some(float(self._running_s[chosen].sum()), faults, user_s, shared)
 
 
-def _alive(children: Sequence[Process], times_ns: Floats) -> npt.NDArray[np.bool_]:
+def _usual(lengths: Floats) -> float:
+    """The length of which shorter ones take half of all time."""
+    ordered = np.sort(lengths)
+    together = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(together, together[-1] / 2)]) if len(ordered) else 0.0
+
+
+def _apart(forks: Floats) -> Floats:
+    """The last fork of each burst, as the several workers of one loader are started."""
+    lengths = np.diff(forks)
+    return forks[np.append(lengths >= thresholds.BURST * _usual(lengths), True)] if len(forks) else forks
+
+
+def any_alive(children: Sequence[Process], times_ns: Floats | Times) -> npt.NDArray[np.bool_]:
     """Whether any child lives at each instant."""
     begun = np.searchsorted(np.sort([child.started_ns for child in children]), times_ns, "right")
     ended = [child.ended_ns for child in children if child.ended_ns is not None]

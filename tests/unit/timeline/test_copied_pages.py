@@ -55,6 +55,17 @@ def test_what_ends_before_the_next_fork_as_it_began_is_no_fork() -> None:
     assert spent_s(pages(jobs.timeline([*others, *main]))) == pytest.approx(0, abs=0.005)
 
 
+def test_forks_one_after_the_other_are_one_start() -> None:
+    found = samples()
+    for number, fork in enumerate(FORKS_S):
+        for worker in range(3):
+            began = float(fork) - 0.03 * (worker + 1)
+            found += jobs.process(50 + 3 * number + worker, parent=TRAINER, started_s=began, forked=True)
+    together = pages(jobs.timeline(found))
+    assert together.per_fork == pytest.approx(PAGES, rel=0.1)
+    assert spent_s(together) == pytest.approx(PAGES * FRESH_S * thresholds.COPIED_PAGE, rel=0.15)
+
+
 def test_without_the_price_of_a_page_nothing_is_said() -> None:
     job = jobs.timeline([one for one in samples() if not isinstance(one, Fact)])
     assert spent_s(pages(job)) == 0

@@ -17,9 +17,7 @@ from perfdoctor.timeline.copied_pages import CopiedPages, any_alive
 from perfdoctor.timeline.job import JobTimeline
 from perfdoctor.timeline.processes import Process
 from perfdoctor.timeline.stand_ins import ENOUGH, drawn
-from perfdoctor.timeline.threads import ThreadSeries, ThreadState
-
-_RUNNING = ThreadState("R", None, "", 1.0, 0.0)
+from perfdoctor.timeline.threads import ThreadSeries
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def _forks(job: JobTimeline, trainer: Process) -> Iterator[Forks]:
         unseen_ns = [] if workers else _ended_unseen(job, main, children)
         pages = CopiedPages(main, job.code.of(trainer.pid), some, job.minor_fault_s, unseen_ns)
         times = [*(child.started_ns for child in some), *unseen_ns]
-        locations = [job.locator.locate(trainer.pid, time, _RUNNING) for time in drawn(times, ENOUGH)]
+        locations = [job.observe(trainer, time).location for time in drawn(times, ENOUGH)]
         yield Forks(pages, *_whatever_forks(locations, workers=workers))
 
 

@@ -27,8 +27,8 @@ _AGES_NS = np.array([0, *(10_000_000 * 2**number for number in range(14))], dtyp
 class CopiedPages:
     """What a process's main thread spends on such faults.
 
-    Faults after a fork count as far as they are more than in the later parts of the time until the next one, and no
-    longer than the kernel is busy in the thread's name for more of the time than it is then.
+    Faults after a fork count as far as they are more than in the later parts of the time until the next one. What they
+    take is known by their price, and by how much more of the thread's time is the kernel's than it is then.
 
     Args:
         main: the thread.
@@ -81,8 +81,7 @@ class CopiedPages:
                 taken_s += more * times * fresh_s
         if taken_s > 0:
             slowed = gaps.chosen(early & (self._parts[gaps.ages] > 0))
-            limit_s = slowed.kernel_beyond_s(gaps.chosen(gaps.quarter >= 2))
-            self._parts *= min(1.0, limit_s / taken_s)
+            self._parts *= _settled(taken_s, slowed.kernel_beyond_s(gaps.chosen(gaps.quarter >= 2))) / taken_s
 
 
 class _Some:
@@ -91,15 +90,16 @@ class _Some:
     def __init__(self, running_s: float, faults: float, user_s: float | None, shared: float) -> None:
         self.running_s, self.faults, self._user_s, self.shared = running_s, faults, user_s, shared
 
-    def kernel_beyond_s(self, other: _Some) -> float:
-        """How much longer the kernel is busy at most than as in other gaps; infinite where that was not sampled.
+    def kernel_beyond_s(self, other: _Some) -> tuple[float, float] | None:
+        """How much longer the kernel is busy than it would be as in other gaps, and the standard error of that.
 
-        That is two standard errors more than was sampled, the square root of so many samples being one.
+        None where machine code was not sampled. Of so many samples the square root is the error.
         """
-        if self._user_s is None or other._user_s is None or other.running_s <= 0:
-            return np.inf
+        if self._user_s is None or not other._user_s or other.running_s <= 0:
+            return None
         usual_s = other._user_s * self.running_s / other.running_s
-        return max(0.0, usual_s - self._user_s) + 2 * float(np.sqrt(self._user_s / CODE_FREQUENCY))
+        error_s = np.sqrt((self._user_s + usual_s * self.running_s / other.running_s) / CODE_FREQUENCY)
+        return usual_s - self._user_s, float(error_s)
 
 
 class _Gaps:
@@ -134,6 +134,14 @@ class _Gaps:
         shared = float((self._faults * self._shared)[chosen].sum()) / faults if faults else 0.0
         user_s = None if self._user_s is None else float(self._user_s[chosen].sum())
         return _Some(float(self._running_s[chosen].sum()), faults, user_s, shared)
+
+
+def _settled(priced_s: float, kernel_s: tuple[float, float] | None) -> float:
+    """What faults take by their price, and by the time that the kernel takes: the mean, each by how sure it is."""
+    if kernel_s is None or kernel_s[1] <= 0:
+        return priced_s
+    by_price, by_kernel = (thresholds.PRICE_OF_PAGES * priced_s) ** -2, kernel_s[1] ** -2
+    return max(0.0, (priced_s * by_price + kernel_s[0] * by_kernel) / (by_price + by_kernel))
 
 
 def _usual(lengths: Floats) -> float:

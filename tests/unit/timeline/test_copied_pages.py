@@ -1,4 +1,4 @@
-"""Faults after a fork cost what they are more than later on, at their price and within the kernel's time."""
+"""Faults after a fork cost what they are more than later on, by their price and by the kernel's time."""
 
 import numpy as np
 import pytest
@@ -31,13 +31,13 @@ def test_pages_that_a_living_child_shares_are_copied() -> None:
 
 
 def test_pages_of_a_child_that_is_gone_are_kept() -> None:
-    found = pages(jobs.timeline(samples(life_s=0.001)))
+    found = pages(jobs.timeline(samples(life_s=0.001, kernel=0.18)))
     assert spent_s(found) == pytest.approx(PAGES * FRESH_S * thresholds.KEPT_PAGE, rel=0.15)
 
 
-def test_it_takes_no_longer_than_the_kernel_does() -> None:
+def test_it_takes_about_as_long_as_the_kernel_does() -> None:
     little = spent_s(pages(jobs.timeline(samples(kernel=0.1))))
-    assert 0.1 * 0.2 < little < 0.75 * spent_s(pages(jobs.timeline(samples(kernel=None))))
+    assert 0.1 * 0.2 < little < 0.6 * spent_s(pages(jobs.timeline(samples(kernel=None))))
 
 
 def test_faults_as_at_any_other_time_are_not_the_forks() -> None:

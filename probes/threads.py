@@ -31,7 +31,16 @@ from perfdoctor.probes.readers.procfs import Births
 from perfdoctor.probes.readers.syscalls import Descriptors
 from perfdoctor.probes.readers.task import AUTOGRAD, Task
 from perfdoctor.recording.clock import NS_PER_S, seconds
-from perfdoctor.recording.schema import THINNED, Event, Sample, ThreadSample, ThreadSeen, Unavailable
+from perfdoctor.recording.schema import (
+    CHILDREN_FAULTS,
+    THINNED,
+    Event,
+    Reading,
+    Sample,
+    ThreadSample,
+    ThreadSeen,
+    Unavailable,
+)
 
 RATE_HZ = 50  # 750 samples in 15 s determine a share of a half to 4 % (two standard errors)
 # At most so many of each kind are looked at in one tick, and so many new threads are taken up.
@@ -73,6 +82,7 @@ class _Thread:
         self.task = Task(folder, is_main=tid == process.pid, descriptors=process.descriptors, room=room)
         self.is_autograd = name.startswith(AUTOGRAD)
         self.moved_ns = 0
+        self.children_faults = -1
 
     @property
     def trains(self) -> bool:
@@ -245,10 +255,13 @@ class ThreadsProbe:
         try:
             if new or task.is_main or thread.trains or task.moved():
                 # Taken for each thread: a slow machine may pause the sampler in the middle of a tick.
-                sample = task.sample(time.monotonic_ns())
+                sample = task.sample(time.monotonic_ns(), with_faults=thread.trains)
                 if not new or sample.state != "S":
                     thread.moved_ns = now_ns
                 yield sample
+                if thread.trains and task.is_main and thread.children_faults != task.children_faults:
+                    thread.children_faults = task.children_faults
+                    yield _of_children(thread, sample.time_ns)
         except OSError:
             self._let_go(thread)
             yield ThreadSample(now_ns, thread.tid, "X", None, "", 0, 0, None, None, None, None)
@@ -279,6 +292,11 @@ class ThreadsProbe:
         else:
             thread.task.rest()
             self._asleep.threads.append(thread)
+
+
+def _of_children(thread: _Thread, time_ns: int) -> Reading:
+    """A counter that moves whenever a child has ended and was waited for, however short its life was."""
+    return Reading(time_ns, ThreadsProbe.name, f"pid:{thread.process.pid}", CHILDREN_FAULTS, thread.children_faults)
 
 
 def _unseen(pid: int | None, why: Refusal) -> Refusal:

@@ -46,6 +46,7 @@ class Account:
         updating: in which the optimizer's step was interpreter and dispatch.
         recompiling: of these, after the first step: a step compiles its backward pass and its optimizer after others of
             its parts have run, and what comes after such parts more often is compiled again.
+        copying: that went into pages which were shared with a process since that was forked.
         evaluating: in which it evaluated, the reading of batches for that included.
         interpreter: of the machine code that ran around the arithmetic, the fraction that was Python's interpreter and
             not torch's dispatch; None where it was not sampled.
@@ -68,6 +69,7 @@ class Account:
     updating: float = 0.0
     recompiling: float = 0.0
     evaluating: float = 0.0
+    copying: float = 0.0
     _has_run: bool = False
     _compilations_after_a_run: int = 0
     interpreter: float | None = None
@@ -93,6 +95,7 @@ class Account:
             self._has_run = True
         for share in shares:
             amount = share.weight * seconds
+            self.copying += amount * share.copying
             if share.cause == PYTHON_OVERHEAD and location.phase == "optimizer":
                 self.updating += amount
             if share.rank is None:

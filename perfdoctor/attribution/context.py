@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.attribution.code_mix import CodeMix, phase_of, read_code_mix
+from perfdoctor.attribution.forks import Forks, read_forks
 from perfdoctor.attribution.share import DEVICE_WAIT, IN_DRIVER, Writing, read_writing
 from perfdoctor.knowledge import thresholds
 from perfdoctor.recording.clock import NS_PER_S
@@ -31,6 +32,7 @@ class Habits:
         code: what its main thread computes in each phase.
         writing: what its files are written for.
         restarts: spans in which it waits for a first batch, from the start of new workers until it leaves the loader.
+        forks: what it forks, and what that costs it afterwards.
         gil_switching: the part of its running time that switching the GIL takes.
         allocating: the part that allocating and freeing memory of a GPU takes, where that is full.
         waits_awake: phases outside of passes (``phase_of``) in which it spins while it waits for its GPU.
@@ -40,6 +42,7 @@ class Habits:
     code: CodeMix
     writing: Writing
     restarts: Spans = ()
+    forks: tuple[Forks, ...] = ()
     gil_switching: float = 0.0
     allocating: float = 0.0
     waits_awake: frozenset[str] = frozenset()
@@ -69,6 +72,7 @@ def _habits(job: JobTimeline, trainer: Process) -> Habits:
         code=code,
         writing=read_writing(job, trainer),
         restarts=_restart_waits(job, trainer),
+        forks=read_forks(job, trainer),
         gil_switching=gil_switching(job, trainer.pid),
         allocating=_allocating(job, trainer.pid),
         waits_awake=_waits_awake(job, trainer, code),

@@ -45,6 +45,7 @@ class Share:
         target: file, socket … that it is about.
         line: source line of the job's own code.
         awaited: a trainer waits for its loader's workers to be through with it.
+        copying: it goes into pages that were shared with a process since that was forked.
     """
 
     cause: str
@@ -53,6 +54,7 @@ class Share:
     target: str = ""
     line: str = ""
     awaited: bool = False
+    copying: bool = False
 
 
 Shares = list[Share]

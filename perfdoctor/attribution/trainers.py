@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from perfdoctor.attribution.code_mix import SPIN, phase_of
 from perfdoctor.attribution.collectives import AllRanks, CollectiveWaits, SeenRank
 from perfdoctor.attribution.context import LOADER_WAITS, Context
+from perfdoctor.attribution.forks import after_forks
 from perfdoctor.attribution.share import (
     DEVICE_WAIT,
     WRITTEN,
@@ -67,20 +68,20 @@ Causes = Mapping[str, float]
 
 
 def running_trainer(context: Context, seen: Observation) -> Shares:
-    """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL costs it."""
-    location = seen.location
-    cause = _cause_of(seen, on_gpu=context.habits[seen.pid].code.on_gpu)
+    """A trainer that runs: what it computes, why it lacks a CPU, and what switching the GIL or a fork costs it."""
+    location, habits = seen.location, context.habits[seen.pid]
+    cause = _cause_of(seen, on_gpu=habits.code.on_gpu)
     if cause == DATA_TRANSFER and not context.job.processes.suppliers_of(seen.pid):
         cause = INPUT_PREPROCESSING  # without another process nothing is handed over
     causes, queued = ({cause: 1.0}, Amounts[str]()) if cause else _at_barrier(context, seen)
     if location.detail == PREPARES:
-        causes = with_objects(causes, context.habits[seen.pid].taking_apart)
+        causes = with_objects(causes, habits.taking_apart)
     causes = Amounts.summed({by_place(cause, location): weight} for cause, weight in causes.items())
     in_step = location.phase in TRAINING_PHASES
     shares = running(context.job, seen.pid, seen, seen.time_ns, {**causes, **queued}, location.line, in_step=in_step)
     # Whoever has the CPU that a barrier waits for is not at this line.
     shares = [replace(share, line="") if share.cause in queued else share for share in shares]
-    habits = context.habits[seen.pid]
+    shares = after_forks(shares, habits.forks, seen.time_ns, causes)
     for cause, part in ((GIL_CONTENTION, habits.gil_switching), (MEMORY_PRESSURE, habits.allocating)):
         if part:
             shares = [*scaled(shares, 1 - part), Share(cause, part, line=location.line)]

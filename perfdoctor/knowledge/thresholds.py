@@ -138,6 +138,25 @@ CONTENDED_GIL = Threshold(0.1, "of the samples", "judgement: held by another thr
 GIL_SWITCH_S = Threshold(
     25e-6, "seconds", "measured on a virtual machine: 17 us for one switch with its two calls of futex; at most this"
 )
+FORKS = Threshold(3, "times between forks", "judgement: in fewer, what a job does once passes for what each fork costs")
+BURST = Threshold(
+    0.125, "of the usual time between forks", "judgement: nearer to the next one it is of the same start of workers"
+)
+COPIED_PAGE = Threshold(
+    1.35,
+    "times a page of fresh memory",
+    "measured on a virtual machine: 2.7 us for a page that a living child shares, where a fresh one took 2.0",
+)
+PRICE_OF_PAGES = Threshold(
+    1.0,
+    "of the price, one standard error",
+    "measured: 1.9 to 3.2 us for a page that was copied, and once 16, on the same virtual machine",
+)
+KEPT_PAGE = Threshold(
+    0.45,
+    "times a page of fresh memory",
+    "measured likewise: 0.9 us where the child is gone, so that the page need not be copied",
+)
 CULPRIT_SHARE = Threshold(0.25, "of a cause's time", "judgement: a cause lies in every rank that has so much of it")
 SMALL_PACKET_BYTES = Threshold(
     4096,

@@ -26,6 +26,10 @@ class Reading(NamedTuple):
     value: float | None
 
 
+# A counter of a process that trains: page faults, without a device, of children that have ended and were waited for.
+CHILDREN_FAULTS = "ended_children_faults_total"
+
+
 class Fact(NamedTuple):
     """Something about a subject that does not change while we watch, as text (e.g. ``cpu_model``)."""
 

@@ -201,7 +201,7 @@ INPUT_RULES = (
     Rule(
         WORKER_STARTUP,
         say("input.starting"),
-        ("worker_starts", "worker_life", "exposed_data"),
+        ("worker_starts", "worker_life", "own_copying", "exposed_data"),
         _keep_workers,
         say("input.starting_refuted"),
     ),

@@ -84,6 +84,7 @@ class JobTimeline:
         counters: the same as counters.
         cores: how many the job may use.
         cpu: who is on the CPUs while a thread waits for one.
+        minor_fault_s: CPU seconds that a page of fresh memory costs on its machine; 0 where that was not measured.
         storage: the kernel's work on storage in the name of running threads.
         locks: queues for locks of the job's own.
     """
@@ -140,8 +141,8 @@ class JobTimeline:
             cores=self.cores,
             reachable=reachable,
         )
-        minor_fault_s = float(recording.facts.get(("host", "minor_fault_seconds"), 0.0))
-        self.storage = StorageWork(self.counters, minor_fault_s)
+        self.minor_fault_s = float(recording.facts.get(("host", "minor_fault_seconds"), 0.0))
+        self.storage = StorageWork(self.counters, self.minor_fault_s)
         self.locks = Locks(self.threads, self.processes, self.locator, self.cores)
         self._training: dict[int, tuple[int, int]] = {}
         self._observed: dict[tuple[int, int], Observation] = {}

@@ -96,6 +96,7 @@ class ThreadSamples(NamedTuple):
     run_ns: Floats
     delay_ns: Floats
     voluntary: Floats
+    minor_faults: Floats
     major_faults: Floats
 
     @classmethod
@@ -104,7 +105,7 @@ class ThreadSamples(NamedTuple):
         times, tids, *others = recording.columns(
             ThreadSample,
             *("time_ns", "tid", "state", "syscall", "target"),
-            *("run_ns", "delay_ns", "voluntary", "major_faults"),
+            *("run_ns", "delay_ns", "voluntary", "minor_faults", "major_faults"),
         )
         texts = (np.array(column, dtype=object) for column in others[:3])
         counters = (np.array(column, dtype=np.float64) for column in others[3:])
@@ -128,7 +129,8 @@ class ThreadSeries:
         run_ns: time on a CPU up to then.
         delay_ns: time runnable, but not on a CPU, up to then.
         voluntary: voluntary context switches up to then; NaN where not read.
-        major_faults: page faults that needed a device up to then; NaN where not read.
+        minor_faults: page faults that needed no device up to then; NaN where not read.
+        major_faults: those that needed one; likewise.
     """
 
     def __init__(self, tid: int, pid: int, name: str, samples: ThreadSamples) -> None:
@@ -140,7 +142,8 @@ class ThreadSeries:
         living = ~np.isin(samples.states, _ENDED)
         self.counted_ns = self.times_ns[living].astype(np.float64)
         self.run_ns, self.delay_ns = samples.run_ns[living], samples.delay_ns[living]
-        self.voluntary, self.major_faults = samples.voluntary[living], samples.major_faults[living]
+        self.voluntary = samples.voluntary[living]
+        self.minor_faults, self.major_faults = samples.minor_faults[living], samples.major_faults[living]
 
     @property
     def was_runnable(self) -> bool:

@@ -11,7 +11,7 @@ from perfdoctor.recording.schema import ThreadSample
 # torch's threads of the backward pass, one for each device, which the first one starts (torch/csrc/autograd/engine.cpp;
 # named since 2.4).
 AUTOGRAD = "pt_autograd_"
-_DETAILS_NS = NS_PER_S // 4  # page faults are counters: now and then is enough
+_DETAILS_NS = NS_PER_S // 4  # page faults are counters: now and then is enough, but where they are asked for
 _SWITCHES_NS = NS_PER_S  # so are context switches, and they cost as much as five samples
 
 
@@ -28,6 +28,7 @@ class Task:
         tid: its id.
         refused: its system calls may not be seen.
         computed: of the time between its last two samples, the fraction that it was on a CPU.
+        children_faults: page faults, without a device, of its process's children that have ended and were waited for.
     """
 
     def __init__(self, folder: str, *, is_main: bool, descriptors: Descriptors, room: Room) -> None:
@@ -35,6 +36,7 @@ class Task:
         self.is_main = is_main
         self.refused = False
         self.computed = 0.0
+        self.children_faults = 0
         self._descriptors = descriptors
         self._schedstat = KeptFile(f"{folder}/schedstat", room)
         self._stat = KeptFile(f"{folder}/stat", room)
@@ -53,8 +55,12 @@ class Task:
         """
         return self._schedstat.read(64) != self._last_schedstat
 
-    def sample(self, now_ns: int) -> ThreadSample:
+    def sample(self, now_ns: int, *, with_faults: bool = False) -> ThreadSample:
         """Samples it, reading only what may have changed since the last sample.
+
+        Args:
+            now_ns: the time.
+            with_faults: its page faults are counted now, and not only now and then.
 
         Raises:
             OSError: it has ended.
@@ -65,7 +71,7 @@ class Task:
         if last is not None and call == self._last_call and schedstat == self._last_schedstat and not _may_run(call):
             sample = last._replace(time_ns=now_ns)
         else:
-            sample = self._read_anew(call, schedstat, now_ns)
+            sample = self._read_anew(call, schedstat, now_ns, with_faults=with_faults)
         if last is not None and now_ns > last.time_ns:
             self.computed = (sample.run_ns - last.run_ns) / (now_ns - last.time_ns)
         self._last_call, self._last_schedstat, self._last = call, schedstat, sample
@@ -90,15 +96,16 @@ class Task:
             self.refused = True
             return b""
 
-    def _read_anew(self, call: bytes, schedstat: bytes, now_ns: int) -> ThreadSample:
+    def _read_anew(self, call: bytes, schedstat: bytes, now_ns: int, *, with_faults: bool) -> ThreadSample:
         name, target = self._name_call(call)
         state, voluntary, involuntary, minor, major = "R", None, None, None, None
-        detailed = now_ns - self._details_ns >= _DETAILS_NS
-        if detailed or not call.startswith(b"running"):
+        detailed = now_ns - self._details_ns >= _DETAILS_NS or not call.startswith(b"running")
+        if detailed or with_faults:
             fields = self._stat.read(1024).rpartition(b")")[2].split()
             # The two reads are not one instant: what is in a call and "runs" has just been woken.
-            state, minor, major = fields[0].decode(), int(fields[7]), int(fields[9])
-        if detailed:
+            state = fields[0].decode() if detailed else state
+            minor, self.children_faults, major = int(fields[7]), int(fields[8]), int(fields[9])
+        if now_ns - self._details_ns >= _DETAILS_NS:
             self._details_ns = now_ns
         if self.is_main and now_ns - self._switches_ns >= _SWITCHES_NS:
             self._switches_ns = now_ns

@@ -48,7 +48,10 @@ EXPLAINED = {
     causes.WORKER_STARTUP: Explanation(
         title="重新启动 worker 进程",
         goes="花在重新启动 worker 进程上",
-        means="worker 进程被 fork 或 spawn 出来，在第一个批次之前导入模块、打开数据集，而且一再重复。",
+        means=(
+            "worker 进程被 fork 或 spawn 出来，在第一个批次之前导入模块、打开数据集，而且一再重复。"
+            "fork 之后，训练进程每写到一页内存就要复制一页（`own_copying`）。"
+        ),
         looks_like="每个 epoch 开头的慢预处理；但 worker 进程很年轻：`worker_starts` 和 `worker_life` 会显示出来。",
         helps="只建一次的 loader 加上 `persistent_workers=True`、更长的 epoch、fork server。",
         refuted="用 `num_workers=0` 时停顿仍在。",

@@ -53,7 +53,7 @@ EXPLAINED: dict[str, Explanation] = {
         goes="goes into starting loader workers anew",
         means=(
             "Loader workers are forked or spawned, import and open the dataset before their first batch, again and "
-            "again."
+            "again. After a fork the trainer copies its memory, page by page, as it writes to it (`own_copying`)."
         ),
         looks_like=(
             "slow preprocessing at the start of each epoch; but the workers are young: `worker_starts` and "

@@ -7,7 +7,7 @@ Times are seconds since the recording began, at ``START``.
 import json
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -65,6 +65,7 @@ def process(
 def thread(
     tid: int, pid: int, states: str = "R", *, name: str = "python", call: str | None = "futex", target: str = "",
     run: float = 0.0, delay: float = 0.0, switches: float = 10.0, faults: float = 0.0, squeezed_from_s: float = SECONDS,
+    minor_faults: Callable[[float], float] = lambda seconds: 0.0,
 ) -> list[Sample]:  # fmt: skip
     """A thread whose states repeat, and whose counters grow steadily.
 
@@ -79,6 +80,7 @@ def thread(
         delay: cores that it waits for.
         switches: voluntary ones per second, read at each fifth sample.
         faults: major ones per second.
+        minor_faults: how many it took up to a second.
         squeezed_from_s: when it begins to wait for half of the time that it ran before.
     """
     samples: list[Sample] = [ThreadSeen(START, tid, pid, name)]
@@ -89,7 +91,8 @@ def thread(
         lost = run / 2 * max(0, now - at(squeezed_from_s))
         used = int(run * (now - START) - lost), int(delay * (now - START) + lost)
         switched = int(switches * seconds) if tick % 5 == 0 else None
-        samples.append(ThreadSample(now, tid, state, *where, *used, switched, 0, 0, int(faults * seconds)))
+        minor = int(minor_faults(seconds))
+        samples.append(ThreadSample(now, tid, state, *where, *used, switched, 0, minor, int(faults * seconds)))
     return samples
 
 

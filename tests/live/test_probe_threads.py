@@ -205,3 +205,9 @@ def test_descriptors_of_a_process_that_is_gone() -> None:
         assert gone.target("poll", [1 << 46, 3, 0, 0, 0, 0]) == ""
         assert gone.target("openat", [0, 1 << 46, 0, 0, 0, 0]) == ""
         gone.close()
+
+
+def test_faults_of_a_thread_that_trains_are_counted_in_each_look() -> None:
+    samples = main_samples("pages = bytearray(1 << 24)\nwhile True:\n    time.sleep(0)")
+    assert len(samples) == 10
+    assert all(sample.minor_faults for sample in samples)

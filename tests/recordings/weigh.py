@@ -85,6 +85,7 @@ MECHANISMS: dict[str, Change] = {
     "stacks that fit the state": Change(f"{_TIMELINE}.locator", "_fits", "first"),
     "weighing samples by the kernel's clocks": Change(f"{_ATTRIBUTION}.attribute", "as_counted", "first"),
     "GIL switches": Change(f"{_ATTRIBUTION}.context", "gil_switching", "zero"),
+    "memory copied after forks": Change(f"{_ATTRIBUTION}.context", "read_forks", "empty"),
     "waits for restarted workers": Change(f"{_ATTRIBUTION}.context", "_restart_waits", "empty"),
     "pipeline: what goes with the largest stage": Change(f"{_ATTRIBUTION}.attribute", "charge_slowest_stage", "second"),
     "excess of late ranks": Change(f"{_ATTRIBUTION}.attribute", "charge_excess", "first"),

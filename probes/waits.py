@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from perfdoctor.probes.readers.channel_ends import other_end, serves
 from perfdoctor.probes.readers.cpython import LayoutError, Layouts
 from perfdoctor.probes.readers.file_locks import lock_holders
 from perfdoctor.probes.readers.process import Candidate
-from perfdoctor.probes.readers.procfs import name_of, status_fields
+from perfdoctor.probes.readers.procfs import name_of
 from perfdoctor.probes.readers.syscalls import NAMES, WRITES_TO_OTHERS, Descriptors
 from perfdoctor.probes.readers.waiting_threads import WaitingThreads
 from perfdoctor.recording.schema import TRACED_BY, Fact, Sample, WaitSeen
@@ -31,6 +32,7 @@ from perfdoctor.recording.schema import TRACED_BY, Fact, Sample, WaitSeen
 MOST_PROCESSES = 64  # in one sample; of more, some in turn
 MOST_INTO = 4  # waits are looked into in one sample
 _SEARCH_S = 0.05  # CPU time for the processes of the host that may have a channel's other end
+_TRACER = re.compile(rb"^TracerPid:\s*(\d+)", re.MULTILINE)
 _FILE_LOCKS = ("flock", "fcntl")
 # Waits that another thread of the process may have to end.
 _FOR_THREADS = ("futex", "futex_waitv")
@@ -115,9 +117,10 @@ class WaitsProbe:
 
     def _look_for_tracer(self, pid: int, known: _Known, now_ns: int) -> Iterator[Fact]:
         try:
-            tracer = int(status_fields((self._root / f"proc/{pid}/status").read_bytes()).get("TracerPid", "0"))
+            found = _TRACER.search((self._root / f"proc/{pid}/status").read_bytes())
         except OSError:
             return
+        tracer = int(found[1]) if found else 0
         if tracer not in (0, known.tracer, os.getpid()):
             yield Fact(now_ns, self.name, f"pid:{pid}", TRACED_BY, f"{tracer} {name_of(tracer, self._root)}")
         known.tracer = tracer

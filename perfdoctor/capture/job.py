@@ -18,7 +18,7 @@ import psutil
 
 from perfdoctor.capture.peers import Peers
 from perfdoctor.capture.redact import mask_command, mask_environment
-from perfdoctor.capture.variables import Variables
+from perfdoctor.capture.variables import Variables, exchanges_data
 from perfdoctor.knowledge.launchers import is_numbered_anew
 from perfdoctor.knowledge.threads import LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
@@ -303,7 +303,8 @@ class Job:
                 continue
             member.environment_asked_ns = now_ns
             name = name_of(member.pid)
-            if name.startswith(LOADER_WORKERS):
+            # What is forked has its parent's variables, unless it is a rank itself.
+            if name.startswith(LOADER_WORKERS) or (member.forked and not exchanges_data(member.pid)):
                 continue
             environment = self._environment(member.pid)
             if environment not in ("null", member.environment):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor.knowledge.launchers import MEETING, TORCH
@@ -27,7 +27,7 @@ class Variables:
             None where they cannot be read.
         """
         variables = environment_of(pid)
-        if variables is None or not any(name.startswith(COLLECTIVES) for name in thread_names(pid)):
+        if variables is None or not exchanges_data(pid):
             return variables
         group = self._groups.of(pid)
         if group is None:
@@ -43,12 +43,23 @@ class Variables:
         return DefaultGroups()
 
 
+def exchanges_data(pid: int) -> bool:
+    """Whether a process has threads that exchange data with other ranks."""
+    return any(name.startswith(COLLECTIVES) for name in thread_names(pid))
+
+
 def thread_names(pid: int) -> Iterator[str]:
-    """The names of the threads of a process."""
-    for name in Path(f"/proc/{pid}/task").glob("*/comm"):
+    """The names of the threads of a process, of which there may be thousands."""
+    folder = f"/proc/{pid}/task"
+    try:
+        tids = os.listdir(folder)
+    except OSError:  # it has ended
+        return
+    for tid in tids:
         try:
-            yield name.read_text(errors="replace")
-        except OSError:  # that thread, or the process, has ended
+            with open(f"{folder}/{tid}/comm", "rb", buffering=0) as file:
+                yield file.read(64).decode(errors="replace")
+        except OSError:  # that thread has
             continue
 
 

@@ -236,9 +236,11 @@ def _traces(path: Path, *, functions: bool) -> Iterator[Sample]:
 def _flight_dumps(path: Path, *, ask: bool) -> Iterator[Sample]:
     """What the Flight Recorder of the job's ranks has noted."""
     from perfdoctor.capture.flight_recorder import flight_dumps
+    from perfdoctor.capture.variables import exchanges_data
 
     with Recording.open(path) as recording:
-        started = {pid: seen.started_ns for pid, seen in recording.processes.items() if seen.uses_torch}
+        seen = [one for one in recording.processes.values() if one.uses_torch]
+    started = {one.pid: one.started_ns for one in seen if not one.forked or exchanges_data(one.pid)}
     yield from flight_dumps(started, ask=ask)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, LookAlike, Text
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, LookAlike
+from perfdoctor.messages import Text
 from perfdoctor.reports.text import clean, clean_lines, is_prose, percent, quantity, sentence, times
 from perfdoctor.reports.wording import cause_title, label, worded, worded_fixes
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdoctor.diagnosis import BACKWARD_PASSES, Message, Text, say
+from perfdoctor.diagnosis import BACKWARD_PASSES
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.outline import setting_name
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import clean, duration, fact, factor, number, percent, sentence, shown_cause, speedup

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports import console
 from perfdoctor.reports.history_lines import date, sentence
 from perfdoctor.reports.text import duration, percent, size

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from perfdoctor.diagnosis import Diagnosis, say
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.messages import say
 from perfdoctor.reports.console import FAINT, TONES
 from perfdoctor.reports.live_keys import FINDINGS, HELP, PROCESS, Selection, chosen_processes, selected
 from perfdoctor.reports.live_table import Column, columns_of_processes, columns_of_threads, row, short_size

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.causes import CAUSES, UNATTRIBUTED
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Verdict
+from perfdoctor.messages import say
 from perfdoctor.reports.cards import Card, ShortPaths, card, gain_between, gain_of, texts
 from perfdoctor.reports.crowd import late_place, shown_ranks
 from perfdoctor.reports.step_rows import Rows, step_rows

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.causes import CAUSES
-from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict, say
+from perfdoctor.diagnosis import CauseShare, Diagnosis, Evidence, Finding, Fix, NotExamined, Verdict
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.reports.json import SCHEMA
 from perfdoctor.results.blocks import Block
 from perfdoctor.results.stuck import KINDS, Halt, Stuck

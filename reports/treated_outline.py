@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis import Fix, Message, Text, say
+from perfdoctor.diagnosis import Fix
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.step_rows import Rows
 from perfdoctor.reports.text import (
     clean,

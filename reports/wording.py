@@ -6,7 +6,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, Message, NotExamined, Text, say
+from perfdoctor.diagnosis import Advice, Diagnosis, Evidence, Finding, Fix, NotExamined
+from perfdoctor.messages import Message, Text, say
 from perfdoctor.reports.language import ENGLISH, LANGUAGES, catalogue
 from perfdoctor.reports.own_code import in_own_code
 from perfdoctor.reports.phrasebook import commentary, phrasebook

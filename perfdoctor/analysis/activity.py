@@ -20,7 +20,7 @@ from perfdoctor.attribution.settled import settled_samples
 from perfdoctor.attribution.share import Writing, read_writing
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import UNATTRIBUTED
-from perfdoctor.diagnosis import Text, say
+from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.results.activity import (
     TRAINER,

@@ -32,9 +32,10 @@ from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.attribution.host_clocks import clock_offsets
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, Diagnosis, NotExamined, NoVerdict, say
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, Diagnosis, NotExamined, NoVerdict
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.collector import collector_paused

@@ -18,8 +18,9 @@ from perfdoctor.analysis.from_recording import describe_rank
 from perfdoctor.analysis.host import HostSummary, renumbered
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.many_hosts import charge_late_rank
-from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why, say
+from perfdoctor.diagnosis import OUTSIDE, Diagnosis, NotExamined, NoVerdict, Why
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.results.activity import Activity
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.rules.verdict import first_cause, late_shares, straggler

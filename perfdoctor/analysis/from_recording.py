@@ -19,8 +19,9 @@ from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_tri
 from perfdoctor.attribution.account import Account, find_culprits
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.causes import GARBAGE_COLLECTION, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence, say
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, Diagnosis, Evidence
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.metrics.measure import measure
 from perfdoctor.metrics.names import Measured, Numbers, of_process, put
 from perfdoctor.metrics.neighbours import find_neighbours

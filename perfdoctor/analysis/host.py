@@ -10,7 +10,8 @@ from perfdoctor.analysis.from_recording import gather_case, level_of, step_summa
 from perfdoctor.analysis.profiled import read_profiles
 from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
-from perfdoctor.diagnosis import TRACED, NotExamined, Text
+from perfdoctor.diagnosis import TRACED, NotExamined
+from perfdoctor.messages import Text
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.reader import Recording
 from perfdoctor.rules.case import Case

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import Text, Verdict, say
+from perfdoctor.diagnosis import Verdict
+from perfdoctor.messages import Text, say
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.recording.schema import CODE_FREQUENCY, CodeSample, InterpreterSample, StackMissed, StackSegment
 from perfdoctor.rules.verdict import RESAMPLES, share_ranges

@@ -13,7 +13,8 @@ import numpy as np
 
 from perfdoctor.analysis.host import HostSummary
 from perfdoctor.cluster.packing import pack
-from perfdoctor.diagnosis import NotExamined, say
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.messages import say
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.traces.call_sites import NOT_SEEN, CallSites
 from perfdoctor.traces.collectives import Collectives

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge.flight_recorder import BEGINNINGS
+from perfdoctor.messages import say
 from perfdoctor.recording.file_format import is_recording
 from perfdoctor.recording.remote import file_system, is_url, reaching
 from perfdoctor.traces.reader import HOW_TO_RECORD

@@ -11,8 +11,9 @@ from perfdoctor.cluster.files import File
 from perfdoctor.cluster.kept import Kept
 from perfdoctor.cluster.packing import Damaged, Shared, unpack
 from perfdoctor.cluster.summary import summarise
-from perfdoctor.diagnosis import NotExamined, say
+from perfdoctor.diagnosis import NotExamined
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 
 Progress = Callable[[int], None]
 """Is told how many files are done."""

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from perfdoctor.analysis.host import HostSummary
 from perfdoctor.attribution.account import Account
-from perfdoctor.diagnosis import Evidence, Message, NotExamined
+from perfdoctor.diagnosis import Evidence, NotExamined
+from perfdoctor.messages import Message
 from perfdoctor.metrics.neighbours import Neighbour
 from perfdoctor.rules.case import Case, Trainer
 from perfdoctor.timeline.amounts import Amounts

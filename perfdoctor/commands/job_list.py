@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from perfdoctor.capture.jobs import TrainingJob, TrainingJobs, our_allocation
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.reports.language import ENGLISH, language
 from perfdoctor.reports.wording import job_words, worded
 from perfdoctor.reports.wrapping import fitted

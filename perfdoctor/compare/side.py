@@ -8,9 +8,9 @@ from typing import Any
 
 from perfdoctor.causes import UNATTRIBUTED
 from perfdoctor.compare.estimates import Ratio
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.results.blocks import Block, in_batches
 from perfdoctor.results.comparison import Run
 

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.exports.frames import read_frames
 from perfdoctor.recording.reader import Recording
 
 
@@ -16,7 +17,7 @@ def write_csv(recording: Recording, folder: Path) -> None:
         PerfDoctorError: the recording is damaged.
         OSError: a file cannot be written.
     """
-    for name, frame in recording.frames().items():
+    for name, frame in read_frames(recording).items():
         frame.to_csv(folder / f"{name}.csv", index=False)
 
 
@@ -32,5 +33,5 @@ def write_parquet(recording: Recording, folder: Path) -> None:
             "Parquet needs pyarrow, which is not installed.",
             hint="pip install 'perfdoctor[tables]', or write the same as CSV: --to csv FOLDER",
         )
-    for name, frame in recording.frames().items():
+    for name, frame in read_frames(recording).items():
         frame.to_parquet(folder / f"{name}.parquet", index=False)

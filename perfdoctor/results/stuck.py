@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfdoctor.diagnosis import Text
+    from perfdoctor.messages import Text
 
 # What a process sits in. Ids are stable: they are the API of reports, tests and users' scripts.
 STOPPED = "stopped"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from perfdoctor.diagnosis import Diagnosis, Text
+from perfdoctor.diagnosis import Diagnosis
+from perfdoctor.messages import Text
 
 
 class State(Enum):

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from perfdoctor.causes import BANDWIDTH, DATA_PARALLEL, LATENCY, UNOBSERVED_RANK
-from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.launchers import number_of
 from perfdoctor.knowledge.libraries import DDP, FULLY_SHARD, SHARDED
+from perfdoctor.messages import Message, say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule
 

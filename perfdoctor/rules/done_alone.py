@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from perfdoctor.causes import PYTHON_OVERHEAD
-from perfdoctor.diagnosis import Evidence, Finding, advise, say
+from perfdoctor.diagnosis import Evidence, Finding, advise
+from perfdoctor.messages import say
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.gains import with_gain
 from perfdoctor.rules.rule import by_gain

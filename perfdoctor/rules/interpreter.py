@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 from perfdoctor.causes import GARBAGE_COLLECTION, GIL_CONTENTION, PYTHON_OVERHEAD
-from perfdoctor.diagnosis import Advice, Message, advise, say
+from perfdoctor.diagnosis import Advice, advise
 from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.knowledge.frames import CELLS, FORMAT_TRACEBACKS, OF_A_STEP
 from perfdoctor.knowledge.libraries import FUSED, SHARDED
+from perfdoctor.messages import Message, say
 from perfdoctor.metrics.own_loops import Loop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.rule import Rule, unset

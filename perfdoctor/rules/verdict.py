@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.causes import CAUSES, GPU_COMPUTE, KERNEL_LAUNCH, STARTUP, SYNCHRONIZATION, UNATTRIBUTED
-from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why, say
+from perfdoctor.diagnosis import INSIDE, OUTSIDE, TRACED, NoVerdict, Why
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.metrics.statistics import with_replacement
 from perfdoctor.timeline.amounts import Amounts, summed_by_block
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from perfdoctor.diagnosis import say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.threads import AWAITS_PROCESSES
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S, seconds
 from perfdoctor.results import stuck as kinds
 from perfdoctor.results.stuck import Halt, Stuck

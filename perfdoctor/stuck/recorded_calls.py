@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 
-from perfdoctor.diagnosis import say
 from perfdoctor.knowledge import thresholds
 from perfdoctor.knowledge.flight_recorder import ALL_RANKS
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import seconds
 from perfdoctor.recording.schema import FlightDump
 from perfdoctor.results import stuck as kinds

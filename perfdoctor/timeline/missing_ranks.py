@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.diagnosis import NotExamined, Text, say
+from perfdoctor.diagnosis import NotExamined
+from perfdoctor.messages import Text, say
 
 _NAMED = 10  # spans of ranks that a note names
 

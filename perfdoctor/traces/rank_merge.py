@@ -14,9 +14,10 @@ import numpy as np
 
 from perfdoctor.attribution.account import Account
 from perfdoctor.causes import BANDWIDTH, LATENCY, UNOBSERVED_RANK
-from perfdoctor.diagnosis import Evidence, NotExamined, say
+from perfdoctor.diagnosis import Evidence, NotExamined
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import say
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.timeline.amounts import Amounts, sum_by_place
 from perfdoctor.timeline.missing_ranks import missing_ranks

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from perfdoctor.diagnosis import say
 from perfdoctor.errors import PerfDoctorError
+from perfdoctor.messages import say
 from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.file_format import is_recording
 from perfdoctor.traces.columns import Columns

@@ -19,8 +19,9 @@ from typing import Any
 
 import psutil
 
-from perfdoctor.diagnosis import Diagnosis, NotExamined, say
+from perfdoctor.diagnosis import Diagnosis, NotExamined
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.messages import say
 from perfdoctor.probes.inside.setting_trials import MESSAGE_BYTES
 from perfdoctor.results.treatment import Training, Treated, Trial
 from perfdoctor.treat.outcome import control_of, in_order, trial_of

@@ -19,9 +19,9 @@ from typing import Any
 
 import psutil
 
-from perfdoctor.diagnosis import Text, say
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import environment, thresholds
+from perfdoctor.messages import Text, say
 from perfdoctor.probes import treated
 from perfdoctor.probes.treated import notes
 from perfdoctor.probes.treated.sitecustomize import SETTINGS

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perfdoctor.diagnosis import Text, say
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Text, say
 from perfdoctor.results.treatment import Outcome, Speedup, Training
 from perfdoctor.treat.compare import compare, judge
 from perfdoctor.treat.losses import compare_losses

@@ -15,9 +15,10 @@ import psutil
 
 from perfdoctor.capture.job import Job
 from perfdoctor.capture.recorder import record
-from perfdoctor.diagnosis import Diagnosis, Message, say
+from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
+from perfdoctor.messages import Message, say
 from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.results.treatment import Outcome, Treated

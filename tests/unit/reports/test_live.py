@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from perfdoctor.diagnosis import say
+from perfdoctor.messages import say
 from perfdoctor.reports.language import language
 from perfdoctor.reports.live import MIN_HEIGHT, MIN_WIDTH, Drawing
 from perfdoctor.reports.live_keys import SORTS, Selection, moved_on, press, selected

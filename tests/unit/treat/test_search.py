@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfdoctor.diagnosis import Message
+from perfdoctor.messages import Message
 from perfdoctor.results.treatment import Outcome, Training
 from perfdoctor.treat.run import Change
 from perfdoctor.treat.search import Arm, Found, search

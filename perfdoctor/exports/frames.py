@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor.knowledge.symbols import classify
 from perfdoctor.recording.clock import NS_PER_S
 from perfdoctor.recording.own_source import SourceCall
+from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import (
     CodeSample,
     CountedCall,
@@ -34,7 +35,17 @@ from perfdoctor.timeline.stacks import Stacks
 if TYPE_CHECKING:  # pandas takes a third of a second of CPU time to load, which only those who ask for frames pay
     import pandas as pd
 
-    from perfdoctor.recording.reader import Recording
+
+class NotebookRecording(Recording):
+    """A recording for those who ask questions of their own: ``perfdoctor.Recording``."""
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Everything as pandas DataFrames, by name; ``docs/notebook.md`` lists them and their columns.
+
+        Raises:
+            PerfDoctorError: as ``rows``.
+        """
+        return read_frames(self)
 
 
 def read_frames(recording: Recording) -> dict[str, pd.DataFrame]:

@@ -13,13 +13,13 @@ from perfdoctor.reports.wording import label, worded
 from perfdoctor.results.comparison import (
     Answer,
     CauseChange,
+    ComparedRun,
     Comparison,
     Difference,
     Interval,
     Pace,
     Prediction,
     Promise,
-    Run,
     Weight,
 )
 
@@ -328,13 +328,13 @@ def _promise(prediction: Prediction, pace: Pace | None) -> Message:
     return say("compared.promise", fix=fix, predicted=predicted, measured=measured, outcome=outcome)
 
 
-def _runs(before: Run, after: Run) -> Beside:
+def _runs(before: ComparedRun, after: ComparedRun) -> Beside:
     """Facts about both runs."""
     both = zip(_run(before), _run(after), strict=True)
     return tuple((name, one, other) for (name, one), (_, other) in both)
 
 
-def _run(run: Run) -> Rows:
+def _run(run: ComparedRun) -> Rows:
     unknown = worded(say("compared.unknown"))
     return (
         (worded(say("compared.file")), clean(run.source)),

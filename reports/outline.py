@@ -96,7 +96,7 @@ SMALL_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarSegment:
     """One part of a bar: a cause, or several small ones together.
 
     Attributes:
@@ -118,7 +118,7 @@ class RankBar:
     name: str
     detail: str
     straggler: bool
-    parts: tuple[Part, ...]
+    parts: tuple[BarSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Outline:
     figures: Rows
     basis: Rows
     straggler: str
-    breakdown: tuple[Part, ...]
+    breakdown: tuple[BarSegment, ...]
     ranks: tuple[RankBar, ...]
     groups: tuple[RankBar, ...]
     cards: tuple[Card, ...]
@@ -327,14 +327,14 @@ def _kind(cause: str) -> str:
     return "rest" if cause == UNATTRIBUTED else "healthy" if CAUSES[cause].healthy else "bottleneck"
 
 
-def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
+def _parts(breakdown: Iterable[CauseShare]) -> tuple[BarSegment, ...]:
     """The parts of a bar, largest first, small ones together at the end."""
     lines = sorted((line for line in breakdown if line.share > 0), key=lambda line: -line.share)
     small = [line for line in lines if line.share < SMALL_SHARE]
     if len(small) < 2:
         small = []
     parts = [
-        Part(
+        BarSegment(
             line.cause,
             sentence(cause_title(line.cause)),
             line.share,
@@ -347,7 +347,7 @@ def _parts(breakdown: Iterable[CauseShare]) -> tuple[Part, ...]:
     if small:
         share = sum(line.share for line in small)
         title = label("small_causes", count=len(small), limit=f"{SMALL_SHARE:.1%}")
-        parts.append(Part("", title, share, percent(share), "small"))
+        parts.append(BarSegment("", title, share, percent(share), "small"))
     return tuple(parts)
 
 

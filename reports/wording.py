@@ -55,7 +55,7 @@ def explained_words() -> ModuleType:
 
 
 def explained_cause(cause: str) -> Any:
-    """What is said of a cause at length, with the attributes of ``perfdoctor.reports.english.causes.Explanation``."""
+    """What is said of a cause at length, as ``perfdoctor.reports.shared_words.Explanation``."""
     return import_module(f"perfdoctor.reports.{catalogue().package}.causes").EXPLAINED[cause]
 
 

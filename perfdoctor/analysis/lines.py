@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.attribution.account import Account
 from perfdoctor.knowledge import thresholds
 from perfdoctor.metrics.own_code import by_function
-from perfdoctor.metrics.own_loops import Loop, OwnLoops
+from perfdoctor.metrics.own_loops import CostlyLoop, OwnLoops
 from perfdoctor.recording.own_source import SourceLoop
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
@@ -32,7 +32,7 @@ def parts_by_function(lines: Amounts[str], total: float) -> tuple[tuple[str, flo
 
 def parts_by_loop(
     job: JobTimeline, called: Mapping[str, Amounts[str]], own: Mapping[str, Amounts[str]]
-) -> Mapping[str, tuple[Loop, ...]] | None:
+) -> Mapping[str, tuple[CostlyLoop, ...]] | None:
     """Loops, each with its part of all that a cause takes; None where no source was read that runs."""
     if job.recording.lacks(SourceLoop) or not any(not line.changed for line in job.source_lines):
         return None

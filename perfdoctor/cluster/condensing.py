@@ -20,7 +20,7 @@ from perfdoctor.traces.call_sites import NOT_SEEN, CallSites
 from perfdoctor.traces.collectives import Collectives
 from perfdoctor.traces.intervals import Floats
 from perfdoctor.traces.kernel_stats import KernelTimes
-from perfdoctor.traces.loop import Loop
+from perfdoctor.traces.loop import WholeSteps
 from perfdoctor.traces.rank import Rank
 
 MOST_BYTES = 10_000  # of ten thousand ranks, a hundred megabytes
@@ -57,7 +57,7 @@ def condense(rank: Rank) -> bytes:
         kept = max(_FEWEST, min(kept - 1, int(0.95 * kept * MOST_BYTES / len(packed))))
         packed = _packed(small, kept)
     if len(packed) > MOST_BYTES:  # names of the job's own may be of any length and number
-        small = replace(small, kernels={}, call_sites=CallSites(), same_kernels={}, loop=Loop())
+        small = replace(small, kernels={}, call_sites=CallSites(), same_kernels={}, loop=WholeSteps())
         packed = _packed(small, kept)
     return packed
 
@@ -106,7 +106,7 @@ def _longest(kernels: KernelTimes) -> KernelTimes:
     return {(blake2b(name.encode(), digest_size=4).hexdigest(), grid): kernels[name, grid] for name, grid in ordered}
 
 
-def _last_steps(loop: Loop) -> Loop:
+def _last_steps(loop: WholeSteps) -> WholeSteps:
     return replace(
         loop,
         lengths=loop.lengths[-_STEPS:],

@@ -26,12 +26,12 @@ from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.processes import Process
 from perfdoctor.traces.call_sites import CallSites
 from perfdoctor.traces.collectives import Collectives
-from perfdoctor.traces.loop import Loop
+from perfdoctor.traces.loop import WholeSteps
 from perfdoctor.traces.rank import Rank
 from perfdoctor.traces.roofline import Achieved, Roofline
-from perfdoctor.traces.steps import Window
+from perfdoctor.traces.steps import TraceWindow
 
-_OF_TRACES = (Rank, Window, Collectives, CallSites, Loop, Roofline, Achieved)
+_OF_TRACES = (Rank, TraceWindow, Collectives, CallSites, WholeSteps, Roofline, Achieved)
 _OF_RECORDINGS = (HostSummary, Account, Process, Case, Trainer, Neighbour)
 _CLASSES: dict[str, type[Any]] = {
     one.__name__: one for one in (*_OF_TRACES, *_OF_RECORDINGS, NotExamined, Message, Evidence)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from perfdoctor.commands.arguments import add_otlp_argument
 from perfdoctor.errors import PerfDoctorError
-from perfdoctor.exports.metrics import Figures, figures
+from perfdoctor.exports.metrics import JobMetrics, figures
 from perfdoctor.exports.otlp import Sender, require_sdk
 from perfdoctor.recording.reader import Recording
 from perfdoctor.reports.outputs import require_apart, require_folders, require_no_recording, write_bytes
@@ -113,7 +113,7 @@ def _prometheus(recording: Recording) -> bytes:
     return prometheus.render(_figures(recording).metrics)
 
 
-def _figures(recording: Recording) -> Figures:
+def _figures(recording: Recording) -> JobMetrics:
     from perfdoctor.analysis.from_recording import examine
 
     return figures(recording, examine(recording))

@@ -12,7 +12,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.knowledge import thresholds
 from perfdoctor.messages import say
 from perfdoctor.results.blocks import Block, in_batches
-from perfdoctor.results.comparison import Run
+from perfdoctor.results.comparison import ComparedRun
 
 SCHEMA = 1  # of the JSON reports that are understood
 _HINT = say("moves.report_again")
@@ -32,7 +32,7 @@ class Side:
         batches: stretches of the run that hardly depend on each other; those with steps, and those with causes.
     """
 
-    run: Run
+    run: ComparedRun
     version: str
     job: Mapping[str, Any]
     shares: Mapping[str, float]
@@ -106,7 +106,7 @@ def _side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
     blocks = [_block(block) for block in document.get("blocks", ())]
     timed = [block for block in blocks if block.steps is not None]
     pace = _pace(timed, steps)
-    run = Run(
+    run = ComparedRun(
         source=source,
         kind=kind,
         summary=str(verdict["summary"]),

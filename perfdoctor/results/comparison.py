@@ -54,7 +54,7 @@ class Promise(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ComparedRun:
     """One side of the comparison.
 
     Attributes:
@@ -172,8 +172,8 @@ class Comparison:
     """
 
     version: str
-    before: Run
-    after: Run
+    before: ComparedRun
+    after: ComparedRun
     pace: Pace | None
     implied: Interval | None
     causes: tuple[CauseChange, ...]

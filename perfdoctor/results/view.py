@@ -12,7 +12,7 @@ from perfdoctor.diagnosis import Diagnosis
 from perfdoctor.messages import Text
 
 
-class State(Enum):
+class ThreadActivity(Enum):
     """What a thread is doing."""
 
     RUNNING = auto()
@@ -39,7 +39,7 @@ class ThreadView:
 
     tid: int
     name: str
-    state: State
+    state: ThreadActivity
     call: str
     target: str
     cores: float | None

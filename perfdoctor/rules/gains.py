@@ -13,7 +13,7 @@ from typing import Any
 from perfdoctor.causes import MODEL_COMPUTE
 from perfdoctor.diagnosis import Advice
 from perfdoctor.knowledge import thresholds
-from perfdoctor.metrics.own_loops import Loop
+from perfdoctor.metrics.own_loops import CostlyLoop
 from perfdoctor.rules.case import Case
 from perfdoctor.rules.workers import cores_floor, plan_workers
 
@@ -129,7 +129,7 @@ def _by_larger_batch(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     return _of_share(case, cause, 0.0, part, part)
 
 
-def _loops(case: Case, cause: str) -> tuple[Loop, ...]:
+def _loops(case: Case, cause: str) -> tuple[CostlyLoop, ...]:
     return (case.loops or {}).get(cause, ())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfdoctor.knowledge.flight_recorder import SIZES_MAY_DIFFER
 from perfdoctor.results import stuck as kinds
-from perfdoctor.stuck.dumps import Call, Dump, members_of
+from perfdoctor.stuck.dumps import CollectiveCall, Dump, members_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _waited_for(dump: Dump, dumps: Mapping[int, Dump], world: int) -> Iterator[i
                 yield peer
 
 
-def _answers(call: Call, dump: Dump, other: Dump, number: int) -> bool:
+def _answers(call: CollectiveCall, dump: Dump, other: Dump, number: int) -> bool:
     """Whether the rank at the other end of a message has sent as often as it is received from, or the reverse.
 
     Args:
@@ -88,6 +88,6 @@ def _that_differ(dumps: Mapping[int, Dump], world: int) -> tuple[int, ...]:
     return ()
 
 
-def _look(call: Call) -> tuple[object, ...]:
+def _look(call: CollectiveCall) -> tuple[object, ...]:
     """What has to be the same on all ranks."""
     return call.name, call.types, () if call.name in SIZES_MAY_DIFFER else call.sizes

@@ -18,7 +18,7 @@ from perfdoctor.stuck.collectives import compare
 from perfdoctor.stuck.dumps import Dump
 from perfdoctor.stuck.gpu_waits import waits_for_gpu
 from perfdoctor.stuck.halts import COLLECTIVE, FOR_RANKS, LOADER, halt_of
-from perfdoctor.stuck.processes import OnHost, Ranks, below, find_ranks
+from perfdoctor.stuck.processes import OnHost, WatchedRanks, below, find_ranks
 from perfdoctor.stuck.progress import moves
 from perfdoctor.stuck.recorded_calls import dumps_that_hold, with_call
 from perfdoctor.stuck.standing import Span, Standing, read_standing
@@ -80,7 +80,7 @@ class _Following:
         span: at its end, over which to look for movement.
     """
 
-    def __init__(self, hosts: Mapping[str, JobTimeline], ranks: Ranks, span: Span) -> None:
+    def __init__(self, hosts: Mapping[str, JobTimeline], ranks: WatchedRanks, span: Span) -> None:
         self._hosts, self._ranks, self._span = hosts, ranks, span
         self._rank_of = {(one.host, one.process.pid): rank for rank, one in ranks.by_rank.items()}
         self._standings: dict[OnHost, Standing] = {}

@@ -19,7 +19,7 @@ from perfdoctor.timeline.spans import Spans, is_within
 from perfdoctor.timeline.stack_states import StackStates
 from perfdoctor.timeline.stacks import STACK_REACH_NS, FailedSamples, Stacks, StackSeries, find_failed
 from perfdoctor.timeline.steps import Steps
-from perfdoctor.timeline.threads import Threads, ThreadSeries, ThreadState
+from perfdoctor.timeline.threads import JobThreads, ThreadSeries, ThreadState
 
 
 class Locator:
@@ -43,7 +43,7 @@ class Locator:
         steps: Mapping[int, Steps],
         gil: Gil,
         *,
-        threads: Threads,
+        threads: JobThreads,
         in_collectives: frozenset[int],
     ) -> None:
         self._stacks, self._missed, self._code, self._steps, self._gil = stacks, missed, code, steps, gil

@@ -28,7 +28,7 @@ TRANSFER = "transfer"
 _DETAILS = {"loader start": "loader start", "gradient sync": "collective"}
 
 
-class Part(NamedTuple):
+class MarkedPart(NamedTuple):
     """What a thread does in a stretch of its time.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A stretch of the marked thread's time in one part of a step; the other fields are those of a ``Part``."""
+    """A stretch of the marked thread's time in one part of a step; the other fields are those of a ``MarkedPart``."""
 
     start_ns: int
     end_ns: int
@@ -69,7 +69,7 @@ class Segments(Sequence[Segment]):
     """
 
     def __init__(
-        self, borders_ns: Times | None = None, numbers: Numbers | None = None, parts: Sequence[Part] = ()
+        self, borders_ns: Times | None = None, numbers: Numbers | None = None, parts: Sequence[MarkedPart] = ()
     ) -> None:
         none = np.empty(0, dtype=np.int64)
         borders_ns = none if borders_ns is None else borders_ns
@@ -234,7 +234,7 @@ class _Parts(NamedTuple):
     """The parts that end at some marks, by number."""
 
     numbers: Numbers
-    parts: Sequence[Part]
+    parts: Sequence[MarkedPart]
 
 
 def _walk(track: _Track) -> tuple[_Parts, npt.NDArray[np.object_]]:
@@ -246,7 +246,7 @@ def _walk(track: _Track) -> tuple[_Parts, npt.NDArray[np.object_]]:
         For each mark which part of a step ends there, and what it tells about steps; "" for nothing.
     """
     outside, inside = _Open(), _Open(in_scope=True)
-    numbers: dict[tuple[Part, str], int] = {}
+    numbers: dict[tuple[MarkedPart, str], int] = {}
 
     def learn(here: _Open, number: int) -> tuple[int, _Open]:
         border = track.borders[number]
@@ -296,10 +296,10 @@ class _Open:
                     return one.around, one.call
         return self, None
 
-    def part(self, end: Border) -> Part:
+    def part(self, end: Border) -> MarkedPart:
         """What the thread did until a border."""
         if self.call is None or self.call[1] == "closure":
-            return Part("other", "other", marked=False, inside=self.in_scope)
+            return MarkedPart("other", "other", marked=False, inside=self.in_scope)
         what, value = self._innermost()
         detail = _DETAILS.get(what, "")
         if what in ("data", "loader start"):
@@ -312,7 +312,7 @@ class _Open:
         else:
             phase = "other" if what.startswith(OWN) or what == TRANSFER else what
         name = what.removeprefix(OWN) if phase == "other" else phase
-        return Part(phase, name, detail, marked=phase != "other", inside=self.in_scope)
+        return MarkedPart(phase, name, detail, marked=phase != "other", inside=self.in_scope)
 
     def _innermost(self) -> tuple[str, int]:
         """What the thread is in, and the value of its mark: what a model or a loader moves is its own part."""

@@ -100,7 +100,7 @@ def _missing(why: str, enable: str) -> NotExamined:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _OperatorCall:
     """One call of an operator: its row, nanoseconds and precision of its kernels."""
 
     row: int
@@ -108,7 +108,7 @@ class _Call:
     precision: str
 
 
-def _calls(account: RankAccount) -> list[_Call]:
+def _calls(account: RankAccount) -> list[_OperatorCall]:
     """Calls of operators whose arithmetic can be counted, as far as they launched anything."""
     trace = account.trace
     wanted = np.array([name in COUNTED for name in trace.names] or [False])
@@ -125,10 +125,10 @@ def _calls(account: RankAccount) -> list[_Call]:
             one = float(account.taken[event])
             taken[row] = taken.get(row, 0.0) + one
             longest[row] = max(longest.get(row, (0.0, 0)), (one, int(trace.device.name[event])))
-    return [_Call(row, taken[row], name_precision(trace.names[name])) for row, (_, name) in longest.items()]
+    return [_OperatorCall(row, taken[row], name_precision(trace.names[name])) for row, (_, name) in longest.items()]
 
 
-def _compare(trace: Trace, peak: Peak, calls: Sequence[_Call]) -> Roofline:
+def _compare(trace: Trace, peak: Peak, calls: Sequence[_OperatorCall]) -> Roofline:
     efforts: dict[tuple[int, int], Effort | None] = {}
     found: dict[tuple[str, bool], list[float]] = {}  # least and taken
     left_out: Amounts[str] = Amounts()

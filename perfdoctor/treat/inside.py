@@ -25,7 +25,7 @@ from perfdoctor.messages import say
 from perfdoctor.probes.inside.setting_trials import MESSAGE_BYTES
 from perfdoctor.results.treatment import Training, Treated, Trial
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
-from perfdoctor.treat.run import Change, SeenRun
+from perfdoctor.treat.run import RunChange, SeenRun
 from perfdoctor.treat.search import Arm, Found, search
 from perfdoctor.treat.situation import Situation, Treatment
 from perfdoctor.treat.treatments import choose
@@ -81,7 +81,7 @@ class StepLab:
         self.steps = int(min(max(thresholds.TRIAL_STEPS, math.ceil(block_s / self._pace_s)), most))
         return [_from_here(fact) for fact in answer["facts"]]
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a block.
 
         Raises:
@@ -179,10 +179,10 @@ def _chosen(situation: Situation) -> list[Treatment]:
     """What is worth a trial, and can be switched in this job."""
     kinds = {kind for fact in situation.all("switchable") for kind in fact["kinds"]}
     chosen = [one for one in choose(situation) if _can_be_switched(one.change, kinds)]
-    return [replace(one, change=Change(one.change.settings)) for one in chosen]
+    return [replace(one, change=RunChange(one.change.settings)) for one in chosen]
 
 
-def _can_be_switched(change: Change, kinds: set[str]) -> bool:
+def _can_be_switched(change: RunChange, kinds: set[str]) -> bool:
     """Whether a change can be made between steps; variables for processes that start later are left out."""
     return bool(change.settings) and set(change.settings) <= kinds and set(change.variables) <= _POOL
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, Diagnosis
-from perfdoctor.treat.run import Change
+from perfdoctor.treat.run import RunChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Treatment:
     id: str
     advice: Advice
     causes: tuple[str, ...]
-    change: Change
+    change: RunChange
     exact: bool = False
     bound: bool = False
     general: bool = False

@@ -26,7 +26,7 @@ from perfdoctor.treat.compare import steady_from
 from perfdoctor.treat.cores import own_cores
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.patch import edits_of, make_patch
-from perfdoctor.treat.run import Change, LiveRun, Runner, SeenRun, StepWindow
+from perfdoctor.treat.run import LiveRun, RunChange, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Arm, Found, search
 from perfdoctor.treat.situation import Situation, Treatment
 from perfdoctor.treat.staging import pieces, waited_files
@@ -85,7 +85,7 @@ class Trials:
         pace = self._usual.pace() or 0.0
         return (self._usual.first_step_s or 0.0) + (self._window.first + self._window.steps) * pace + 1.0
 
-    def run(self, change: Change, name: str, *, slow_start: bool = False) -> SeenRun:
+    def run(self, change: RunChange, name: str, *, slow_start: bool = False) -> SeenRun:
         """Makes a run."""
         self.progress(name, self.left_s())
         window = self._window
@@ -103,7 +103,7 @@ class Trials:
         """
         watch_s = min(WATCH_S, max(LEAST_WATCH_S, _DIAGNOSIS_PART * self.budget_s))
         self.progress("starting the job", self.left_s())
-        with self._runner.live(Change()) as live:
+        with self._runner.live(RunChange()) as live:
             start_s = max(60.0, self.left_s() - watch_s)
             live.wait(_is_settled, time.monotonic() + start_s)
             _require_steps(live, start_s)

@@ -36,7 +36,7 @@ class Switch(Protocol):
         """Puts back what was there, unless the script has set something else meanwhile."""
 
 
-class Threads:
+class IntraOpThreads:
     """The threads of an operation (``torch.set_num_threads``)."""
 
     def __init__(self, count: int) -> None:
@@ -282,7 +282,7 @@ class MatmulPrecision:
 
 
 KINDS: Mapping[str, Callable[[Any], Switch]] = {
-    "threads": Threads,
+    "threads": IntraOpThreads,
     "gc": Collector,
     "collect_every": RareCollect,
     "optimizer": OptimizerOption,

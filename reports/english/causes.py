@@ -3,30 +3,9 @@
 A text may hold Markdown: names in `code` are those of docs/evidence.md.
 """
 
-from typing import NamedTuple
-
 from perfdoctor import causes
 from perfdoctor.causes import CAUSES
-
-
-class Explanation(NamedTuple):
-    """One cause.
-
-    Attributes:
-        goes: what happens in the time that it takes, after "62 % of the time"; "" for what is no bottleneck.
-        means: what happens to a job that it holds back, in sentences.
-        looks_like: what is easily taken for it, or it for that, and what tells the two apart; goes on after "Looks
-            like"; "" where nothing does.
-        helps: what to change; goes on after "Helps:"; "" where nothing has to be.
-        refuted: what would prove the finding wrong; goes on after "Refuted if"; "" where no test is known.
-    """
-
-    goes: str = ""
-    means: str = ""
-    looks_like: str = ""
-    helps: str = ""
-    refuted: str = ""
-
+from perfdoctor.reports.shared_words import Explanation
 
 EXPLAINED: dict[str, Explanation] = {
     causes.INPUT_PREPROCESSING: Explanation(

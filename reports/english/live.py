@@ -1,15 +1,15 @@
 """What a live view says."""
 
-from perfdoctor.results.view import State
+from perfdoctor.results.view import ThreadActivity
 
 STATES = {
-    State.RUNNING: "running",
-    State.DELAYED: "no core",
-    State.BLOCKED: "blocked",
-    State.WAITING: "waiting",
-    State.STOPPED: "stopped",
-    State.ENDED: "ended",
-    State.UNSEEN: "-",
+    ThreadActivity.RUNNING: "running",
+    ThreadActivity.DELAYED: "no core",
+    ThreadActivity.BLOCKED: "blocked",
+    ThreadActivity.WAITING: "waiting",
+    ThreadActivity.STOPPED: "stopped",
+    ThreadActivity.ENDED: "ended",
+    ThreadActivity.UNSEEN: "-",
 }
 ROLES = {"trainer": "trainer", "worker": "worker", "other": "other"}
 COLUMNS = {

@@ -10,7 +10,7 @@ from perfdoctor.results.view import (
     LinkView,
     PathView,
     ProcessView,
-    State,
+    ThreadActivity,
     ThreadView,
     View,
 )
@@ -19,7 +19,7 @@ GB = 1024.0**3
 
 
 def thread(
-    tid: int, state: State = State.RUNNING, *, cores: float | None = 0.9, call: str = "", on: str = ""
+    tid: int, state: ThreadActivity = ThreadActivity.RUNNING, *, cores: float | None = 0.9, call: str = "", on: str = ""
 ) -> ThreadView:
     return ThreadView(tid, f"thread {tid}", state, call, on, cores, 0.05, 0.0)
 
@@ -42,7 +42,7 @@ def process(
         command=command,
         age_s=75.0,
         main=main,
-        threads=(main, thread(pid + 1, State.BLOCKED, cores=0.1, call="read", on="file:/data/part-1")),
+        threads=(main, thread(pid + 1, ThreadActivity.BLOCKED, cores=0.1, call="read", on="file:/data/part-1")),
         thread_count=9,
         cores=cores,
         memory=2 * GB,

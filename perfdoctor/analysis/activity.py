@@ -16,7 +16,7 @@ from perfdoctor.analysis.source import read_source
 from perfdoctor.analysis.step_lanes import step_lanes, stretches
 from perfdoctor.attribution.account import Account, Sampled
 from perfdoctor.attribution.attribute import BLOCK_NS
-from perfdoctor.attribution.settled import settled_samples
+from perfdoctor.attribution.passes import settled_samples
 from perfdoctor.attribution.share import Writing, read_writing
 from perfdoctor.attribution.suppliers import supplier_shares
 from perfdoctor.causes import UNATTRIBUTED

@@ -10,10 +10,15 @@ from perfdoctor.analysis.activity import not_drawn, read_activity
 from perfdoctor.analysis.blocks import recorded_blocks
 from perfdoctor.analysis.build import build, describe_trainer
 from perfdoctor.analysis.coverage import not_examined, of_stuck, why_no_verdict
-from perfdoctor.analysis.done_alone import find_done_alone
-from perfdoctor.analysis.lines import called_by_job, located, parts_by_function, parts_by_loop
 from perfdoctor.analysis.method import how_made
-from perfdoctor.analysis.own_code import in_own_code, read_own_code
+from perfdoctor.analysis.own_code import (
+    called_by_job,
+    in_own_code,
+    located,
+    parts_by_function,
+    parts_by_loop,
+    read_own_code,
+)
 from perfdoctor.analysis.profiled import Named, Profiled, read_profiles
 from perfdoctor.analysis.same_batch_trial import SameBatchTrial, judge, read_trial
 from perfdoctor.attribution.account import Account, find_culprits
@@ -31,16 +36,15 @@ from perfdoctor.metrics.own_code import below, below_lines, by_function, outside
 from perfdoctor.metrics.series import chart_series
 from perfdoctor.metrics.settings import read_code_settings, read_settings
 from perfdoctor.recording.clock import seconds
-from perfdoctor.recording.collector import collector_paused
-from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.reader import Recording, collector_paused
 from perfdoctor.recording.schema import Event, ProcessSeen, TraceCost
 from perfdoctor.rules.case import Case, Trainer
+from perfdoctor.rules.done_alone import find_done_alone
 from perfdoctor.rules.look_alikes import with_look_alikes
 from perfdoctor.stuck.follow import find_still, surely_stuck
 from perfdoctor.timeline.amounts import Amounts
 from perfdoctor.timeline.job import JobTimeline
-from perfdoctor.timeline.missing_ranks import missing_ranks
-from perfdoctor.timeline.processes import Process
+from perfdoctor.timeline.processes import Process, missing_ranks
 from perfdoctor.timeline.readings import Readings
 from perfdoctor.timeline.steps import Steps
 

@@ -12,8 +12,7 @@ from perfdoctor.attribution.account import Account
 from perfdoctor.attribution.attribute import attribute
 from perfdoctor.diagnosis import TRACED, NotExamined
 from perfdoctor.messages import Text
-from perfdoctor.recording.collector import collector_paused
-from perfdoctor.recording.reader import Recording
+from perfdoctor.recording.reader import Recording, collector_paused
 from perfdoctor.rules.case import Case
 from perfdoctor.stuck.follow import find_still
 from perfdoctor.timeline.amounts import sum_by_place

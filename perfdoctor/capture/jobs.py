@@ -19,8 +19,7 @@ from perfdoctor.capture.job import find_root
 from perfdoctor.capture.redact import mask_command
 from perfdoctor.capture.runs import Look, Run, find_runs, trainers_of, workers_of
 from perfdoctor.capture.target import require_proc
-from perfdoctor.knowledge.launchers import ALLOCATION, local_rank, names_of
-from perfdoctor.knowledge.processes import FORK_SERVER, SPAWNED
+from perfdoctor.knowledge.launchers import ALLOCATION, FORK_SERVER, SPAWNED, local_rank, names_of
 from perfdoctor.probes import Refusal
 from perfdoctor.probes.gpu import gpus_of
 from perfdoctor.probes.marks import steps_per_second

@@ -16,6 +16,10 @@ from typing import NamedTuple
 from perfdoctor.capture.host_processes import HostProcess
 from perfdoctor.capture.job import find_root, is_forked
 from perfdoctor.knowledge.launchers import (
+    COMPILE_WORKER,
+    FORK_SERVER,
+    LAUNCH_MODULES,
+    LAUNCH_SCRIPTS,
     MEETING,
     THIS_HOST,
     Number,
@@ -26,7 +30,6 @@ from perfdoctor.knowledge.launchers import (
     number_ranks,
     run_of,
 )
-from perfdoctor.knowledge.processes import COMPILE_WORKER, FORK_SERVER, LAUNCH_MODULES, LAUNCH_SCRIPTS
 from perfdoctor.knowledge.threads import COLLECTIVES, LOADER_WORKERS
 from perfdoctor.probes.readers.environment import environment_of
 from perfdoctor.probes.readers.procfs import arguments_of

@@ -25,7 +25,7 @@ from perfdoctor.recording.clock import NS_PER_S, NS_PER_US, epoch_on_the_clock, 
 from perfdoctor.recording.own_source import SOURCE_NOT_READ, SourceCall, SourceLine, SourceLoop
 from perfdoctor.recording.reader import Database
 from perfdoctor.recording.schema import Fact, Sample, StackSegment
-from perfdoctor.recording.stack_changes import SeenStack, stack_changes
+from perfdoctor.recording.stack_segments import SeenStack, stack_changes
 
 NAME = "source"
 # Around so many lines, those that were on stacks longest, so many above and below each are kept: some more than a page

@@ -112,10 +112,10 @@ def _deliver(comparison: Comparison, files: dict[str, Path | None]) -> None:
 
 def _tell_github(comparison: Comparison) -> list[str]:
     """In a workflow of GitHub's: the job's summary and an annotation; returns what went wrong."""
-    from perfdoctor.reports import compared_markdown, github
+    from perfdoctor.reports import compared_markdown
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        print_text(github.annotation(comparison) + "\n")
+        print_text(compared_markdown.annotation(comparison) + "\n")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             with open(summary, "a", encoding="utf-8") as file:

@@ -120,15 +120,15 @@ def _figures(recording: Recording) -> JobMetrics:
 
 
 def _csv(recording: Recording, folder: Path) -> None:
-    from perfdoctor.exports import tables
+    from perfdoctor.exports import frames
 
-    tables.write_csv(recording, folder)
+    frames.write_csv(recording, folder)
 
 
 def _parquet(recording: Recording, folder: Path) -> None:
-    from perfdoctor.exports import tables
+    from perfdoctor.exports import frames
 
-    tables.write_parquet(recording, folder)
+    frames.write_parquet(recording, folder)
 
 
 _FILES: dict[str, Callable[[Recording], bytes]] = {

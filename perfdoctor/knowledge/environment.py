@@ -1,4 +1,9 @@
-"""A job's surroundings on which its speed depends: environment variables, and file systems as the kernel names them."""
+"""A job's surroundings on which its speed depends: environment variables, memory allocators, file systems.
+
+File systems are called as the kernel names them.
+"""
+
+from pathlib import Path
 
 from perfdoctor.knowledge.launchers import LAUNCHERS
 
@@ -58,3 +63,15 @@ RANK_VARIABLES = tuple(name for one in LAUNCHERS for name in (one.rank, one.loca
 
 # Files that lie in memory: no storage is faster.
 IN_MEMORY = frozenset(("tmpfs", "ramfs"))
+
+
+# What programs take by LD_PRELOAD, with the names that distributions give the files.
+ALLOCATORS = {
+    "jemalloc": ("libjemalloc.so*",),
+    "tcmalloc": ("libtcmalloc_minimal.so*", "libtcmalloc.so*"),
+}
+# Where libraries lie: Debian's folders for each architecture first, then those of other distributions.
+SYSTEM_FOLDERS = (
+    *(Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu")),
+    *(Path("/usr/lib64"), Path("/usr/lib"), Path("/usr/local/lib")),
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shlex
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
@@ -20,7 +21,6 @@ import msgspec
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
 from perfdoctor.recording.file_format import ADDED, FORMAT, MAGIC
-from perfdoctor.recording.left_stacks import left_stacks
 from perfdoctor.recording.schema import (
     TABLES,
     Fact,
@@ -32,6 +32,7 @@ from perfdoctor.recording.schema import (
     StackSegment,
     ThreadSeen,
 )
+from perfdoctor.recording.stack_segments import left_stacks
 
 S = TypeVar("S", bound=Sample)
 R = TypeVar("R", bound="Recording")
@@ -367,3 +368,15 @@ def unreadable(path: Path, error: Exception) -> PerfDoctorError:
             hint=f"Copy it, and {path}-journal if there is one, to a folder of yours.",
         )
     return PerfDoctorError(f"The recording {path} is damaged: {said}.", hint=_HINT_RECORD)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keeps it away: rows of tables and events of traces make no cycles, and it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -33,8 +33,7 @@ from perfdoctor.timeline.stacks import Stacks
 from perfdoctor.timeline.steps import Steps
 from perfdoctor.timeline.storage import StorageWork
 from perfdoctor.timeline.threads import JobThreads, ThreadState
-from perfdoctor.timeline.training_span import training_span
-from perfdoctor.timeline.training_threads import training_threads
+from perfdoctor.timeline.training import training_span, training_threads
 
 
 @dataclass(frozen=True, slots=True)

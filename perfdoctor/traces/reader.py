@@ -11,8 +11,8 @@ import msgspec
 
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
-from perfdoctor.recording.collector import collector_paused
 from perfdoctor.recording.file_format import is_recording
+from perfdoctor.recording.reader import collector_paused
 from perfdoctor.traces.columns import Columns
 from perfdoctor.traces.decode import Pieces, TraceDocument, TraceFile
 from perfdoctor.traces.model import DeviceProperties, Inputs, Trace

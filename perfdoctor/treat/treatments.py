@@ -9,10 +9,9 @@ from typing import Any
 
 from perfdoctor import causes
 from perfdoctor.diagnosis import Advice, advise
-from perfdoctor.knowledge import allocators, environment, thresholds
-from perfdoctor.treat.cores import shared_out
+from perfdoctor.knowledge import environment, thresholds
 from perfdoctor.treat.run import RunChange
-from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.treat.situation import Situation, Treatment, shared_out
 
 _INPUT = (causes.INPUT_PREPROCESSING, causes.STORAGE_READ, causes.NETWORK_READ, causes.LOCK_CONTENTION)
 _DISPATCH = (causes.PYTHON_OVERHEAD, causes.KERNEL_LAUNCH)
@@ -229,8 +228,8 @@ def _allocators(s: Situation) -> Iterator[Treatment]:
 
 def _found_allocators() -> Iterator[tuple[str, Path]]:
     """Allocators that are installed, and where."""
-    for name, patterns in allocators.ALLOCATORS.items():
-        files = [file for folder in allocators.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
+    for name, patterns in environment.ALLOCATORS.items():
+        files = [file for folder in environment.SYSTEM_FOLDERS for one in patterns for file in sorted(folder.glob(one))]
         if files:
             yield name, files[0]
 

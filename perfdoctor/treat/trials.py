@@ -23,12 +23,11 @@ from perfdoctor.probes import all_probes
 from perfdoctor.recording.reader import Recording
 from perfdoctor.results.treatment import Outcome, Treated
 from perfdoctor.treat.compare import steady_from
-from perfdoctor.treat.cores import own_cores
 from perfdoctor.treat.outcome import control_of, in_order, trial_of
 from perfdoctor.treat.patch import edits_of, make_patch
 from perfdoctor.treat.run import LiveRun, RunChange, Runner, SeenRun, StepWindow
 from perfdoctor.treat.search import Arm, Found, search
-from perfdoctor.treat.situation import Situation, Treatment
+from perfdoctor.treat.situation import Situation, Treatment, own_cores
 from perfdoctor.treat.staging import pieces, waited_files
 from perfdoctor.treat.treatments import choose
 from perfdoctor.treat.workplace import Workplace

@@ -18,9 +18,9 @@ import perfdoctor
 from perfdoctor.__main__ import main
 from perfdoctor.errors import PerfDoctorError
 from perfdoctor.exports.frames import read_frames
-from perfdoctor.recording.left_stacks import file_for
 from perfdoctor.recording.reader import Recording
 from perfdoctor.recording.schema import Event, Sample
+from perfdoctor.recording.stack_segments import file_for
 from perfdoctor.reports import html
 from perfdoctor.reports import json as json_report
 from tests.builders import diagnoses

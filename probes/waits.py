@@ -4,7 +4,7 @@ A job that does not step has hardly anything to sample, but much to ask: who has
 the lock of the file, how long the sleep is, whether an exception is being handled. Each is asked once per wait.
 Nothing is stopped or changed.
 
-A look costs 30 µs of CPU per process and second, and looking into a wait on a channel 2 ms once, on a host of 100
+A sample costs 30 µs of CPU per process and second, and looking into a wait on a channel 2 ms once, on a host of 100
 processes (Linux 6.18, x86-64).
 """
 

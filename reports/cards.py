@@ -140,11 +140,11 @@ def card(finding: Finding, paths: ShortPaths, *, said: Text) -> Card:
 
 
 def gain_of(finding: Finding) -> str:
-    """What fixing it brings, in words: that of the first change that tells, else no more than its share allows."""
+    """What fixing it brings, in words: that of the first change of known gain, else what its share allows."""
     if finding.predicted_speedup <= 1:
         return ""
-    told = next((fix for fix in finding.fixes if fix.predicted_speedup), None)
-    return _gain(told) if told else gain_between(1.0, finding.predicted_speedup)
+    known = next((fix for fix in finding.fixes if fix.predicted_speedup), None)
+    return _gain(known) if known else gain_between(1.0, finding.predicted_speedup)
 
 
 def gain_between(least: float, most: float) -> str:

@@ -147,8 +147,8 @@ def _chart(group: Sequence[Series], span_s: float, points: int) -> Chart:
         least, most = quantity(min(values), one.unit), quantity(max(values), one.unit)
         path = _path(thin_out(one.times, one.values, points), span_s, bottom, top)
         lines.append(Line(number, brief(worded(one.name)), label("between", least=least, most=most), path))
-    told = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
-    said = label("named", name=title, value=told)
+    listed = label("listed", items=tuple(label("sequence", items=(line.name, line.range)) for line in lines))
+    said = label("named", name=title, value=listed)
     axis = brief(label("unit", unit=unit))
     return Chart(title, axis, bottom, top, said, tuple(lines), len(group) - len(drawn))
 

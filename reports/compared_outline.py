@@ -1,4 +1,4 @@
-"""What a report of a comparison says, ready to be laid out: console, page and Markdown differ in looks only."""
+"""What a report of a comparison says, ready to be laid out: console, page and Markdown differ in layout only."""
 
 from __future__ import annotations
 
@@ -308,8 +308,8 @@ def _row(one: CauseChange, longest: float, *, per_step: bool) -> CauseRow:
 def _changed(change: Interval, *, per_step: bool) -> str:
     """By how much more it is, with its interval; shares in percentage points."""
     ends = (None if end is None else _signed(end, per_step=per_step) for end in (change.low, change.high))
-    told = _between(_signed(change.value, per_step=per_step), *ends)
-    return told if per_step else worded(say("compared.points", change=told))
+    change_s = _between(_signed(change.value, per_step=per_step), *ends)
+    return change_s if per_step else worded(say("compared.points", change=change_s))
 
 
 def _signed(value: float, *, per_step: bool) -> str:

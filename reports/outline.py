@@ -1,4 +1,4 @@
-"""What a report says, ready to be laid out: the console and the page differ in looks only.
+"""What a report says, ready to be laid out: the console and the page differ in layout only.
 
 All text here is clean (see ``perfdoctor.reports.text``) but not escaped: markup is the layout's business.
 """
@@ -46,8 +46,8 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
     if (stopped := shown.pop("stopped", None)) is not None:
         shown["stopped"] = worded(_ENDS.get(str(stopped), str(stopped)))
     if hosts := shown.get("hosts"):
-        told = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
-        shown["hosts"] = label("listed", items=tuple(told))
+        named = (label("host_with_ranks", name=clean(str(one["name"])), ranks=tuple(one["ranks"])) for one in hosts)
+        shown["hosts"] = label("listed", items=tuple(named))
     return _rows(_renamed(shown, _FACTS))
 
 
@@ -56,8 +56,8 @@ def setting_rows(job: Mapping[str, Any]) -> Rows:
     settings = job.get("settings")
     if not isinstance(settings, Mapping):
         return ()
-    told = {name: value for name, value in settings.items() if _tells(str(name), str(value))}
-    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in told.items())
+    shown = {name: value for name, value in settings.items() if _is_shown(str(name), str(value))}
+    return tuple((setting_name(str(name)), _setting_value(str(name), value)) for name, value in shown.items())
 
 
 def setting_name(setting: str) -> str:
@@ -73,7 +73,7 @@ def _setting_value(setting: str, value: Any) -> str:
     return clean(say("settings.value", setting=setting, text=value))
 
 
-def _tells(setting: str, value: str) -> bool:
+def _is_shown(setting: str, value: str) -> bool:
     """Whether a setting is of the job's own making: not what a launcher sets, nor a mount without files on a disk."""
     return not setting.startswith(_LAUNCHERS) and not (setting.startswith("mount.") and value in _NO_DISK)
 

@@ -14,7 +14,7 @@ class Explanation(NamedTuple):
     Attributes:
         goes: what happens in the time that it takes, after "62 % of the time"; "" for what is no bottleneck.
         means: what happens to a job that it holds back, in sentences.
-        looks_like: what is easily taken for it, or it for that, and what tells the two apart; goes on after "Looks
+        looks_like: what is easily taken for it, or it for that, and what distinguishes the two; goes on after "Looks
             like"; "" where nothing does.
         helps: what to change; goes on after "Helps:"; "" where nothing has to be.
         refuted: what would prove the finding wrong; goes on after "Refuted if"; "" where no test is known.

@@ -1,4 +1,4 @@
-"""What a report of a treatment says, ready to be laid out: the console and the page differ in looks only."""
+"""What a report of a treatment says, ready to be laid out: the console and the page differ in layout only."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _unavailable(job: JobTimeline) -> list[NotExamined]:
 
 
 def _time_between(job: JobTimeline) -> Iterator[NotExamined]:
-    """Where the time between steps goes of which no evaluation was told: it is in no share."""
+    """Where the time between steps goes in which no evaluation was seen: it is in no share."""
     for trainer in job.processes.trainers:
         steps = job.steps.get(trainer.pid)
         if steps is None or not steps.all:

@@ -104,7 +104,7 @@ def _require_one_job(hosts: Sequence[HostSummary]) -> None:
 def _one_of_each(hosts: Sequence[HostSummary]) -> tuple[list[HostSummary], list[NotExamined]]:
     """Every rank once, and what is to be said of it.
 
-    Where no launcher told the ranks, each host counts its own from 0: then they are numbered host by host.
+    Where no launcher has numbered the ranks, each host counts its own from 0: then they are numbered host by host.
     """
     hosts, notes = _latest(hosts)
     counted = Counter(rank for host in hosts for rank in host.ranks)
@@ -160,10 +160,10 @@ def _versions(hosts: Sequence[HostSummary]) -> Iterator[NotExamined]:
         usual = Counter(versions.values()).most_common(1)
         other = [(name, version) for name, version in versions.items() if version != usual[0][0]]
         if other:
-            told = say(
+            differing = say(
                 "cluster.versions", what=what, usual=usual[0][0], others=tuple(other[:_NAMED]), more=len(other[_NAMED:])
             )
-            yield NotExamined("hosts", told, say("cluster.one_version"))
+            yield NotExamined("hosts", differing, say("cluster.one_version"))
 
 
 def _apart(hosts: Sequence[HostSummary]) -> list[NotExamined]:

@@ -116,7 +116,7 @@ def step_summaries(job: JobTimeline) -> dict[int, dict[str, Any]]:
     """By process, what is known of its steps: as marked, or else as counted."""
     counted = {pid: one.summary() for pid, one in job.counted.items()}
     marked = {pid: {**steps.summary(), **overlap_summary(steps)} for pid, steps in job.steps.items()}
-    return {**counted, **{pid: told for pid, told in marked.items() if told}}
+    return {**counted, **{pid: steps for pid, steps in marked.items() if steps}}
 
 
 def level_of(job: JobTimeline) -> str:

@@ -58,9 +58,9 @@ def _machine_code(job: JobTimeline) -> Iterator[Text]:
     (times,) = job.recording.columns(CodeSample, "time_ns")
     if times:
         yield say("method.machine_code", samples=len(times), hertz=CODE_FREQUENCY)
-    (looks,) = job.recording.columns(InterpreterSample, "time_ns")
-    if looks:
-        yield say("method.interpreter", samples=len(looks))
+    (times_ns,) = job.recording.columns(InterpreterSample, "time_ns")
+    if times_ns:
+        yield say("method.interpreter", samples=len(times_ns))
 
 
 def _readings(job: JobTimeline) -> Iterator[Text]:

@@ -223,5 +223,5 @@ def _settled(samples: list[Sampled], final: Mapping[str, float]) -> Iterable[Sam
         stays = {cause: amount * kept.get(cause, 1.0) for cause, amount in causes.items()}
         freed = causes.total - sum(stays.values())
         moved = Amounts.summed([stays, {cause: freed * part for cause, part in parts.items()}])
-        told = Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
-        yield Sampled(time_ns, told, phase)
+        counted = Amounts({cause: amount for cause, amount in moved.items() if amount > _NOTHING * moved.total})
+        yield Sampled(time_ns, counted, phase)

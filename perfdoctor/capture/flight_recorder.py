@@ -41,7 +41,7 @@ class _LocalRank(NamedTuple):
     """A rank of the job's on this host.
 
     Attributes:
-        number: as its launcher told it, or its script.
+        number: as its launcher set it, or its script.
         variables: its environment, as it is now.
     """
 
@@ -79,12 +79,12 @@ def _ranks(processes: Mapping[int, int]) -> list[_LocalRank]:
 
     So is what only an outer launcher has numbered: srun's number of a task is not that of a rank that torchrun starts.
     """
-    told: dict[Launcher, dict[int, _LocalRank]] = {}
+    numbered: dict[Launcher, dict[int, _LocalRank]] = {}
     for pid in sorted(processes, key=lambda pid: (processes[pid], pid)):
         variables = environment_of(pid) or {}
         if (number := number_of(variables)) is not None and number.rank is not None:
-            told.setdefault(number.launcher, {}).setdefault(number.rank, _LocalRank(pid, number.rank, variables))
-    return list(told[min(told, key=LAUNCHERS.index)].values()) if told else []
+            numbered.setdefault(number.launcher, {}).setdefault(number.rank, _LocalRank(pid, number.rank, variables))
+    return list(numbered[min(numbered, key=LAUNCHERS.index)].values()) if numbered else []
 
 
 def _written(ranks: Iterable[_LocalRank], started: Mapping[int, int]) -> Iterator[FlightDump]:

@@ -30,7 +30,7 @@ from perfdoctor.recording.clock import now_ns
 
 # CPU time is counted in ticks of 10 ms: over this long, to a fiftieth of a core.
 LOOK_S = 0.5
-# Of a core: not a single tick in a look. What trains takes more, even if it waits for its data most of the time.
+# Of a core: not a single tick in a sample. What trains takes more, even if it waits for its data most of the time.
 IDLE_CORES = 0.02
 _ALL_AS_ROOT = 'sudo "$(which perfdoctor)" ps'
 
@@ -42,7 +42,7 @@ class TrainingJob:
     Attributes:
         trainers: process ids of its trainers here, in order of their ranks.
         roots: the processes at the top of its trees.
-        numbers: the ranks of the trainers, among those of all hosts; None where no launcher has told them.
+        numbers: the ranks of the trainers, among those of all hosts; None where no launcher has set them.
         world: how many ranks there are on all hosts, as far as this one knows.
         names: what its run is called, on all hosts alike: by its scheduler or launcher, and where its ranks meet.
         workers: how many loader workers they have.

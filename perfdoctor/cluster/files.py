@@ -1,4 +1,4 @@
-"""The files of a job: which there are, in folders here or at a URL, and what tells whether one has changed."""
+"""The files of a job: which there are, in folders here or at a URL, and what shows whether one has changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class File:
     Attributes:
         address: its path, absolute, or its URL.
         size: bytes, as it lies there.
-        state: what changes whenever the file does; "" where nothing tells.
+        state: what changes whenever the file does; "" where nothing shows it.
     """
 
     address: str
@@ -137,6 +137,6 @@ def _listed(url: str) -> list[File]:
 
 
 def _remote(files: Any, info: dict[str, Any], kind: Kind) -> File:
-    told = next((str(info[name]) for name in _CHANGES if info.get(name)), "")
+    changed = next((str(info[name]) for name in _CHANGES if info.get(name)), "")
     size = int(info.get("size") or 0)
-    return File(files.unstrip_protocol(info["name"]), kind, size, told and f"{size} {told}")
+    return File(files.unstrip_protocol(info["name"]), kind, size, changed and f"{size} {changed}")

@@ -16,7 +16,7 @@ from perfdoctor.errors import PerfDoctorError
 from perfdoctor.messages import say
 
 Progress = Callable[[int], None]
-"""Is told how many files are done."""
+"""Gets how many files are done."""
 
 _NAMED = 10  # files that a note names
 

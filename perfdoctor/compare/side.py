@@ -28,7 +28,7 @@ class Side:
         job: what was watched.
         shares: cause to fraction of wall time.
         finding: the first, as the report has it; {} if there is none.
-        pace: seconds over steps; None where it tells nothing of steps.
+        pace: seconds over steps; None where it has no steps.
         batches: stretches of the run that hardly depend on each other; those with steps, and those with causes.
     """
 
@@ -81,7 +81,7 @@ def read_side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
         document: the report.
 
     Raises:
-        PerfDoctorError: it is of another schema or damaged, or tells nothing of a training.
+        PerfDoctorError: it is of another schema or damaged, or does not report a training.
     """
     if document.get("schema") != SCHEMA:
         raise PerfDoctorError(
@@ -94,7 +94,7 @@ def read_side(source: str, kind: str, document: Mapping[str, Any]) -> Side:
         raise PerfDoctorError(f"{source} is a damaged report: {error!r}.", hint=_HINT) from None
     if not side.shares and side.pace is None:
         raise PerfDoctorError(
-            f"{source} tells nothing of a training: {side.run.summary}", hint="Record the job while it trains."
+            f"{source} does not report a training: {side.run.summary}", hint="Record the job while it trains."
         )
     return side
 

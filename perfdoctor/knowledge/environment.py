@@ -28,7 +28,7 @@ POOL_WAITING = "OMP_WAIT_POLICY"
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(64 * 2**20)}
 # Pages of 2 MiB instead of 4 KiB: for tensors on the CPU (PyTorch's allocator), and for the rest (glibc from 2.35 on).
 HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-# Experiment trackers that would send a trial's runs to a server: how each is told to write files (their manuals).
+# Experiment trackers that would send a trial's runs to a server: how each is made to write files (their manuals).
 TRACKERS_OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline"}
 
 # Options of PyTorch's allocator; the second is the older name, still read.

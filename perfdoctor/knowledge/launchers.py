@@ -34,7 +34,7 @@ class Launcher(NamedTuple):
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """What it tells each process of its place."""
+        """What it tells each process of its place, by variables."""
         return tuple(filter(None, (self.rank, self.world, self.local_rank, self.local_world, self.node)))
 
 
@@ -68,7 +68,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     ),
 )  # fmt: skip
 
-# What people call a run by, the most telling first; where several variables stand together, their values are joined.
+# What people call a run by, the most specific first; where several variables stand together, their values are joined.
 NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("SLURM_JOB_ID", "SLURM_STEP_ID"), "."),
     (("SLURM_JOB_ID",), ""),
@@ -86,7 +86,7 @@ THIS_HOST = ("127.", "localhost", "::1")
 
 
 class Number(NamedTuple):
-    """What a launcher has told one process.
+    """What a launcher has set in the environment of one process.
 
     Attributes:
         launcher: which variables it used.
@@ -120,7 +120,7 @@ class Ranks(NamedTuple):
 
 
 def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number | None:
-    """What launchers have told a process; None if nothing.
+    """What launchers have set in the environment of a process; None if nothing.
 
     Args:
         variables: of its environment.
@@ -130,10 +130,10 @@ def number_of(variables: Mapping[str, str], *, exchanges: bool = True) -> Number
 
 
 def local_rank(variables: Mapping[str, str]) -> int | None:
-    """The number of a process among those of its host; None where no launcher told it."""
-    told = _read(variables, LAUNCHERS[0].local_rank)
-    if told is not None:
-        return told
+    """The number of a process among those of its host; None where no launcher has set it."""
+    number = _read(variables, LAUNCHERS[0].local_rank)
+    if number is not None:
+        return number
     return next((one.local for one in _numbers(variables, True) if one.local is not None), None)
 
 
@@ -156,7 +156,7 @@ def fits_below(number: Number, children: Iterable[Number]) -> bool:
 
 
 def number_ranks(trainers: Mapping[int, tuple[Mapping[str, str], int]], exchanging: Iterable[int] = ()) -> Ranks:
-    """Ranks as the launcher told them; where none did (multiprocessing), in order of start.
+    """Ranks as the launcher has numbered them; where none did (multiprocessing), in order of start.
 
     Args:
         trainers: by process, the variables of its environment, and when it was started.
@@ -179,7 +179,7 @@ def number_ranks(trainers: Mapping[int, tuple[Mapping[str, str], int]], exchangi
 
 
 def run_of(variables: Mapping[str, str], *, exchanges: bool = True) -> tuple[str, ...]:
-    """What all processes of a run have alike, and those of another one on this host have not; () if nothing tells.
+    """What all processes of a run have alike, and those of another one on this host have not; () if nothing shows it.
 
     Args:
         variables: of the environment of a rank.
@@ -201,8 +201,8 @@ def names_of(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 def _numbers(variables: Mapping[str, str], exchanges: bool) -> Iterator[Number]:
     for one in LAUNCHERS:
-        told = (one.rank, one.world, one.local_rank, one.local_world, one.node)
-        number = Number(one, *(_read(variables, name) for name in told))
+        names = (one.rank, one.world, one.local_rank, one.local_world, one.node)
+        number = Number(one, *(_read(variables, name) for name in names))
         numbered = number.rank is not None if one.rank else None not in (number.local, number.node)
         if numbered and (exchanges or not one.alone):
             yield number

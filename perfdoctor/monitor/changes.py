@@ -59,7 +59,7 @@ class Scales:
 
     Attributes:
         least: by how many points are looked at together, the least change that counts.
-        fewest: points that make a level, of which large changes can be told.
+        fewest: points that make a level, against which large changes can be detected.
         enough: points of which small ones can, too: fewer do not show how far they depend on each other.
         most: points of it that are remembered.
         settled: points after which a change has stayed.

@@ -1,6 +1,6 @@
 """From the lines of a history to what happened: changes of the pace, long steps that recur, drift, silence.
 
-Nothing here looks at the job: a history that is read again tells the same, and days can be played in a second.
+Nothing here looks at the job: a history that is read again gives the same, and days can be played in a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SETTLING = 4
 _LONG_STEPS = 400
 _DRIFT_EVERY = 20  # beats
 _PACE = "pace"  # of incidents that tell of it there is one at a time
-# An incident that goes on is told anew when it has grown by so much.
+# An incident that goes on is reported anew when it has grown by so much.
 _WORTH = 1.5
 
 
@@ -50,7 +50,7 @@ class Detector:
         self._open: dict[object, int] = {}
 
     def take(self, line: Line) -> list[Incident]:
-        """What the next line tells that was not known."""
+        """What the next line shows that was not known."""
         if isinstance(line, Incident):
             self._know(line)
             return []
@@ -264,16 +264,16 @@ class Detector:
 
     # --- incidents ------------------------------------------------------------------------------------------------
 
-    def _know(self, told: Incident) -> None:
-        """Takes an incident that was told before.
+    def _know(self, known: Incident) -> None:
+        """Takes an incident that was reported before.
 
-        Of a history that was shortened other incidents may be found than were told, under the same numbers: they are
-        not those that are open.
+        Of a history that was shortened other incidents may be found than were reported, under the same numbers: they
+        are not those that are open.
         """
-        found = self.incidents.get(told.number)
-        if found is not None and _kind(found.what) != _kind(told.what):
-            self._open = {key: number for key, number in self._open.items() if number != told.number}
-        self.incidents[told.number] = told
+        found = self.incidents.get(known.number)
+        if found is not None and _kind(found.what) != _kind(known.what):
+            self._open = {key: number for key, number in self._open.items() if number != known.number}
+        self.incidents[known.number] = known
 
     def _incident(self, key: object, what: Happened, since: float, values: Mapping[str, float | None]) -> Incident:
         """The open incident of a key with new values, or a new one."""

@@ -293,7 +293,7 @@ class Monitor:
     # --- the history ------------------------------------------------------------------------------------------------
 
     def _note(self, line: Line) -> None:
-        """Keeps a line, and what it tells."""
+        """Keeps a line, and what it shows."""
         for one in (line, *self._detector.take(line)):
             try:
                 self._folder.history.add(one)

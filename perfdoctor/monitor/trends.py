@@ -64,7 +64,7 @@ class BoundedSeries:
         self._points, self._waiting, self._joined = [], [], 1
 
     def trend(self) -> Trend | None:
-        """The trend in it; None where none can be told from chance (Mann 1945, Kendall 1975)."""
+        """The trend in it; None where none can be distinguished from chance (Mann 1945, Kendall 1975)."""
         if len(self._points) < _BATCHES * _PER_BATCH:
             return None
         batches = [

@@ -186,7 +186,7 @@ def _ranks_of_host(case: Case) -> int | None:
 
 
 def _told(case: Case, what: str) -> int | None:
-    """What a launcher that is not torch's own has told the first trainer of its number."""
+    """What a launcher that is not torch's own has set as the first trainer's number."""
     number = number_of({name.removeprefix("env."): str(value) for name, value in case.settings.items()})
     return None if number is None else getattr(number, what)
 

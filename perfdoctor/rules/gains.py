@@ -261,9 +261,9 @@ def _missing_link(case: Case, cause: str, values: Mapping[str, Any]) -> Gain:
     return _exactly(case, cause, 1 - (values["link"] or 1.0))
 
 
-# By the id of the advice. What is not here cannot be told before it is tried. How much is sure is judgement: half of it
-# where the work goes on elsewhere, four fifths where something small takes its place. Half of the calls go with twice
-# the batch, half of the bytes with half the precision, and three exchanges of four with gradients of four steps.
+# By the id of the advice. What is not here cannot be estimated before it is tried. How much is sure is judgement: half
+# of it where the work goes on elsewhere, four fifths where something small takes its place. Half of the calls go with
+# twice the batch, half of the bytes with half the precision, and three exchanges of four with gradients of four steps.
 GAINS: Mapping[str, Estimate] = {
     # Input.
     "input.more_workers": _by_workers,

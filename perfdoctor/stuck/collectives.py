@@ -80,14 +80,14 @@ def _that_differ(dumps: Mapping[int, Dump], world: int) -> tuple[int, ...]:
     for group, sequence in dict.fromkeys((call.group, call.sequence) for call in opened):
         members = [rank for rank in members_of(group, dumps, world) if rank in dumps]
         calls = {rank: found for rank in members if (found := dumps[rank].find(group, sequence)) is not None}
-        looks = Counter(map(_look, calls.values()))
-        if len(looks) > 1:
-            usual, count = looks.most_common(1)[0]
-            odd = tuple(rank for rank, one in calls.items() if _look(one) != usual)
+        shapes = Counter(map(_shape, calls.values()))
+        if len(shapes) > 1:
+            usual, count = shapes.most_common(1)[0]
+            odd = tuple(rank for rank, one in calls.items() if _shape(one) != usual)
             return odd if 2 * count > len(calls) else tuple(calls)
     return ()
 
 
-def _look(call: CollectiveCall) -> tuple[object, ...]:
+def _shape(call: CollectiveCall) -> tuple[object, ...]:
     """What has to be the same on all ranks."""
     return call.name, call.types, () if call.name in SIZES_MAY_DIFFER else call.sizes

@@ -50,7 +50,7 @@ def find_stuck(hosts: Mapping[str, JobTimeline]) -> Stuck | None:
 
 
 def surely_stuck(still: Stuck | None, hosts: Mapping[str, JobTimeline]) -> Stuck | None:
-    """What stands still, if it is told from a slow step: it cannot end by itself, or was watched for long enough."""
+    """What stands still, if it is no slow step: it cannot end by itself, or was watched for long enough."""
     start, end = _watched_on_all(hosts)
     sure = still is not None and (still.kind in _ENDLESS or end - start >= thresholds.STILL_S * NS_PER_S)
     return still if sure else None
@@ -131,8 +131,8 @@ class _Following:
             return self._told(kinds.MISSING_RANK, missing[0] if len(missing) == 1 else None, missing, (), halts)
         if unwatched := self._ranks.unwatched:
             return self._told(kinds.UNWATCHED_RANK, None, unwatched, (), halts)
-        if (told := compare(self._dumps, len(by_rank))) is not None and told.kind in _OTHER_CALLS:
-            return self._mismatch(by_rank, told.ranks)
+        if (differing := compare(self._dumps, len(by_rank))) is not None and differing.kind in _OTHER_CALLS:
+            return self._mismatch(by_rank, differing.ranks)
         if any(map(self._waits_for_gpu, self._ranks.by_rank.values())):
             return self._told(kinds.GPU_WAIT, None, (), halts[:1], halts[1:])
         calls = {rank: (halt.collective, _without_folder(halt.line)) for rank, halt in by_rank.items()}

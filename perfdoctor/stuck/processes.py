@@ -47,12 +47,12 @@ def find_ranks(hosts: Mapping[str, JobTimeline]) -> WatchedRanks:
     belong: set[int] = set()
     world = 0
     for host, job in hosts.items():
-        here, told = _ranks_on(job)
+        here, all_ranks = _ranks_on(job)
         if not by_rank.keys().isdisjoint(here):
             return WatchedRanks({}, (), ())
         by_rank.update({rank: OnHost(host, process) for rank, process in here.items()})
         variables = {rank: variables_of(job.recording.processes[one.pid]) for rank, one in here.items()}
-        world = max(world, len(by_rank), told)
+        world = max(world, len(by_rank), all_ranks)
         belong |= _belong_on(variables, world)
     absent = set(range(world)) - by_rank.keys()
     in_order = {rank: by_rank[rank] for rank in sorted(by_rank)}
@@ -62,7 +62,7 @@ def find_ranks(hosts: Mapping[str, JobTimeline]) -> WatchedRanks:
 def _ranks_on(job: JobTimeline) -> tuple[dict[int, Process], int]:
     """The processes that train, and those that were started beside them and stand where no training shows.
 
-    And how many ranks the whole job has, as far as a launcher told it.
+    And how many ranks the whole job has, as far as a launcher has said so.
     """
     roles = job.processes
     alive = [process for process in roles.by_pid.values() if process.ended_ns is None]

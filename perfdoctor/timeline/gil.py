@@ -99,7 +99,7 @@ class Gil:
         self._contended: dict[int, bool] = {}
         for thread in python_threads:
             self._idents[thread.tid] = thread.ident
-            self._names[thread.tid] = thread.name or self._names.get(thread.tid, "")  # not every look shows it
+            self._names[thread.tid] = thread.name or self._names.get(thread.tid, "")  # not every sample shows it
             self._python.setdefault(thread.pid, set()).add(thread.tid)
         for time_ns, pid, holder, collecting in zip(*samples, strict=True):
             process = self._processes[pid]

@@ -240,10 +240,10 @@ class _Parts(NamedTuple):
 def _walk(track: _Track) -> tuple[_Parts, npt.NDArray[np.object_]]:
     """Goes along the marks, and knows in which calls the thread is.
 
-    Steps are alike: which calls are open takes few values, and what a border tells in each of them is concluded once.
+    Steps are alike: which calls are open takes few values, and what a border means in each of them is concluded once.
 
     Returns:
-        For each mark which part of a step ends there, and what it tells about steps; "" for nothing.
+        For each mark which part of a step ends there, and what it says about steps; "" for nothing.
     """
     outside, inside = _Open(), _Open(in_scope=True)
     numbers: dict[tuple[MarkedPart, str], int] = {}
@@ -251,15 +251,15 @@ def _walk(track: _Track) -> tuple[_Parts, npt.NDArray[np.object_]]:
     def learn(here: _Open, number: int) -> tuple[int, _Open]:
         border = track.borders[number]
         there, ended = here.passed(border, outside, inside)
-        told = here.part(border), _event(border, ended)
-        here.known[number] = numbers.setdefault(told, len(numbers)), there
+        meaning = here.part(border), _event(border, ended)
+        here.known[number] = numbers.setdefault(meaning, len(numbers)), there
         return here.known[number]
 
     here = outside
     passed = []
     for number in track.numbers.tolist():
-        told, here = here.known.get(number) or learn(here, number)
-        passed.append(told)
+        meaning, here = here.known.get(number) or learn(here, number)
+        passed.append(meaning)
     told_by = np.array(passed, dtype=np.int64)
     events = np.array([event for _, event in numbers], dtype=object)
     return _Parts(told_by, [part for part, _ in numbers]), events[told_by]
@@ -272,7 +272,7 @@ class _Open:
         call: as it was marked; None outside of all.
         around: the call that this one lies in.
         in_scope: it lies inside the user's ``with``.
-        known: by the number of a border what that tells here, and what is open behind it.
+        known: by the number of a border what that means here, and what is open behind it.
     """
 
     def __init__(self, call: Border | None = None, around: _Open | None = None, *, in_scope: bool = False) -> None:
@@ -333,7 +333,7 @@ class _Open:
 
 
 def _event(border: Border, ended: Border | None) -> str:
-    """What a mark tells about steps, and the call that ended there if one did; "" for nothing."""
+    """What a mark says about steps, and the call that ended there if one did; "" for nothing."""
     edge, what, value = border
     if what in ("scope", "observed", "step"):
         leave = "leave loop" if value else "leave"

@@ -211,8 +211,9 @@ def missing_ranks(seen: int, world: int, enable: Text, numbers: Iterable[int] = 
         return []
     known = set(numbers)
     spans = list(_spans(sorted(set(range(world)) - known))) if known else []
-    told = say("cluster.missing_ranks", ranks=tuple(spans[:_NAMED]), more=len(spans[_NAMED:]), seen=seen, world=world)
-    return [NotExamined("ranks", told, enable)]
+    named, more = tuple(spans[:_NAMED]), len(spans[_NAMED:])
+    why = say("cluster.missing_ranks", ranks=named, more=more, seen=seen, world=world)
+    return [NotExamined("ranks", why, enable)]
 
 
 def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -28,7 +28,7 @@ def training_threads(
 ) -> dict[int, int]:
     """By process, the thread that trains where that is not its first one.
 
-    Python's identifiers, in which stacks speak, are read of a few processes only; of others machine code tells it.
+    Python's identifiers, in which stacks speak, are read of a few processes only; of others machine code shows it.
 
     Args:
         stacks: what was seen of the code that threads are in.

@@ -49,7 +49,7 @@ class WholeSteps:
 
     Attributes:
         lengths: of each, in nanoseconds; empty where the trace has none.
-        marked: the profiler was told where they end.
+        marked: the script told the profiler where they end.
         phases: phase to nanoseconds of the main thread in each step; they sum to the lengths.
         on_device: phase to nanoseconds of a step in which devices work on what was launched in it, as a mean over
             steps and devices; empty without devices.

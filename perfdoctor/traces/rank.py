@@ -41,7 +41,7 @@ class Rank:
         origin_ns: the host's clock (Unix time) at the trace's time 0; None where the file has only times since boot.
         loading: fraction of the window in which the main thread fetches batches.
         workers: 1 if the loader has worker processes (how many is not in a trace), else 0.
-        parallel: how the ranks share the model, as in ``perfdoctor.metrics.settings``; "" if nothing tells.
+        parallel: how the ranks share the model, as in ``perfdoctor.metrics.settings``; "" if nothing shows it.
         devices: names of those at work.
         numbers: what was measured, by the names of ``perfdoctor.metrics.names``.
         kernels: nanoseconds by cause and name of a kernel.

@@ -88,7 +88,7 @@ def compare_losses(controls: Sequence[Sequence[float]], treated: Sequence[Sequen
 
 
 def _bits(losses: Sequence[float], count: int) -> list[str]:
-    """As text that tells every two values apart, and where no value is a number still equals itself."""
+    """As text that differs for every two values, and where no value is a number still equals itself."""
     return [loss.hex() for loss in losses[:count]]
 
 

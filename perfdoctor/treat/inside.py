@@ -132,7 +132,7 @@ def treat_inside(
         diagnosis: of the job as it is.
         channel: to the training process, which goes on as it was when this is closed.
         minutes: how long all of it may take.
-        announce: told how many changes will be tried, before the first is.
+        announce: gets how many changes will be tried, before the first is.
         exact: only changes that leave every bit of the training as it is.
 
     Returns:
@@ -156,7 +156,7 @@ def treat_inside(
         interrupted = True
     unfinished = say("treat.interrupted") if interrupted else say("treat.no_time", needed=2 * lab.run_s())
 
-    def told(arm: Arm) -> Trial:
+    def trial(arm: Arm) -> Trial:
         training = Training.UNTOUCHED if all(one.exact for one in arm.treatments) else Training.ROUNDED
         return replace(trial_of(arm, situation, unfinished), training=training, memory_bytes=None)
 
@@ -165,13 +165,13 @@ def treat_inside(
         diagnosis=diagnosis,
         command=(str(diagnosis.job.get("command", "")),),
         control=control_of(found.controls, first, lab.steps) if found.controls else None,
-        trials=in_order([told(arm) for arm in found.arms]),
-        combined=tuple(map(told, found.combined)),
-        best=told(found.best) if found.best else None,
+        trials=in_order([trial(arm) for arm in found.arms]),
+        combined=tuple(map(trial, found.combined)),
+        best=trial(found.best) if found.best else None,
         spent={"seconds": round(lab.budget_s - lab.left_s(), 1), "budget_s": lab.budget_s, "runs": lab.blocks},
         interrupted=interrupted,
         inside=True,
-        not_asked=tuple(told(_arm(one, found)) for one in chosen if one not in wanted),
+        not_asked=tuple(trial(_arm(one, found)) for one in chosen if one not in wanted),
     )
 
 

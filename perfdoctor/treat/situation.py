@@ -27,7 +27,7 @@ class Treatment:
         bound: it shows what could be gained at most, and is never kept.
         general: it is against no cause in particular.
         slow_start: the first step may take minutes.
-        keywords: arguments that make it permanent, by the kind of fact that tells where the call is.
+        keywords: arguments that make it permanent, by the kind of fact that says where the call is.
         fixes: messages of the diagnosis's advice that mean the same.
     """
 
@@ -48,7 +48,7 @@ class Situation:
 
     Args:
         diagnosis: of the job as it is.
-        facts: what the start hook has told.
+        facts: what the start hook has reported.
         variables: the environment in which the job is started.
         waited: files and folders that it was seen to wait for; none where nobody looked.
         own_cores: on which it may run, neighbours together; none where it can no longer be bound to some.

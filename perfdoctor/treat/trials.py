@@ -45,7 +45,7 @@ _LONGEST_WARMUP = 0.25
 _RUNS_WANTED = 20
 
 Progress = Callable[[str, float], None]
-"""Told what is done now, and how many seconds of the budget are left."""
+"""Gets what is done now, and how many seconds of the budget are left."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Trials:
         command: how the user starts it.
         workplace: where it runs.
         minutes: how long all of it may take.
-        progress: told what is done.
+        progress: gets what is done.
     """
 
     command: Sequence[str]
@@ -255,7 +255,7 @@ def treat(
         folder: where.
         links: what in that folder it only reads.
         minutes: how long all of it may take.
-        progress: told what is done.
+        progress: gets what is done.
         dry_run: only say what would be tried.
 
     Raises:

@@ -177,14 +177,14 @@ class TrialBlock:
 
 
 class Census:
-    """What the process makes and calls in some steps, as the start hook of `perfdoctor treat` tells of it."""
+    """What the process makes and calls in some steps, as the start hook of `perfdoctor treat` reports it."""
 
     def __init__(self) -> None:
         self._facts: dict[str, dict[str, Any]] = {}
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Looks from here on."""
+        """Observes from here on."""
         import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -207,7 +207,7 @@ class Census:
             self._note("anomaly")
 
     def end(self) -> None:
-        """Looks no more."""
+        """Observes no more."""
         while self._undo:
             self._undo.pop()()
 

@@ -68,7 +68,7 @@ class Collector:
         self._frozen = False
 
     def on(self) -> None:
-        """Freezes what is there; what the script has frozen itself could not be told from that afterwards."""
+        """Freezes what is there; what the script has frozen itself could not be distinguished from that afterwards."""
         if gc.get_freeze_count():
             return
         self._before = gc.get_threshold()

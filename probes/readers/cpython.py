@@ -11,7 +11,7 @@ found by what is peculiar to their structure, not by tables of offsets per versi
   gc_generation_stats generation_stats[3]; int collecting;`` where ``generation0`` points at
   ``generations[0]``, nine words before it.
 * ``PyThreadState`` (Include/cpython/pystate.h) begins with ``prev``, ``next`` and ``interp``, and holds
-  ``thread_id``, the thread's ``pthread_t``. glibc tells debuggers where that keeps the kernel's thread id
+  ``thread_id``, the thread's ``pthread_t``. glibc says to debuggers where that keeps the kernel's thread id
   (``_thread_db_pthread_tid``, nptl_db/structs.def).
 """
 

@@ -186,9 +186,8 @@ EXPLAINED: dict[str, Explanation] = {
             "line that trains, in the innermost function that does both; a loop over a DataLoader's batches that calls "
             "the model, where another line of the same function leads to whole steps; or ten times as many samples of "
             "forward passes as usual between two of training. Without any of these, evaluations of less than half a "
-            "second above the lines that train are not told from training. On a GPU only the host's own Python in them "
-            "counts here, and inside "
-            "`diagnose()` they stay outside of the account."
+            "second above the lines that train are not distinguished from training. On a GPU only the host's own "
+            "Python in them counts here, and inside `diagnose()` they stay outside of the account."
         ),
         helps="evaluating less often, on a part of the data, in larger batches, in inference mode.",
         refuted=(

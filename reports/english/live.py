@@ -67,7 +67,7 @@ def watched_briefly(*, seconds: float, enough: float) -> str:
 
 
 def names_of_functions() -> str:
-    return "Functions in machine code get their names when you quit; until then some time is not told apart."
+    return "Functions in machine code get their names when you quit; until then some time is not attributed."
 
 
 def no_diagnosis() -> str:

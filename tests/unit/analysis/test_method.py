@@ -1,4 +1,4 @@
-"""The page says of one job how its numbers were made: what is told is what the recording has."""
+"""The page says of one job how its numbers were made: what is reported is what the recording has."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ def test_what_is_said_of_the_limit(times: float, limit: float, said: str) -> Non
 def test_a_report_of_an_older_version_is_said_to_have_no_interval() -> None:
     old = {name: value for name, value in report([0.1] * 100).items() if name != "blocks"}
     text = console(compared(old, report([0.05] * 200)))
-    assert text.startswith("How sure it is cannot be told: a step takes 50 ms instead of 100 ms")
+    assert text.startswith("How sure it is cannot be determined: a step takes 50 ms instead of 100 ms")
     assert "perfdoctor report RECORDING --json FILE.json" in text
 
 

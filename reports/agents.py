@@ -25,7 +25,7 @@ from perfdoctor.results.comparison import Comparison
 
 # So many of a kind are given as values; the JSON report has them all.
 MOST_VALUES = 12
-_DIGITS = 6
+_DIGITS = 6  # significant ones of a number; judgement
 
 
 @dataclass(frozen=True, slots=True)

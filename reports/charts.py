@@ -15,10 +15,9 @@ from perfdoctor.reports.wording import label, worded
 # A chart with more lines than this cannot be read; the page says how many were left out.
 MAX_LINES = 6
 # A page is to stay below 500 KB: a point is about 9 bytes.
-MAX_CHARTS = 24
-MAX_POINTS_PER_PAGE = 16_000
-MAX_POINTS_PER_LINE = 400
-MIN_POINTS_PER_LINE = 20
+MAX_CHARTS, MAX_POINTS_PER_PAGE = 24, 16_000
+# Judgement: more are not seen on a screen, and fewer show no course.
+MAX_POINTS_PER_LINE, MIN_POINTS_PER_LINE = 400, 20
 # Units of a drawing, before it is stretched.
 WIDTH, HEIGHT = 1000, 100
 # Distances between ticks of the time axis, in seconds: what people count in.

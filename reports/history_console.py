@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 # A history is shown in about so many periods, none of them shorter than this.
-_PERIODS = 24
-_SHORTEST_S = 600.0
+_PERIODS, _SHORTEST_S = 24, 600.0
 _GOOD = (Happened.FASTER,)
 
 

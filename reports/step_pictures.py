@@ -12,7 +12,7 @@ from perfdoctor.reports.wording import label, page_words
 from perfdoctor.results.activity import GPU, TRAINER, Activity, Lane, LanePart, StepPart, StepParts, StepTimes
 
 _STEP_LINES = 600  # steps that can be distinguished on a wide screen
-_SHADES = 6
+_SHADES = 6  # that the style sheet has
 # A step that is so many times shorter than another one cannot be read on its scale.
 _TOO_SMALL = 3
 

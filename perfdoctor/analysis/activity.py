@@ -47,7 +47,8 @@ _SAMPLES_PER_BIN = 2  # fewer say little of a bin
 _OTHER = "other"  # the phase of what was neither marked nor seen in one
 # A sample of a worker costs some 0.1 ms: so many of one, and of all of them together.
 _WORKER_SAMPLES, _ALL_WORKER_SAMPLES = 1_500, 8_000
-_WORKER_TRACKS = 16
+_WORKER_TRACKS = 16  # judgement: what a page has room for beside the rest
+# So many lines are named, of those that take a hundredth of the time and more.
 _HOT_LINES, _LEAST_LINE = 12, 0.01
 # Steps of which the times are kept; of more, the longest of neighbours stands for them.
 _STEPS_KEPT = 2_000

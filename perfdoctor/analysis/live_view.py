@@ -36,8 +36,8 @@ _LEAST_NS = NS_PER_S
 _SILENT_NS = 5 * NS_PER_S
 # The first stacks come after 4 s, and some later where perfdoctor was started on a busy machine.
 _FIRST_STACKS_NS = 10 * NS_PER_S
-_THREADS_SHOWN = 16
-_PATHS_SHOWN = 8
+# Judgement: as many as a terminal has room for.
+_THREADS_SHOWN, _PATHS_SHOWN = 16, 8
 
 
 @dataclass(frozen=True)

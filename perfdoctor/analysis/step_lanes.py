@@ -21,8 +21,8 @@ from perfdoctor.timeline.stand_ins import drawn
 from perfdoctor.timeline.steps import Step, Steps
 
 # Fewer samples of a step do not show how it went.
-_LEAST_LOOKS = 3
-_WORKERS = 8
+_LEAST_SAMPLES = 3
+_WORKERS = 8  # of a step that is drawn; judgement: more lanes are not compared by eye
 # Steps whose lengths differ by no more than this part are put one upon the other, in so many bins, each with so many
 # samples at least and all with so many at most.
 _ALIKE, _BINS, _SAMPLES_PER_BIN, _MOST_SAMPLES = 0.25, 16, 8, 800
@@ -64,7 +64,7 @@ def _of_worker(job: JobTimeline, worker: Process, step: Step, writing: Writing) 
     """What a worker did at each sample, which stands for the time around it."""
     times = np.array(job.threads.main_times(worker.pid), dtype=np.int64)
     lane, span = Lane(WORKER, str(worker.pid), every_s=_usual_gap(times)), _overlap(worker, step)
-    if span is None or lane.every_s is None or seconds(step.end_ns - step.from_ns) < _LEAST_LOOKS * lane.every_s:
+    if span is None or lane.every_s is None or seconds(step.end_ns - step.from_ns) < _LEAST_SAMPLES * lane.every_s:
         return lane
     first, last = np.searchsorted(times, span).tolist()
     near = times[max(0, first - 1) : last + 1].tolist()
@@ -102,7 +102,7 @@ def _of_alike(
     alike = [steps.all[one] for one in np.flatnonzero(np.abs(lengths / lengths[number] - 1) <= _ALIKE).tolist()]
     samples = drawn([sample for worker in workers for sample in _samples_in(job, worker, alike)], _MOST_SAMPLES)
     lane, bins = Lane(WORKER, "", every_s=every_s, steps=len(alike)), min(_BINS, len(samples) // _SAMPLES_PER_BIN)
-    if bins < _LEAST_LOOKS:
+    if bins < _LEAST_SAMPLES:
         return lane
     found: list[Amounts[str]] = [Amounts() for _ in range(bins)]
     for worker, time_ns, place in samples:
@@ -184,7 +184,7 @@ def _of_readings(job: JobTimeline, gpu: str, step: Step) -> Lane:
     first = int(np.searchsorted(times, step.from_ns, side="right"))
     last = min(len(times), int(np.searchsorted(times, step.end_ns)) + 1)
     lane = Lane(GPU, gpu, every_s=_usual_gap(times))
-    if last - first < _LEAST_LOOKS:
+    if last - first < _LEAST_SAMPLES:
         return lane
     edges = [step.from_ns, *times[first : last - 1].tolist(), step.end_ns]
     parts = zip(edges[:-1], edges[1:], busy[first:last], strict=True)

@@ -25,13 +25,13 @@ from perfdoctor.traces.rank import Rank
 
 MOST_BYTES = 10_000  # of ten thousand ranks, a hundred megabytes
 _NAMES = 4  # of each cause, one more than reports show
-_LONGEST_NAME = 100
+_LONGEST_NAME = 100  # characters; judgement
 _KERNELS = 40  # that are compared with those of other ranks
-_STEPS = 50
+_STEPS = 50  # the last ones, of which the lengths are kept; judgement
 _PARTS = 4  # of a collective, between which its exposed time is taken to pass evenly
 _FEWEST = 8  # collectives
 _MOST = 300  # collectives: more never fit
-_UNIT_NS = 100.0
+_UNIT_NS = 100.0  # times are rounded to this, since round numbers pack better
 
 _LAST_ONLY = NotExamined("ranks", say("cluster.last_collectives"), say("cluster.fewer_steps"))
 

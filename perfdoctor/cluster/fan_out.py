@@ -22,8 +22,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _AHEAD = 2  # calls for each place: one under way, one waiting
-_CONNECT_S = 10.0
-_LOOK_S = 2.0
+_CONNECT_S = 10.0  # for a scheduler to answer; judgement
+_LOOK_S = 2.0  # between two checks of whether the workers are still there; judgement
 
 
 @dataclass(frozen=True, slots=True)

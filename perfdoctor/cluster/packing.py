@@ -37,9 +37,9 @@ _CLASSES: dict[str, type[Any]] = {
     one.__name__: one for one in (*_OF_TRACES, *_OF_RECORDINGS, NotExamined, Message, Evidence)
 }
 _OBJECT, _ARRAY, _MAPPING, _AMOUNTS = 1, 2, 3, 4  # codes of MessagePack's extension type
-_RAW, _DIFFERENCES = 0, 1
+_RAW, _DIFFERENCES = 0, 1  # codes of how an array is written
 _EXACT = 2.0**53  # whole numbers up to here are exact as floats
-_LEVEL = 6
+_LEVEL = 6  # zlib's own default
 
 
 class Damaged(ValueError):

@@ -25,8 +25,8 @@ _UNITS = {
     "_bytes_per_second": "By/s", "_bytes": "By", "_seconds": "s", "_hertz": "Hz", "_watts": "W", "_joules": "J",
     "_celsius": "Cel",
 }  # fmt: skip
-# Readings of processes come every 10 s at least; those of one that has ended are of use to the next scrape.
 _OF_PROCESS = re.compile(r"(?:^|/)(?:pid|neighbour):\d+$")
+# Readings of processes come every 10 s at least; those of one that has ended are of use to the next scrape.
 _FORGOTTEN_NS = 60 * NS_PER_S
 
 

@@ -53,9 +53,8 @@ def median(values: npt.ArrayLike) -> float:
 
 _DRAWS = 100  # of which one in twenty may be chance
 # Of each kind so many are drawn, and of so many kinds: those that took most.
-_DRAWN = 64
-_KINDS = 24
-_SEED = 19
+_DRAWN, _KINDS = 64, 24
+_SEED = 19  # any: the same recording gives the same diagnosis
 
 
 @dataclass(frozen=True, slots=True)

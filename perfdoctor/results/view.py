@@ -169,7 +169,6 @@ class GpuView:
     """One GPU; fractions 0 to 1, bytes, watts, degrees Celsius, hertz."""
 
     name: str
-    model: str
     busy: float | None
     sm: float | None
     tensor: float | None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # How many of them agree is known to 3.5 % at worst, which is the standard error of a half.
 RESAMPLES = 200
-_SEED = 20
+_SEED = 20  # any: the same recording gives the same diagnosis
 
 
 def decide(

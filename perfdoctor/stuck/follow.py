@@ -37,7 +37,7 @@ _MAY_END = (
 )  # fmt: skip
 # What dumps say where all ranks are in calls, but not in those that go together.
 _OTHER_CALLS = (kinds.MISMATCH, kinds.RANK_ELSEWHERE)
-_LONGEST_CHAIN = 8
+_LONGEST_CHAIN = 8  # processes, each waiting for the next; judgement: a report names each
 
 
 def find_stuck(hosts: Mapping[str, JobTimeline]) -> Stuck | None:

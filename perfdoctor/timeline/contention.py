@@ -120,6 +120,7 @@ _CAUSES = {
     "collective": BANDWIDTH,
     "other": CONTENTION,
 }
+# How busy threads are is asked ten times a second, each time over half as long again; judgement.
 _BUCKET_NS = NS_PER_S // 10
 _SPAN_NS = 3 * NS_PER_S // 20
 

@@ -16,9 +16,9 @@ Times = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Bits of the values of marks, as ``perfdoctor.probes.inside.wrappers`` sets them.
+# Bits of the values of marks, as ``perfdoctor.probes.inside.wrappers`` sets them: of forward passes, and of loaders.
 GRAD, TRAINING = 1, 2
-WORKERS, EXHAUSTED = 1, 2
+WORKERS, EXHAUSTED = 1, 2  # likewise
 OWN = "own: "
 DEVICE = "device "
 SERIALISED = "serialised"

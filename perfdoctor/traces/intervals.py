@@ -120,7 +120,7 @@ def spread(start: Int64s, end: Int64s, amounts: Floats, times: Int64s) -> Floats
     return np.interp(times, edges[order], summed)
 
 
-NONE = -1
+NONE = -1  # stands for the number of an interval where there is none
 
 
 class Nesting:

@@ -59,7 +59,7 @@ def process(
 
 def gpu(name: str = "gpu:0") -> GpuView:
     """One of which not everything can be read."""
-    return GpuView(name, "H100", 0.72, 0.4, 0.2, None, 30 * GB, 80 * GB, 410, 700, 61, 1.7e9, 1.98e9, 1e9, 2e9)
+    return GpuView(name, 0.72, 0.4, 0.2, None, 30 * GB, 80 * GB, 410, 700, 61, 1.7e9, 1.98e9, 1e9, 2e9)
 
 
 HOST = HostView(

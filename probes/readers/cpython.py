@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from perfdoctor.probes.readers.process_memory import Mapping, Memory, image_path, images
 from perfdoctor.probes.readers.symbols import Elf
+from perfdoctor.probes.readers.thread_ids import ThreadIds
 
 _SELF_WORDS = 9  # generations[3] are 3 x 24 bytes
 _COLLECTING = 72 + 8 + 24 + 72  # generations, generation0, permanent generation, statistics
@@ -230,6 +231,21 @@ class Layouts:
 
     def __init__(self) -> None:
         self._known: list[Layout] = []
+
+    def open(self, process: Path, ids: ThreadIds) -> tuple[Memory, Layout, int]:
+        """The memory of a process, to be closed, the layout of its interpreter there, and its main thread's state.
+
+        Raises:
+            OSError: it is gone, or may not be looked at.
+            LayoutError: its interpreter, or its main thread there, was not found.
+        """
+        memory = Memory(process)
+        try:
+            layout = self.of(process, memory, ids.inner())
+            return memory, layout, layout.main_state(memory, ids.main)
+        except (OSError, LayoutError):
+            memory.close()
+            raise
 
     def of(self, process: Path, memory: Memory, tids: frozenset[int]) -> Layout:
         """The layout of a process; arguments and exceptions are those of ``find_layout``."""
